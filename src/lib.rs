@@ -1,0 +1,5 @@
+//! anemeter: Core ML export and Apple Neural Engine benchmarking.
+
+pub mod kernels;
+pub mod mil;
+pub mod tensor;

@@ -1,0 +1,2 @@
+//! The `anemeter` program.
+fn main() {}

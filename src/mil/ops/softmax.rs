@@ -1,0 +1,69 @@
+//! `softmax` along one axis.
+
+use half::f16;
+use half::slice::HalfFloatSliceExt;
+
+use crate::kernels::softmax::{softmax_f16_steps, softmax_f32};
+use crate::mil::op::domain::{FLOAT, INT};
+use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
+use crate::mil::{Opset, Type};
+use crate::tensor::DType;
+
+pub(super) const OPS: &[OpDef] = &[OpDef {
+    name: "softmax",
+    since: Opset::Ios15,
+    params: &[Param::value("x", FLOAT), Param::constant("axis", INT).or_int(-1)],
+    infer,
+    eval: Eval::Kernel(eval),
+}];
+
+fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+    let x = call.ty("x")?;
+    if let Some(rank) = x.rank() {
+        call.axis("axis", rank)?;
+    }
+    Ok(vec![x.clone().into()])
+}
+
+fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    let x = call.tensor("x")?;
+    let axis = call.axis("axis", x.rank())?;
+    let (length, inner) = (x.shape()[axis], x.shape()[axis + 1..].iter().product());
+    let (out, scratch) = outputs.with_scratch(0)?;
+    if x.dtype() == DType::F32 {
+        let out = out.slice::<f32>()?;
+        out.copy_from_slice(x.slice()?);
+        softmax_f32(out, length, inner);
+        return Ok(());
+    }
+    let [work] = scratch.floats([x.len()]);
+    x.slice::<f16>()?.convert_to_f32_slice(work);
+    if call.rounds(DType::F16) {
+        softmax_f16_steps(work, length, inner);
+    } else {
+        softmax_f32(work, length, inner);
+    }
+    out.slice::<f16>()?.convert_from_f32_slice(work);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::run;
+    use super::*;
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn sums_to_one_along_the_axis() {
+        let x = Tensor::from_slice(&[2, 2], &[0.0f32, 1000.0, 0.0, 0.0]).unwrap();
+        let out = run("softmax", Opset::Ios15, &[("x", x), ("axis", Tensor::scalar(-1i32))]).unwrap();
+        assert_eq!(out[0].view().slice::<f32>().unwrap(), [0.0, 1.0, 0.5, 0.5]);
+    }
+
+    #[test]
+    fn an_axis_outside_the_tensor_is_named() {
+        let x = Tensor::from_slice(&[1], &[0.0f32]).unwrap();
+        let error = run("softmax", Opset::Ios15, &[("x", x), ("axis", Tensor::scalar(1i32))]).unwrap_err();
+        assert_eq!(error.to_string(), "`axis` is 1, outside a tensor of rank 1");
+    }
+}

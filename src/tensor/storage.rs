@@ -1,0 +1,186 @@
+//! Bytes that are shared, read-only, and either owned or mapped from a file; and aligned scratch memory.
+//!
+//! This is one of the crate's unsafe islands: it maps files and hands pages back to the system.
+#![allow(unsafe_code)]
+
+use std::fs::File;
+use std::io;
+use std::ops::{Deref, Range};
+use std::sync::Arc;
+
+use memmap2::{Mmap, UncheckedAdvice};
+
+/// A cheap, cloneable handle on a run of immutable bytes.
+#[derive(Clone)]
+pub struct Bytes {
+    owner: Arc<Owner>,
+    range: Range<usize>,
+}
+
+enum Owner {
+    Heap(AlignedBuf),
+    Map(Mmap),
+}
+
+impl Owner {
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Owner::Heap(buffer) => buffer,
+            Owner::Map(map) => map,
+        }
+    }
+}
+
+impl Bytes {
+    /// Maps a whole file. An empty file gives empty bytes.
+    ///
+    /// The file must not be truncated while mapped: the system then ends the process on access.
+    pub fn map(file: &File) -> io::Result<Bytes> {
+        let len = file.metadata()?.len();
+        if len == 0 {
+            return Ok(Bytes::from(Vec::new()));
+        }
+        // SAFETY: the map is read-only and private to this process; truncation by others ends the process
+        // rather than giving invalid references, and every reader treats the content as untrusted.
+        let map = unsafe { Mmap::map(file)? };
+        let range = 0..map.len();
+        Ok(Bytes { owner: Arc::new(Owner::Map(map)), range })
+    }
+
+    /// A part of these bytes that shares their memory, or `None` if it lies outside.
+    pub fn slice(&self, range: Range<usize>) -> Option<Bytes> {
+        if range.start > range.end || range.end > self.len() {
+            return None;
+        }
+        let start = self.range.start + range.start;
+        Some(Bytes { owner: self.owner.clone(), range: start..start + range.len() })
+    }
+
+    /// Whether both handles are the same run of the same memory.
+    pub fn is_same_memory(&self, other: &Bytes) -> bool {
+        Arc::ptr_eq(&self.owner, &other.owner) && self.range == other.range
+    }
+
+    /// Lets the system drop the resident pages of a mapped range; later reads load them again.
+    pub fn release(&self, range: Range<usize>) {
+        const PAGE: usize = 4096;
+        let Owner::Map(map) = &*self.owner else { return };
+        let start = (self.range.start + range.start).next_multiple_of(PAGE);
+        let end = (self.range.start + range.end.min(self.len())) / PAGE * PAGE;
+        if start < end {
+            // SAFETY: the mapping is read-only and file-backed, so dropped pages come back with the same
+            // content; a refusal only costs memory and is not an error.
+            let _ = unsafe { map.unchecked_advise_range(UncheckedAdvice::DontNeed, start, end - start) };
+        }
+    }
+}
+
+impl Deref for Bytes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.owner.as_slice()[self.range.clone()]
+    }
+}
+
+impl From<Vec<u8>> for Bytes {
+    fn from(bytes: Vec<u8>) -> Bytes {
+        Bytes::from(AlignedBuf::from_slice(&bytes))
+    }
+}
+
+impl From<AlignedBuf> for Bytes {
+    fn from(buffer: AlignedBuf) -> Bytes {
+        let range = 0..buffer.len();
+        Bytes { owner: Arc::new(Owner::Heap(buffer)), range }
+    }
+}
+
+impl std::fmt::Debug for Bytes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Bytes({})", self.len())
+    }
+}
+
+impl PartialEq for Bytes {
+    fn eq(&self, other: &Bytes) -> bool {
+        self.is_same_memory(other) || **self == **other
+    }
+}
+
+/// Cache-line-aligned, growable, zero-initialised bytes.
+#[derive(Clone, Default)]
+pub struct AlignedBuf {
+    lines: Vec<Line>,
+    len: usize,
+}
+
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+impl AlignedBuf {
+    /// A zeroed buffer of `len` bytes.
+    pub fn zeroed(len: usize) -> AlignedBuf {
+        let mut buffer = AlignedBuf::default();
+        buffer.resize(len);
+        buffer
+    }
+
+    /// A copy of `bytes`.
+    pub fn from_slice(bytes: &[u8]) -> AlignedBuf {
+        let mut buffer = AlignedBuf::zeroed(bytes.len());
+        buffer.copy_from_slice(bytes);
+        buffer
+    }
+
+    /// Changes the length; capacity never shrinks, so repeated use of the same sizes allocates once.
+    pub fn resize(&mut self, len: usize) {
+        let lines = len.div_ceil(64);
+        if lines > self.lines.len() {
+            self.lines.resize(lines, Line([0; 64]));
+        }
+        self.len = len;
+    }
+}
+
+impl Deref for AlignedBuf {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.lines)[..self.len]
+    }
+}
+
+impl std::ops::DerefMut for AlignedBuf {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.len]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    #[test]
+    fn mapped_bytes_survive_release() {
+        let mut file = tempfile::tempfile().unwrap();
+        let content: Vec<u8> = (0..20_000u32).map(|i| (i % 251) as u8).collect();
+        file.write_all(&content).unwrap();
+        let bytes = Bytes::map(&file).unwrap();
+        assert_eq!(*bytes, content[..]);
+        bytes.release(0..bytes.len());
+        assert_eq!(*bytes, content[..]);
+        assert!(bytes.slice(19_000..20_001).is_none());
+        assert_eq!(*bytes.slice(5..9).unwrap(), content[5..9]);
+    }
+
+    #[test]
+    fn buffers_are_aligned_and_keep_their_capacity() {
+        let mut buffer = AlignedBuf::zeroed(100);
+        assert_eq!(buffer.as_ptr() as usize % 64, 0);
+        let before = buffer.as_ptr();
+        buffer.resize(10);
+        buffer.resize(100);
+        assert_eq!(before, buffer.as_ptr());
+    }
+}
