@@ -1,4 +1,5 @@
 //! Arithmetic on slices. No kernel knows of programs or files.
 
 pub mod convert;
+pub mod gemm;
 pub mod softmax;
