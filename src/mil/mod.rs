@@ -4,13 +4,17 @@
 //! function's value table; constants are [`Literal`]s whose bytes are shared, so that a program over a
 //! 10 GB weight file costs as much memory as its graph.
 
+pub mod arguments;
 mod literal;
 mod model;
 pub mod op;
 pub mod ops;
 mod opset;
 mod program;
+pub mod propagate;
+mod text;
 mod types;
+pub mod verify;
 
 pub use literal::{Literal, LiteralData, Payload};
 pub use model::{

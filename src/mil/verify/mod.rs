@@ -1,0 +1,74 @@
+//! The verifier: everything that is wrong with a model, at once.
+//!
+//! [`verify`] is the only way to a [`Verified`] model, and only a verified model can be written.
+
+mod interface;
+mod names;
+mod operations;
+mod shapes;
+
+use super::propagate::Finding;
+use super::{Function, Model};
+
+/// A model without findings.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Verified(Model);
+
+impl Verified {
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.0
+    }
+
+    /// The model, to be changed and verified again.
+    pub fn into_model(self) -> Model {
+        self.0
+    }
+}
+
+/// A model that cannot be written, with every reason.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("the model has {} {}, the first in {}", .0.len(), if .0.len() == 1 { "fault" } else { "faults" }, .0[0])]
+pub struct Faults(pub Vec<Finding>);
+
+/// Checks a model; all findings are reported at once.
+pub fn verify(model: Model) -> Result<Verified, Faults> {
+    let findings = findings(&model);
+    if findings.is_empty() { Ok(Verified(model)) } else { Err(Faults(findings)) }
+}
+
+/// Everything that is wrong with a model.
+pub fn findings(model: &Model) -> Vec<Finding> {
+    let mut report = Report::default();
+    names::check(model, &mut report);
+    for function in &model.program.functions {
+        let before = report.0.len();
+        operations::check_structure(function, &mut report);
+        if report.0.len() == before {
+            operations::check_types(function, &mut report);
+        }
+    }
+    interface::check(model, &mut report);
+    if report.0.is_empty() {
+        shapes::check_enumerated(model, &mut report);
+    }
+    report.0
+}
+
+/// Findings so far.
+#[derive(Default)]
+struct Report(Vec<Finding>);
+
+impl Report {
+    fn add(&mut self, function: &str, place: impl Into<String>, message: impl Into<String>) {
+        self.0.push(Finding {
+            function: function.to_owned(),
+            operation: place.into(),
+            message: message.into(),
+        });
+    }
+
+    fn in_function(&mut self, function: &Function, place: impl Into<String>, message: impl Into<String>) {
+        self.add(&function.name, place, message);
+    }
+}
