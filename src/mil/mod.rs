@@ -5,6 +5,7 @@
 //! 10 GB weight file costs as much memory as its graph.
 
 pub mod arguments;
+mod builder;
 mod literal;
 mod model;
 pub mod op;
@@ -16,6 +17,7 @@ mod text;
 mod types;
 pub mod verify;
 
+pub use builder::{Arg, BuildError, Builder, Pending};
 pub use literal::{Literal, LiteralData, Payload};
 pub use model::{
     ArrayType, ColorSpace, DefaultValue, Feature, FeatureType, Flexibility, ImageSizes, ImageType, Interface,

@@ -45,10 +45,20 @@ pub struct Options {
 
 /// Carries types and constants through a function from the types of its inputs.
 pub fn propagate(function: &Function, inputs: &[(ValueId, Type)], options: Options) -> (Facts, Vec<Finding>) {
-    let mut facts = Facts {
+    let nothing = Facts {
         types: function.values.iter().map(|v| v.ty.clone()).collect(),
         known: vec![None; function.values.len()],
     };
+    propagate_from(nothing, function, inputs, options)
+}
+
+/// The same, keeping the constants that earlier facts of the function already hold.
+pub fn propagate_from(
+    mut facts: Facts,
+    function: &Function,
+    inputs: &[(ValueId, Type)],
+    options: Options,
+) -> (Facts, Vec<Finding>) {
     for (id, ty) in inputs {
         facts.types[id.index()] = ty.clone();
     }
@@ -89,6 +99,9 @@ impl Walk<'_> {
     }
 
     fn operation(&mut self, op: &Operation) -> Result<(), Vec<String>> {
+        if !op.outputs.is_empty() && op.outputs.iter().all(|id| self.facts.known[id.index()].is_some()) {
+            return Ok(());
+        }
         if op.kind == "const" {
             return self.constant(op).map_err(|message| vec![message]);
         }
@@ -230,7 +243,7 @@ impl Walk<'_> {
 }
 
 /// Arguments seen through the facts so far.
-pub(crate) struct FactBindings<'a> {
+pub(super) struct FactBindings<'a> {
     arguments: &'a Arguments<'a>,
     facts: &'a Facts,
     literals: Vec<Vec<Option<Tensor>>>,
@@ -238,7 +251,7 @@ pub(crate) struct FactBindings<'a> {
 }
 
 impl<'a> FactBindings<'a> {
-    pub(crate) fn new(
+    pub(super) fn new(
         arguments: &'a Arguments<'a>,
         facts: &'a Facts,
         blocks: &'a [Vec<Type>],
@@ -286,7 +299,7 @@ impl Bindings for FactBindings<'_> {
 }
 
 /// Data types against the parameters' domains and groups.
-fn check_types(def: &OpDef, bindings: &dyn Bindings) -> Result<(), OpError> {
+pub(super) fn check_types(def: &OpDef, bindings: &dyn Bindings) -> Result<(), OpError> {
     let mut groups: Vec<(char, &str, crate::tensor::DType)> = Vec::new();
     for (index, param) in def.params.iter().enumerate() {
         for i in 0..bindings.count(index) {

@@ -35,6 +35,11 @@ impl Tensor {
         Tensor::new(DType::Bool, shape.into(), bytes.into())
     }
 
+    /// A scalar `bool`.
+    pub fn from_bool(value: bool) -> Tensor {
+        Tensor { dtype: DType::Bool, shape: Shape::new(), data: vec![u8::from(value)].into() }
+    }
+
     /// A scalar string.
     pub fn from_text(text: &str) -> Tensor {
         Tensor { dtype: DType::String, shape: Shape::new(), data: text.as_bytes().to_vec().into() }
