@@ -2,4 +2,5 @@
 
 pub mod kernels;
 pub mod mil;
+pub mod package;
 pub mod tensor;

@@ -1,0 +1,139 @@
+//! `Manifest.json`: which files a package has and which of them is the model.
+
+use std::fmt;
+use std::path::{Component, Path};
+
+use serde::de::{MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::error::{ErrorKind, PackageError, Result, quoted};
+
+/// The manifest's file name.
+pub(super) const FILE: &str = "Manifest.json";
+/// The largest manifest that is read; real ones have less than a thousandth of it.
+pub(super) const LARGEST: u64 = 1 << 20;
+
+const FORMAT_VERSION: &str = "1.0.0";
+
+/// The whole manifest.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub(super) struct Manifest {
+    file_format_version: String,
+    item_info_entries: Items,
+    root_model_identifier: String,
+}
+
+/// Items by identifier, in file order.
+#[derive(Debug)]
+struct Items(Vec<(String, Item)>);
+
+/// One item: a file or a folder.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Item {
+    pub(super) author: String,
+    pub(super) description: String,
+    pub(super) name: String,
+    /// Where it is, relative to the package's `Data` folder.
+    pub(super) path: String,
+}
+
+impl Manifest {
+    /// Parses and checks a manifest; item paths are relative and stay below where they start.
+    pub(super) fn parse(bytes: &[u8]) -> Result<Manifest> {
+        let text = std::str::from_utf8(bytes)
+            .map_err(|e| manifest_error("is not valid UTF-8").at_offset(e.valid_up_to() as u64))?;
+        let manifest: Manifest = serde_json::from_str(text).map_err(|e| manifest_error(e.to_string()))?;
+        manifest.check_version()?;
+        manifest.check_items()?;
+        Ok(manifest)
+    }
+
+    /// Where the model is, relative to `Data`.
+    pub(super) fn model_path(&self) -> Result<&str> {
+        let root = &self.root_model_identifier;
+        let found = self.item_info_entries.0.iter().find(|(id, _)| id == root);
+        found
+            .map(|(_, item)| &*item.path)
+            .ok_or_else(|| manifest_error(format!("rootModelIdentifier {} is not an item", quoted(root))))
+    }
+
+    /// Where every item is, relative to `Data`.
+    pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
+        self.item_info_entries.0.iter().map(|(_, item)| &*item.path)
+    }
+
+    fn check_version(&self) -> Result<()> {
+        if self.file_format_version == FORMAT_VERSION {
+            return Ok(());
+        }
+        let found = quoted(&self.file_format_version);
+        Err(manifest_error(format!("has fileFormatVersion {found}, supported is `{FORMAT_VERSION}`")))
+    }
+
+    fn check_items(&self) -> Result<()> {
+        let items = &self.item_info_entries.0;
+        let mut ids: Vec<&str> = items.iter().map(|(id, _)| &**id).collect();
+        ids.sort_unstable();
+        if let Some(pair) = ids.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(manifest_error(format!("item {} occurs twice", quoted(pair[0]))));
+        }
+        let mut names: Vec<_> = items.iter().map(|(_, item)| (&item.author, &item.name)).collect();
+        names.sort_unstable();
+        if let Some(pair) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            let (author, name) = pair[0];
+            let text = format!("two items have the author {} and the name {}", quoted(author), quoted(name));
+            return Err(manifest_error(text));
+        }
+        items.iter().try_for_each(|(_, item)| check_path(&item.path))
+    }
+}
+
+fn check_path(path: &str) -> Result<()> {
+    let wrong =
+        |what: &str| Err(PackageError::new(ErrorKind::Path, format!("item path {} {what}", quoted(path))));
+    if path.is_empty() || path.contains('\0') {
+        return wrong("is not a path");
+    }
+    for component in Path::new(path).components() {
+        match component {
+            Component::Normal(_) | Component::CurDir => {}
+            Component::ParentDir => return wrong("contains `..`"),
+            Component::RootDir | Component::Prefix(_) => return wrong("is absolute"),
+        }
+    }
+    Ok(())
+}
+
+fn manifest_error(message: impl Into<String>) -> PackageError {
+    PackageError::new(ErrorKind::Manifest, message)
+}
+
+impl<'de> Deserialize<'de> for Items {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Items, D::Error> {
+        struct Entries;
+        impl<'de> Visitor<'de> for Entries {
+            type Value = Items;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object of items")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> std::result::Result<Items, A::Error> {
+                let mut items = Vec::new();
+                while let Some(item) = map.next_entry()? {
+                    items.push(item);
+                }
+                Ok(Items(items))
+            }
+        }
+        deserializer.deserialize_map(Entries)
+    }
+}
+
+impl Serialize for Items {
+    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(id, item)| (id, item)))
+    }
+}

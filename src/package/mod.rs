@@ -1,0 +1,23 @@
+//! The Core ML package format in both directions, trusting nothing.
+//!
+//! [`Package::open`] reads `Manifest.json`, the protobuf model and the metadata of the weight file into a plain
+//! [`Model`](crate::mil::Model); [`write`] does the reverse, atomically and deterministically. Weights stay
+//! mapped and are neither read nor copied on the way in, and are streamed in chunks on the way out.
+//!
+//! Reading takes at most 32 times the memory of `Manifest.json` and `model.mlmodel`, whatever they contain:
+//! messages are decoded straight from the mapped bytes, and no count is believed before the bytes behind it
+//! are there.
+
+mod decode;
+mod error;
+mod manifest;
+mod read;
+mod schema;
+mod scope;
+mod weights;
+mod wire;
+
+pub use decode::decode_model;
+pub use error::{At, ErrorKind, PackageError};
+pub use read::Package;
+pub use weights::{BlobInfo, WeightFile, WeightFiles};

@@ -1,0 +1,21 @@
+//! Weight files (MIL blob storage, version 2): a 64-byte header, then per blob a 64-byte record and its data.
+
+mod reader;
+
+pub(super) use reader::BlobReader;
+pub use reader::{BlobInfo, WeightFile, WeightFiles};
+
+/// Bytes of the header and of each record, and what both and the data are aligned to.
+const UNIT: usize = 64;
+/// The only version of the format that programs use.
+const VERSION: u32 = 2;
+/// What each record starts with.
+const SENTINEL: u32 = 0xDEAD_BEEF;
+/// What the names of weight files start with in a program.
+const PREFIX: &str = "@model_path/weights/";
+
+/// Bits of the last byte that `elements` of a sub-byte type leave unused.
+fn padding_bits(bits: u32, elements: usize) -> u64 {
+    let used = (elements % 8) as u64 * u64::from(bits) % 8;
+    (8 - used) % 8
+}

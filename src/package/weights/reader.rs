@@ -1,0 +1,272 @@
+//! Reading weight files: only the records are looked at, the data stays in the map.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+
+use super::{PREFIX, SENTINEL, UNIT, VERSION, padding_bits};
+use crate::mil::TensorType;
+use crate::package::error::{ErrorKind, PackageError, Result, quoted};
+use crate::package::read::{inside, map_file};
+use crate::package::schema;
+use crate::tensor::{Bytes, DType};
+
+/// The weight files that a program may refer to.
+pub struct WeightFiles(Source);
+
+enum Source {
+    Memory(BTreeMap<String, Bytes>),
+    Folder { package: PathBuf, folder: PathBuf },
+}
+
+impl WeightFiles {
+    /// Weight files in memory, by name, such as `weight.bin`.
+    pub fn in_memory(files: impl IntoIterator<Item = (String, Bytes)>) -> WeightFiles {
+        WeightFiles(Source::Memory(files.into_iter().collect()))
+    }
+
+    /// The files of a folder of a package, mapped when they are first referred to.
+    pub(in crate::package) fn folder(package: &Path, folder: &Path) -> WeightFiles {
+        WeightFiles(Source::Folder { package: package.to_owned(), folder: folder.to_owned() })
+    }
+
+    fn open(&self, name: &str) -> Result<(PathBuf, Bytes)> {
+        match &self.0 {
+            Source::Memory(files) => match files.get(name) {
+                Some(bytes) => Ok((PathBuf::from(name), bytes.clone())),
+                None => Err(PackageError::new(ErrorKind::Missing, "does not exist").in_file(Path::new(name))),
+            },
+            Source::Folder { package, folder } => {
+                let path = inside(package, &folder.join(name))?;
+                map_file(&path).map(|bytes| (path, bytes))
+            }
+        }
+    }
+}
+
+/// A weight file as far as a program refers to it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct WeightFile {
+    /// Its name in the weights folder.
+    pub name: String,
+    /// Its path.
+    pub path: PathBuf,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// How many blobs its header announces.
+    pub announced: u32,
+    /// The blobs that the program refers to, by offset.
+    pub blobs: Vec<BlobInfo>,
+}
+
+/// A blob that a program refers to.
+#[derive(Debug, Clone, PartialEq)]
+pub struct BlobInfo {
+    /// Offset of its record, which is how programs name it.
+    pub offset: u64,
+    /// Its element type.
+    pub dtype: DType,
+    /// Its size in bytes.
+    pub bytes: u64,
+    /// How many constants refer to it.
+    pub references: usize,
+}
+
+/// Resolves references into weight files.
+pub(in crate::package) struct BlobReader<'w> {
+    files: &'w WeightFiles,
+    open: BTreeMap<String, OpenFile>,
+}
+
+struct OpenFile {
+    path: PathBuf,
+    bytes: Bytes,
+    announced: u32,
+    blobs: BTreeMap<u64, Blob>,
+}
+
+struct Blob {
+    record: Record,
+    references: usize,
+}
+
+/// A checked record: its data is inside the file.
+#[derive(Clone, Copy)]
+struct Record {
+    dtype: DType,
+    start: usize,
+    len: usize,
+    padding: u64,
+}
+
+impl<'w> BlobReader<'w> {
+    pub(in crate::package) fn new(files: &'w WeightFiles) -> BlobReader<'w> {
+        BlobReader { files, open: BTreeMap::new() }
+    }
+
+    /// The data of a constant of the given type and element count.
+    pub(in crate::package) fn read(
+        &mut self,
+        file: &str,
+        offset: u64,
+        ty: &TensorType,
+        elements: usize,
+    ) -> Result<Bytes> {
+        let name = file_name(file)?;
+        if !self.open.contains_key(name) {
+            let (path, bytes) = self.files.open(name)?;
+            let announced = header(&bytes).map_err(|e| e.in_file(&path))?;
+            let opened = OpenFile { path, bytes, announced, blobs: BTreeMap::new() };
+            self.open.insert(name.to_owned(), opened);
+        }
+        let Some(opened) = self.open.get_mut(name) else {
+            return Err(weights_error("does not exist").in_file(Path::new(name)));
+        };
+        opened.read(offset, ty, elements).map_err(|e| e.in_file(&opened.path).at_offset(offset))
+    }
+
+    /// Checks that blobs do not overlap and are no more than announced, and tells what was referred to.
+    pub(in crate::package) fn finish(self) -> Result<Vec<WeightFile>> {
+        self.open.into_iter().map(|(name, file)| file.finish(name)).collect()
+    }
+}
+
+impl OpenFile {
+    fn read(&mut self, offset: u64, ty: &TensorType, elements: usize) -> Result<Bytes> {
+        let record = match self.blobs.get(&offset) {
+            Some(blob) => blob.record,
+            None => record(&self.bytes, offset)?,
+        };
+        if record.dtype != ty.dtype {
+            return Err(weights_error(format!("blob holds {}, the program declares {ty}", record.dtype)));
+        }
+        if ty.dtype.byte_len(elements) != Some(record.len) {
+            return Err(weights_error(format!("blob has {} bytes, the program declares {ty}", record.len)));
+        }
+        let padding = if ty.dtype.is_sub_byte() { padding_bits(ty.dtype.bits(), elements) } else { 0 };
+        if record.padding != padding {
+            let found = record.padding;
+            return Err(weights_error(format!("blob has {found} padding bits, {ty} leaves {padding}")));
+        }
+        self.blobs.entry(offset).or_insert(Blob { record, references: 0 }).references += 1;
+        let data = self.bytes.slice(record.start..record.start + record.len);
+        data.ok_or_else(|| weights_error("blob lies outside the file"))
+    }
+
+    fn finish(self, name: String) -> Result<WeightFile> {
+        if self.blobs.len() as u64 > u64::from(self.announced) {
+            let (found, announced) = (self.blobs.len(), self.announced);
+            let text = format!("header announces {announced} blobs, the program refers to {found}");
+            return Err(weights_error(text).in_file(&self.path));
+        }
+        self.check_overlap()?;
+        let blobs = self.blobs.iter().map(|(&offset, blob)| BlobInfo {
+            offset,
+            dtype: blob.record.dtype,
+            bytes: blob.record.len as u64,
+            references: blob.references,
+        });
+        let blobs = blobs.collect();
+        let bytes = self.bytes.len() as u64;
+        Ok(WeightFile { name, path: self.path, bytes, announced: self.announced, blobs })
+    }
+
+    /// Records and data, in the order of their offsets, must not run into one another.
+    fn check_overlap(&self) -> Result<()> {
+        let records = self.blobs.keys().map(|&offset| (offset, UNIT as u64));
+        let data = self.blobs.values().map(|blob| (blob.record.start as u64, blob.record.len as u64));
+        let mut runs: Vec<(u64, u64)> = records.chain(data.filter(|run| run.1 > 0)).collect();
+        runs.sort_unstable();
+        for pair in runs.windows(2) {
+            if pair[0].0 + pair[0].1 > pair[1].0 {
+                let (a, b) = (self.owner(pair[0].0), self.owner(pair[1].0));
+                return Err(
+                    weights_error(format!("the blobs at bytes {a} and {b} overlap")).in_file(&self.path)
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// The offset of the blob that a run starting at `start` belongs to.
+    fn owner(&self, start: u64) -> u64 {
+        let before = (Bound::Unbounded, Bound::Included(start));
+        self.blobs.range(before).next_back().map_or(start, |(&offset, _)| offset)
+    }
+}
+
+fn weights_error(message: impl Into<String>) -> PackageError {
+    PackageError::new(ErrorKind::Weights, message)
+}
+
+/// The bare name of a weight file, which must not lead anywhere else.
+fn file_name(file: &str) -> Result<&str> {
+    match file.strip_prefix(PREFIX) {
+        Some(name) if !matches!(name, "" | "." | "..") && !name.contains(['/', '\\', '\0']) => Ok(name),
+        _ => Err(PackageError::new(
+            ErrorKind::Path,
+            format!("weight file {} is not a file directly in {PREFIX}", quoted(file)),
+        )),
+    }
+}
+
+/// The number of blobs that the header announces.
+fn header(bytes: &[u8]) -> Result<u32> {
+    let (Some(header), Some(count), Some(version)) = (bytes.get(..UNIT), u32_at(bytes, 0), u32_at(bytes, 4))
+    else {
+        return Err(weights_error(format!("has {} bytes, too few for the {UNIT}-byte header", bytes.len())));
+    };
+    if version != VERSION {
+        return Err(weights_error(format!("has format version {version}, supported is {VERSION}")));
+    }
+    match header[8..].iter().all(|&b| b == 0) {
+        true => Ok(count),
+        false => Err(weights_error("has data in the reserved part of its header")),
+    }
+}
+
+fn record(bytes: &Bytes, offset: u64) -> Result<Record> {
+    let size = bytes.len();
+    let at = usize::try_from(offset).ok().filter(|at| at % UNIT == 0 && *at >= UNIT);
+    let Some(at) = at else {
+        return Err(weights_error(format!("a blob offset must be a multiple of {UNIT} behind the header")));
+    };
+    let Some(raw) = at.checked_add(UNIT).and_then(|end| bytes.get(at..end)) else {
+        return Err(weights_error(format!("blob offset lies outside the file of {size} bytes")));
+    };
+    let (u32s, u64s) = (|at| u32_at(raw, at).unwrap_or(0), |at| u64_at(raw, at).unwrap_or(0));
+    if u32s(0) != SENTINEL {
+        return Err(weights_error(format!(
+            "blob record starts with {:#010x}, not {SENTINEL:#010x}",
+            u32s(0)
+        )));
+    }
+    let Some(dtype) = schema::blob_dtype(u32s(4)) else {
+        return Err(weights_error(format!("blob has the unknown data type code {}", u32s(4))));
+    };
+    let (len, start, padding) = (u64s(8), u64s(16), u64s(24));
+    if raw[32..].iter().any(|&b| b != 0) {
+        return Err(weights_error("blob record has data in its reserved part"));
+    }
+    if start % UNIT as u64 != 0 || start < UNIT as u64 {
+        return Err(weights_error(format!("blob data at byte {start} is not aligned to {UNIT}")));
+    }
+    let end = start.checked_add(len).and_then(|end| usize::try_from(end).ok()).filter(|&end| end <= size);
+    match end {
+        Some(end) => {
+            let len = usize::try_from(len).unwrap_or(end);
+            Ok(Record { dtype, start: end - len, len, padding })
+        }
+        None => Err(weights_error(format!(
+            "blob of {len} bytes at byte {start} does not fit the file of {size} bytes"
+        ))),
+    }
+}
+
+fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    bytes.get(at..at + 4)?.try_into().ok().map(u32::from_le_bytes)
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    bytes.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes)
+}
