@@ -1,2 +1,7 @@
-//! The `anemeter` program.
-fn main() {}
+//! The `anemeter` program: parse, run, exit.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    anemeter::cli::main()
+}

@@ -12,6 +12,15 @@ pub enum Source<'a> {
     Literal(&'a Literal),
 }
 
+impl<'a> From<&'a Binding> for Source<'a> {
+    fn from(binding: &'a Binding) -> Source<'a> {
+        match binding {
+            Binding::Value(id) => Source::Value(*id),
+            Binding::Literal(literal) => Source::Literal(literal),
+        }
+    }
+}
+
 /// The sources of an operation's arguments, by parameter index of its definition. Inputs and attributes are
 /// alike: the older `constexpr` operations carry their parameters as attributes.
 #[derive(Debug, Clone, Default)]
@@ -26,12 +35,7 @@ impl<'a> Arguments<'a> {
         let mut problems = Vec::new();
         for argument in &op.inputs {
             match def.params.iter().position(|p| p.name == argument.parameter) {
-                Some(param) => {
-                    by_param[param].extend(argument.bindings.iter().map(|binding| match binding {
-                        Binding::Value(id) => Source::Value(*id),
-                        Binding::Literal(literal) => Source::Literal(literal),
-                    }))
-                }
+                Some(param) => by_param[param].extend(argument.bindings.iter().map(Source::from)),
                 None => problems.push(unknown_parameter(&argument.parameter, def)),
             }
         }

@@ -1,6 +1,6 @@
 //! A program together with what its users see: inputs, outputs, states, shapes and metadata per function.
 
-use super::Program;
+use super::{Function, Program, Type, Value, ValueId};
 use crate::tensor::DType;
 
 /// Everything a package says, weights included.
@@ -191,4 +191,78 @@ pub struct Metadata {
     pub license: String,
     /// Anything else, in key order.
     pub user_defined: Vec<(String, String)>,
+}
+
+impl Interface {
+    /// The interface a function implies: every input, state and output as its declared type says. Shapes with
+    /// unknown sizes stay open and have to be filled in.
+    pub fn of(function: &Function) -> Interface {
+        let feature = |value: &Value| {
+            let (tensor, is_state) = match &value.ty {
+                Type::Tensor(tensor) => (tensor, false),
+                Type::State(tensor) => (tensor, true),
+                _ => return None,
+            };
+            let shape = tensor.concrete().unwrap_or_default().iter().map(|&d| d as u64).collect();
+            let array = ArrayType { dtype: tensor.dtype, shape, flexibility: Flexibility::Fixed, default: None };
+            let ty = if is_state { FeatureType::State(array) } else { FeatureType::Array(array) };
+            Some(Feature { name: value.name.clone(), description: String::new(), ty, optional: false })
+        };
+        let list = |ids: &[ValueId], states: bool| {
+            let values = ids.iter().map(|&id| function.value(id));
+            values.filter(|v| matches!(v.ty, Type::State(_)) == states).filter_map(feature).collect()
+        };
+        Interface {
+            function: function.name.clone(),
+            inputs: list(&function.inputs, false),
+            outputs: list(&function.body.outputs, false),
+            states: list(&function.inputs, true),
+            ..Interface::default()
+        }
+    }
+
+    /// Enumerates the shapes of an input; the first is the default. Lists of several inputs pair by index.
+    pub fn enumerate(&mut self, input: &str, shapes: &[Vec<u64>]) {
+        for feature in self.inputs.iter_mut().filter(|f| f.name == input) {
+            if let (FeatureType::Array(array), Some(default)) = (&mut feature.ty, shapes.first()) {
+                array.shape.clone_from(default);
+                array.flexibility = Flexibility::Enumerated(shapes.to_vec());
+            }
+        }
+    }
+}
+
+impl Model {
+    /// A model with the single function `main`, as the function's own types describe it.
+    pub fn single(main: Function) -> Model {
+        let interface = Interface::of(&main);
+        Model {
+            spec_version: main.opset.spec_version(),
+            interfaces: Interfaces::Single(interface),
+            program: Program { version: 1, functions: vec![main], attributes: Vec::new() },
+            metadata: Metadata::default(),
+        }
+    }
+
+    /// A model with several functions, the first of which is the default.
+    pub fn multi(mut functions: Vec<Function>) -> Model {
+        let interfaces: Vec<Interface> = functions.iter().map(Interface::of).collect();
+        let default = functions.first().map(|f| f.name.clone()).unwrap_or_default();
+        let spec_version = functions.iter().map(|f| f.opset.spec_version()).max().unwrap_or(9);
+        functions.sort_by(|a, b| a.name.cmp(&b.name));
+        Model {
+            spec_version,
+            interfaces: Interfaces::Many { functions: interfaces, default },
+            program: Program { version: 1, functions, attributes: Vec::new() },
+            metadata: Metadata::default(),
+        }
+    }
+
+    /// The interface of a function, to be changed.
+    pub fn interface_mut(&mut self, function: &str) -> Option<&mut Interface> {
+        match &mut self.interfaces {
+            Interfaces::Single(interface) => Some(interface).filter(|i| i.function == function),
+            Interfaces::Many { functions, .. } => functions.iter_mut().find(|i| i.function == function),
+        }
+    }
 }

@@ -163,6 +163,8 @@ impl Walk<'_> {
                 }
             }
             self.findings.truncate(findings_before);
+            self.forget(condition);
+            self.forget(body);
             self.block(body);
             let merged: Vec<Type> = types
                 .iter()
@@ -173,6 +175,14 @@ impl Walk<'_> {
                 return self.block(condition);
             }
             types = merged;
+        }
+    }
+
+    /// Drops constants that were derived from the types of an earlier round.
+    fn forget(&mut self, block: &Block) {
+        for op in &block.operations {
+            op.outputs.iter().for_each(|id| self.facts.known[id.index()] = None);
+            op.blocks.iter().for_each(|block| self.forget(block));
         }
     }
 
@@ -203,6 +213,7 @@ impl Walk<'_> {
             )));
         }
         let known = match def.eval {
+            _ if def.name == "shape" => vec![shape_constant(call.ty("x")?, &types)?],
             Eval::Constexpr(decoder) if view.all_known() => {
                 decoder(&call)?.into_iter().map(|weight| Some(KnownValue::Packed(weight))).collect()
             }
@@ -329,6 +340,17 @@ pub(super) fn check_types(def: &OpDef, bindings: &dyn Bindings) -> Result<(), Op
         }
     }
     Ok(())
+}
+
+/// The result of `shape` on a tensor whose sizes are known, whatever its elements.
+fn shape_constant(x: &TensorType, types: &[Type]) -> Result<Option<KnownValue>, OpError> {
+    let (Some(dims), Some(ty)) = (x.concrete(), types.first().and_then(Type::tensor)) else {
+        return Ok(None);
+    };
+    let sizes: Vec<f32> = dims.iter().map(|&d| d as f32).collect();
+    let exact = dims.iter().all(|&d| d < 1 << 24);
+    let tensor = crate::kernels::convert::from_f32(ty.dtype, &[dims.len()], &sizes)?;
+    Ok(exact.then_some(KnownValue::Tensor(tensor)))
 }
 
 /// Where an operation is, for people: its kind and the first value it defines.

@@ -1,0 +1,87 @@
+//! Exit codes and the one message of a failure.
+
+use std::fmt::Display;
+use std::process::ExitCode;
+
+use crate::package::PackageError;
+use crate::runtime::RuntimeError;
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Status {
+    /// Good.
+    Good = 0,
+    /// The checked thing failed.
+    Failed = 1,
+    /// Bad usage or bad input.
+    BadInput = 2,
+    /// A runtime or the environment is unavailable.
+    Unavailable = 4,
+}
+
+pub(super) const HELP: &str = "Exit codes: 0 good; 1 the checked thing failed; 2 bad usage or bad input; \
+4 a runtime or the environment is unavailable";
+
+impl From<Status> for ExitCode {
+    fn from(status: Status) -> ExitCode {
+        ExitCode::from(status as u8)
+    }
+}
+
+/// A command that could not do its work.
+#[derive(Debug)]
+pub struct Failure {
+    status: Status,
+    message: String,
+    help: Option<String>,
+}
+
+impl Failure {
+    /// Bad usage or bad input.
+    pub fn bad_input(message: impl Display) -> Failure {
+        Failure { status: Status::BadInput, message: message.to_string(), help: None }
+    }
+
+    /// Says what to do about it.
+    pub fn with_help(mut self, help: impl Into<String>) -> Failure {
+        self.help = Some(help.into());
+        self
+    }
+
+    /// Output that nobody reads any more: not worth a message.
+    pub fn closed_pipe() -> Failure {
+        Failure { status: Status::Good, message: String::new(), help: None }
+    }
+
+    /// Prints the message and gives the exit code.
+    #[expect(clippy::print_stderr, reason = "the one place where failures are printed")]
+    pub fn report(self) -> ExitCode {
+        if !self.message.is_empty() {
+            eprintln!("error: {}", self.message);
+        }
+        if let Some(help) = self.help {
+            eprintln!("help: {help}");
+        }
+        self.status.into()
+    }
+}
+
+impl From<PackageError> for Failure {
+    fn from(error: PackageError) -> Failure {
+        let failure = Failure::bad_input(&error);
+        match error.help() {
+            Some(help) => failure.with_help(help),
+            None => failure,
+        }
+    }
+}
+
+impl From<RuntimeError> for Failure {
+    fn from(error: RuntimeError) -> Failure {
+        let status = match error {
+            RuntimeError::Environment(_) => Status::Unavailable,
+            _ => Status::BadInput,
+        };
+        Failure { status, message: error.to_string(), help: None }
+    }
+}

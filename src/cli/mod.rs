@@ -1,0 +1,51 @@
+//! The command line: the only place that prints.
+
+mod exit;
+mod inspect;
+mod output;
+mod run;
+mod table;
+mod units;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+pub use exit::{Failure, Status};
+use output::Output;
+
+/// Core ML export and Apple Neural Engine benchmarking.
+#[derive(Parser)]
+#[command(name = "anemeter", version, about, after_help = exit::HELP, max_term_width = 110)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Inspect(inspect::Args),
+    Run(run::Args),
+}
+
+/// Parses the arguments, runs the command and turns its outcome into an exit code.
+pub fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let status = if error.use_stderr() { Status::BadInput } else { Status::Good };
+            let _ = error.print();
+            return status.into();
+        }
+    };
+    let mut output = Output::stdout();
+    let result = match &cli.command {
+        Command::Inspect(args) => inspect::run(args, &mut output),
+        Command::Run(args) => run::run(args, &mut output),
+    };
+    let result = result.and_then(|status| output.finish().map(|()| status));
+    match result {
+        Ok(status) => status.into(),
+        Err(failure) => failure.report(),
+    }
+}

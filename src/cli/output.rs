@@ -1,0 +1,47 @@
+//! Standard output, buffered; a reader that has gone away is not an error.
+
+use std::fmt;
+use std::io::{self, BufWriter, ErrorKind, Stdout, Write};
+
+use serde::Serialize;
+
+use super::Failure;
+
+/// Where a command prints its result.
+pub(super) struct Output {
+    out: BufWriter<Stdout>,
+}
+
+impl Output {
+    pub(super) fn stdout() -> Output {
+        Output { out: BufWriter::new(io::stdout()) }
+    }
+
+    /// Prints one line.
+    pub(super) fn line(&mut self, line: impl fmt::Display) -> Result<(), Failure> {
+        writeln!(self.out, "{line}").map_err(|e| failure(&e))
+    }
+
+    /// Prints text as it is.
+    pub(super) fn text(&mut self, text: impl fmt::Display) -> Result<(), Failure> {
+        write!(self.out, "{text}").map_err(|e| failure(&e))
+    }
+
+    /// Prints one JSON document.
+    pub(super) fn json(&mut self, document: &impl Serialize) -> Result<(), Failure> {
+        let text =
+            serde_json::to_string_pretty(document).map_err(|e| Failure::bad_input(format!("json: {e}")))?;
+        self.line(text)
+    }
+
+    pub(super) fn finish(&mut self) -> Result<(), Failure> {
+        self.out.flush().map_err(|e| failure(&e))
+    }
+}
+
+fn failure(error: &io::Error) -> Failure {
+    match error.kind() {
+        ErrorKind::BrokenPipe => Failure::closed_pipe(),
+        _ => Failure::bad_input(format!("standard output: {error}")),
+    }
+}

@@ -1,0 +1,84 @@
+//! Tensors in safetensors files.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+
+use safetensors::tensor::{Dtype, SafeTensors, TensorView as SafeView};
+
+use crate::cli::Failure;
+use crate::mil::Model;
+use crate::package::atomic;
+use crate::runtime::Session;
+use crate::tensor::{Bytes, DType, Tensor, TensorView};
+
+/// Types that both sides have.
+const TYPES: &[(DType, Dtype)] = &[
+    (DType::Bool, Dtype::BOOL),
+    (DType::F16, Dtype::F16),
+    (DType::BF16, Dtype::BF16),
+    (DType::F32, Dtype::F32),
+    (DType::F64, Dtype::F64),
+    (DType::I8, Dtype::I8),
+    (DType::I16, Dtype::I16),
+    (DType::I32, Dtype::I32),
+    (DType::I64, Dtype::I64),
+    (DType::U8, Dtype::U8),
+    (DType::U16, Dtype::U16),
+    (DType::U32, Dtype::U32),
+    (DType::U64, Dtype::U64),
+];
+
+/// Reads every tensor of a file, in name order.
+pub(super) fn read(path: &Path) -> Result<Vec<(String, Tensor)>, Failure> {
+    let bad = |problem: String| Failure::bad_input(format!("{}: {problem}", path.display()));
+    let file = File::open(path).map_err(|e| bad(e.to_string()))?;
+    let bytes = Bytes::map(&file).map_err(|e| bad(e.to_string()))?;
+    let tensors =
+        SafeTensors::deserialize(&bytes).map_err(|e| bad(format!("not a safetensors file: {e}")))?;
+    let mut found = BTreeMap::new();
+    for (name, view) in tensors.iter() {
+        let dtype = TYPES.iter().find(|(_, theirs)| *theirs == view.dtype()).map(|(ours, _)| *ours);
+        let dtype = dtype
+            .ok_or_else(|| bad(format!("`{name}` has type {:?}, which no model takes", view.dtype())))?;
+        let data = Bytes::from(view.data().to_vec());
+        let tensor =
+            Tensor::new(dtype, view.shape().into(), data).map_err(|e| bad(format!("`{name}`: {e}")))?;
+        found.insert(name.to_owned(), tensor);
+    }
+    Ok(found.into_iter().collect())
+}
+
+/// Writes the outputs of the last prediction.
+pub(super) fn write_outputs(
+    path: &Path,
+    model: &Model,
+    function: &str,
+    session: &dyn Session,
+) -> Result<(), Failure> {
+    let interface = model.interface(function);
+    let names = interface.iter().flat_map(|i| &i.outputs).map(|f| f.name.as_str());
+    let views = names.filter_map(|name| Some((name.to_owned(), session.output(name)?)));
+    write(path, views.collect())
+}
+
+/// Writes every state.
+pub(super) fn write_states(path: &Path, session: &dyn Session) -> Result<(), Failure> {
+    let names = session.state_names();
+    let views = names.iter().filter_map(|name| Some((name.clone(), session.state(name)?)));
+    write(path, views.collect())
+}
+
+fn write(path: &Path, tensors: Vec<(String, TensorView<'_>)>) -> Result<(), Failure> {
+    let bad = |problem: String| Failure::bad_input(format!("{}: {problem}", path.display()));
+    let mut views = Vec::new();
+    for (name, view) in tensors {
+        let dtype = TYPES.iter().find(|(ours, _)| *ours == view.dtype()).map(|(_, theirs)| *theirs);
+        let dtype = dtype
+            .ok_or_else(|| bad(format!("`{name}` is {}, which safetensors cannot hold", view.dtype())))?;
+        let view = SafeView::new(dtype, view.shape().to_vec(), view.bytes());
+        views.push((name.clone(), view.map_err(|e| bad(format!("`{name}`: {e}")))?));
+    }
+    let bytes = safetensors::serialize(views, None).map_err(|e| bad(e.to_string()))?;
+    Ok(atomic::write_file(path, &bytes)?)
+}

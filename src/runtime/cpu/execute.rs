@@ -1,0 +1,434 @@
+//! Executing a plan, step by step.
+
+use std::time::Instant;
+
+use smallvec::SmallVec;
+
+use super::memory::{Grown, Memory, Readable, split};
+use super::plan::{Action, Nested, Operand, Place, Plan, Step};
+use crate::mil::op::{
+    ArgValue, Bindings, Call, Eval, KnownValue, Numerics, OpError, Output, OutputBuffer, Outputs,
+    storage_type,
+};
+use crate::mil::propagate::Finding;
+use crate::mil::{Opset, Type};
+use crate::runtime::{Executed, Observer, RuntimeError};
+use crate::tensor::{AlignedBuf, Shape, Tensor, TensorView, shape};
+
+/// A loop that runs longer than this is taken to be endless.
+const MAX_ITERATIONS: usize = 1 << 24;
+
+/// One prediction in progress.
+pub(super) struct Execution<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) function: &'a str,
+    pub(super) opset: Opset,
+    pub(super) numerics: Numerics,
+    pub(super) memory_limit: usize,
+    pub(super) inputs: &'a [TensorView<'a>],
+    pub(super) states: &'a mut [Grown],
+    /// Index into `states` of each state of the plan.
+    pub(super) state_slots: &'a [usize],
+    pub(super) memory: &'a mut Memory,
+    pub(super) observer: Option<&'a mut (dyn Observer + 'static)>,
+}
+
+impl Execution<'_> {
+    /// Runs the whole plan.
+    pub(super) fn run(mut self) -> Result<(), RuntimeError> {
+        let plan = self.plan;
+        self.steps(&plan.steps)?;
+        for &(value, slot) in &plan.passed {
+            self.store(slot, value).map_err(|e| self.failed("output", &e))?;
+        }
+        Ok(())
+    }
+
+    fn failed(&self, place: impl Into<String>, error: &OpError) -> RuntimeError {
+        let function = self.function.to_owned();
+        RuntimeError::Failed(Finding { function, operation: place.into(), message: error.to_string() })
+    }
+
+    fn steps(&mut self, steps: &[Step]) -> Result<(), RuntimeError> {
+        for step in steps {
+            let started = Instant::now();
+            match &step.action {
+                Action::Kernel => self.kernel(step).map_err(|e| self.step_failed(step, &e))?,
+                Action::ReadState { state } => {
+                    self.read_state(step, *state).map_err(|e| self.step_failed(step, &e))?;
+                }
+                Action::WriteState { state } => {
+                    self.write_state(step, *state).map_err(|e| self.step_failed(step, &e))?;
+                }
+                Action::Cond { branches } => self.cond(step, branches)?,
+                Action::While { condition, body } => self.repeat(step, condition, body)?,
+            }
+            self.observe(step, started);
+        }
+        Ok(())
+    }
+
+    fn step_failed(&self, step: &Step, error: &OpError) -> RuntimeError {
+        self.failed(format!("`{}` = {}", step.name, step.def.name), error)
+    }
+
+    fn observe(&mut self, step: &Step, started: Instant) {
+        let Some(observer) = self.observer.take() else { return };
+        let elapsed = started.elapsed();
+        let views: Vec<TensorView<'_>> = step.outputs.iter().filter_map(|&v| self.view(v).ok()).collect();
+        let executed = Executed { kind: step.def.name, name: &step.name, started, elapsed, outputs: &views };
+        observer.executed(&executed);
+        self.observer = Some(observer);
+    }
+
+    fn view(&self, value: usize) -> Result<TensorView<'_>, OpError> {
+        let place =
+            Places { plan: self.plan, inputs: self.inputs, states: self.states, slots: self.state_slots };
+        let readable = |range| self.memory.arena.get(range);
+        place.view(value, readable, &self.memory.grown)
+    }
+
+    /// Copies a value into a buffer of its own.
+    fn store(&mut self, slot: usize, value: usize) -> Result<(), OpError> {
+        let mut grown = std::mem::take(&mut self.memory.grown[slot]);
+        let is_list = self.is_list(value);
+        let result = self.view(value).map(|view| grown.copy_from(&view, is_list));
+        self.memory.grown[slot] = grown;
+        result
+    }
+
+    fn is_list(&self, value: usize) -> bool {
+        matches!(self.plan.values[value].ty, Type::List(..))
+    }
+
+    fn kernel(&mut self, step: &Step) -> Result<(), OpError> {
+        let Eval::Kernel(kernel) = step.def.eval else {
+            return Err(OpError::new("has no kernel"));
+        };
+        let shapes = if step.dynamic { self.shapes_now(step)? } else { self.planned_shapes(step) };
+        let mut taken: SmallVec<[(usize, Grown); 4]> = SmallVec::new();
+        let mut ranges: SmallVec<[std::ops::Range<usize>; 4]> = SmallVec::new();
+        for &value in &step.outputs {
+            match self.plan.values[value].place {
+                Place::Arena { offset, len } => ranges.push(offset..offset + len),
+                Place::Growable(slot) => taken.push((slot, std::mem::take(&mut self.memory.grown[slot]))),
+                _ => return Err(OpError::new("an output has no place")),
+            }
+        }
+        let result = self.call(step, kernel, &shapes, &mut ranges, &mut taken);
+        for (slot, grown) in taken {
+            self.memory.grown[slot] = grown;
+        }
+        result
+    }
+
+    fn call(
+        &mut self,
+        step: &Step,
+        kernel: fn(&Call<'_>, &mut Outputs<'_, '_>) -> Result<(), OpError>,
+        shapes: &[Option<Shape>],
+        ranges: &mut [std::ops::Range<usize>],
+        taken: &mut [(usize, Grown)],
+    ) -> Result<(), OpError> {
+        let values = &self.plan.values;
+        ranges.sort_by_key(|range| range.start);
+        let (mut writable, readable) = split(&mut self.memory.arena, ranges);
+        let mut buffers: SmallVec<[&mut AlignedBuf; 4]> =
+            taken.iter_mut().map(|(_, grown)| &mut grown.buffer).collect();
+        let mut slots: SmallVec<[Output<'_>; 4]> = SmallVec::new();
+        for (&value, shape) in step.outputs.iter().zip(shapes) {
+            let buffer = match values[value].place {
+                Place::Arena { offset, .. } => {
+                    let at = ranges.iter().position(|range| range.start == offset).unwrap_or(0);
+                    OutputBuffer::Placed(std::mem::take(&mut writable[at]))
+                }
+                _ => OutputBuffer::Growable(buffers.remove(0)),
+            };
+            slots.push(Output { dtype: values[value].dtype, shape: shape.clone(), buffer });
+        }
+        let bindings = StepBindings {
+            step,
+            places: Places {
+                plan: self.plan,
+                inputs: self.inputs,
+                states: self.states,
+                slots: self.state_slots,
+            },
+            readable: &readable,
+            grown: &self.memory.grown,
+        };
+        let call =
+            Call::new(step.def, self.opset, step.outputs.len(), &bindings).with_numerics(self.numerics);
+        kernel(&call, &mut Outputs::new(&mut slots, &mut self.memory.scratch))?;
+        let results: SmallVec<[Option<Shape>; 4]> = slots.into_iter().map(|slot| slot.shape).collect();
+        drop(buffers);
+        let mut grown = taken.iter_mut();
+        for (&value, shape) in step.outputs.iter().zip(results) {
+            if let Place::Growable(_) = values[value].place
+                && let Some((_, grown)) = grown.next()
+            {
+                let shape = shape.ok_or_else(|| OpError::new("an output was left without a shape"))?;
+                grown.set_type(values[value].dtype, &shape, matches!(values[value].ty, Type::List(..)));
+            }
+        }
+        Ok(())
+    }
+
+    fn planned_shapes(&self, step: &Step) -> SmallVec<[Option<Shape>; 4]> {
+        step.outputs.iter().map(|&value| self.plan.values[value].shape.clone()).collect()
+    }
+
+    /// Output shapes from the values at hand.
+    fn shapes_now(&self, step: &Step) -> Result<SmallVec<[Option<Shape>; 4]>, OpError> {
+        let whole = Readable::whole(&self.memory.arena);
+        let bindings = StepBindings {
+            step,
+            places: Places {
+                plan: self.plan,
+                inputs: self.inputs,
+                states: self.states,
+                slots: self.state_slots,
+            },
+            readable: &whole,
+            grown: &self.memory.grown,
+        };
+        let call =
+            Call::new(step.def, self.opset, step.outputs.len(), &bindings).with_numerics(self.numerics);
+        let types = (step.def.infer)(&call)?;
+        types
+            .iter()
+            .map(|ty| {
+                let ty = storage_type(ty)?;
+                let Some(concrete) = ty.concrete() else { return Ok(None) };
+                let bytes = shape::element_count(&concrete).and_then(|n| ty.dtype.byte_len(n));
+                match bytes {
+                    Some(bytes) if bytes <= self.memory_limit => Ok(Some(concrete)),
+                    _ => {
+                        Err(OpError::new(format!("an output of shape {concrete:?} does not fit into memory")))
+                    }
+                }
+            })
+            .collect()
+    }
+
+    fn read_state(&mut self, step: &Step, state: usize) -> Result<(), OpError> {
+        let &[value] = &step.outputs[..] else {
+            return Err(OpError::new("a read gives one value"));
+        };
+        let view =
+            self.states[self.state_slots[state]].view().ok_or_else(|| OpError::new("the state is empty"))?;
+        match self.plan.values[value].place {
+            Place::Arena { offset, len } if len == view.bytes().len() => {
+                self.memory.arena[offset..offset + len].copy_from_slice(view.bytes());
+            }
+            Place::Growable(slot) => self.memory.grown[slot].copy_from(&view, false),
+            _ => return Err(OpError::new("the state has another size than the value it is read into")),
+        }
+        Ok(())
+    }
+
+    fn write_state(&mut self, step: &Step, state: usize) -> Result<(), OpError> {
+        let param = step.def.params.iter().position(|p| p.name == "data" || p.name == "value");
+        let Some(&operand) = param.and_then(|p| step.arguments[p].first()) else {
+            return Err(OpError::new("nothing to write"));
+        };
+        let slot = self.state_slots[state];
+        let mut target = std::mem::take(&mut self.states[slot]);
+        let result = match operand {
+            Operand::Constant(constant) => plain(&self.plan.constants[constant].value).map(Tensor::view),
+            Operand::Value(value) => self.view(value),
+        }
+        .and_then(|view| {
+            if view.dtype() != target.dtype || view.shape() != &target.shape[..] {
+                let message = format!("{} {:?} does not fit the state", view.dtype(), view.shape());
+                return Err(OpError::new(message));
+            }
+            target.buffer.copy_from_slice(view.bytes());
+            Ok(())
+        });
+        self.states[slot] = target;
+        result?;
+        match (step.outputs.is_empty(), operand) {
+            (true, _) => Ok(()),
+            (false, _) => self.read_state(step, state),
+        }
+    }
+
+    fn flag(&self, value: usize) -> Result<bool, OpError> {
+        match self.view(value)?.bools()? {
+            [flag] => Ok(*flag != 0),
+            more => Err(OpError::new(format!("a condition is one boolean, not {}", more.len()))),
+        }
+    }
+
+    fn cond(&mut self, step: &Step, branches: &[Nested; 2]) -> Result<(), RuntimeError> {
+        let fail = |this: &Self, e: OpError| this.step_failed(step, &e);
+        let condition = match step.arguments.iter().flatten().next() {
+            Some(Operand::Value(value)) => self.flag(*value),
+            Some(Operand::Constant(constant)) => plain(&self.plan.constants[*constant].value)
+                .and_then(|t| Ok(t.view().bools()?.first() == Some(&1))),
+            None => Err(OpError::new("no condition")),
+        };
+        let condition = condition.map_err(|e| fail(self, e))?;
+        let branch = &branches[usize::from(!condition)];
+        self.steps(&branch.steps)?;
+        for (&from, &to) in branch.outputs.iter().zip(&step.outputs) {
+            self.assign(to, from).map_err(|e| fail(self, e))?;
+        }
+        Ok(())
+    }
+
+    fn repeat(&mut self, step: &Step, condition: &Nested, body: &Nested) -> Result<(), RuntimeError> {
+        let fail = |this: &Self, e: OpError| this.step_failed(step, &e);
+        for (i, operand) in step.arguments.iter().flatten().enumerate() {
+            for block in [condition, body] {
+                let target = block.inputs.get(i).copied().ok_or_else(|| OpError::new("too few block inputs"));
+                target.and_then(|to| self.assign_operand(to, *operand)).map_err(|e| fail(self, e))?;
+            }
+        }
+        for _ in 0..MAX_ITERATIONS {
+            self.steps(&condition.steps)?;
+            let goes_on =
+                condition.outputs.first().ok_or_else(|| OpError::new("the condition yields nothing"));
+            if !goes_on.and_then(|&value| self.flag(value)).map_err(|e| fail(self, e))? {
+                for (&to, &from) in step.outputs.iter().zip(&body.inputs) {
+                    self.assign(to, from).map_err(|e| fail(self, e))?;
+                }
+                return Ok(());
+            }
+            self.steps(&body.steps)?;
+            self.carry(condition, body).map_err(|e| fail(self, e))?;
+        }
+        Err(fail(self, OpError::new(format!("the loop did not end within {MAX_ITERATIONS} rounds"))))
+    }
+
+    /// Carries what the body yields into the next round; all at once, since outputs may be inputs permuted.
+    fn carry(&mut self, condition: &Nested, body: &Nested) -> Result<(), OpError> {
+        let mut next = Vec::with_capacity(body.outputs.len());
+        for &value in &body.outputs {
+            let mut grown = Grown::default();
+            grown.copy_from(&self.view(value)?, self.is_list(value));
+            next.push(grown);
+        }
+        for (i, grown) in next.into_iter().enumerate() {
+            let is_list = matches!(grown.ty, Type::List(..));
+            if let (Some(view), Place::Growable(slot)) =
+                (grown.view(), self.plan.values[condition.inputs[i]].place)
+            {
+                self.memory.grown[slot].copy_from(&view, is_list);
+            }
+            if let Place::Growable(slot) = self.plan.values[body.inputs[i]].place {
+                self.memory.grown[slot] = grown;
+            }
+        }
+        Ok(())
+    }
+
+    fn assign_operand(&mut self, to: usize, operand: Operand) -> Result<(), OpError> {
+        match operand {
+            Operand::Value(from) => self.assign(to, from),
+            Operand::Constant(constant) => {
+                let view = plain(&self.plan.constants[constant].value)?.view();
+                if let Place::Growable(slot) = self.plan.values[to].place {
+                    self.memory.grown[slot].copy_from(&view, false);
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn assign(&mut self, to: usize, from: usize) -> Result<(), OpError> {
+        match self.plan.values[to].place {
+            Place::Growable(slot) => self.store(slot, from),
+            Place::Nowhere => Ok(()),
+            _ => Err(OpError::new("a result of control flow has no buffer of its own")),
+        }
+    }
+}
+
+fn plain(known: &KnownValue) -> Result<&Tensor, OpError> {
+    match known {
+        KnownValue::Tensor(tensor) => Ok(tensor),
+        KnownValue::Packed(_) => Err(OpError::new("a compressed weight is not a plain tensor")),
+    }
+}
+
+/// Everything a value can be read from, except the arena.
+#[derive(Clone, Copy)]
+struct Places<'a> {
+    plan: &'a Plan,
+    inputs: &'a [TensorView<'a>],
+    states: &'a [Grown],
+    slots: &'a [usize],
+}
+
+impl<'a> Places<'a> {
+    fn view(
+        &self,
+        value: usize,
+        arena: impl FnOnce(std::ops::Range<usize>) -> Option<&'a [u8]>,
+        grown: &'a [Grown],
+    ) -> Result<TensorView<'a>, OpError> {
+        let planned = &self.plan.values[value];
+        match planned.place {
+            Place::Constant(constant) => Ok(plain(&self.plan.constants[constant].value)?.view()),
+            Place::Input(input) => Ok(self.inputs[input]),
+            Place::State(state) => {
+                self.states[self.slots[state]].view().ok_or_else(|| OpError::new("the state is empty"))
+            }
+            Place::Growable(slot) => grown[slot].view().ok_or_else(|| OpError::new("a value is not there")),
+            Place::Arena { offset, len } => {
+                let bytes =
+                    arena(offset..offset + len).ok_or_else(|| OpError::new("a value is not there"))?;
+                let shape = planned.shape.as_ref().ok_or_else(|| OpError::new("a value has no shape"))?;
+                Ok(TensorView::new(planned.dtype, shape, bytes)?)
+            }
+            Place::Nowhere => Err(OpError::new("a value is not there")),
+        }
+    }
+}
+
+/// The arguments of a step while it runs.
+struct StepBindings<'a, 'arena> {
+    step: &'a Step,
+    places: Places<'a>,
+    readable: &'a Readable<'arena>,
+    grown: &'a [Grown],
+}
+
+impl Bindings for StepBindings<'_, '_> {
+    fn count(&self, param: usize) -> usize {
+        self.step.arguments[param].len()
+    }
+
+    fn ty(&self, param: usize, index: usize) -> &Type {
+        let plan = self.places.plan;
+        match self.step.arguments[param][index] {
+            Operand::Constant(constant) => &plan.constants[constant].ty,
+            Operand::Value(value) => match plan.values[value].place {
+                Place::Growable(slot) => &self.grown[slot].ty,
+                Place::Constant(constant) => &plan.constants[constant].ty,
+                _ => &plan.values[value].ty,
+            },
+        }
+    }
+
+    fn value(&self, param: usize, index: usize) -> Option<ArgValue<'_>> {
+        let plan = self.places.plan;
+        let constant = match self.step.arguments[param][index] {
+            Operand::Constant(constant) => Some(constant),
+            Operand::Value(value) => match plan.values[value].place {
+                Place::Constant(constant) => Some(constant),
+                _ => None,
+            },
+        };
+        if let Some(constant) = constant {
+            return Some(match &plan.constants[constant].value {
+                KnownValue::Tensor(tensor) => ArgValue::Shared(tensor),
+                KnownValue::Packed(weight) => ArgValue::Packed(weight),
+            });
+        }
+        let Operand::Value(value) = self.step.arguments[param][index] else { return None };
+        self.places.view(value, |range| self.readable.get(range), self.grown).ok().map(ArgValue::View)
+    }
+}

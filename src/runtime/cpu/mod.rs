@@ -1,0 +1,122 @@
+//! The CPU runtime: any ML program, anywhere.
+//!
+//! Loading checks every function and folds what does not depend on input shapes. The first prediction with a
+//! new set of shapes makes a [plan](plan); later ones reuse it and allocate nothing.
+
+mod arena;
+mod execute;
+mod image;
+mod memory;
+mod plan;
+mod session;
+
+use std::sync::Arc;
+
+use crate::mil::op::Numerics;
+use crate::mil::propagate::{self, Facts, Finding, Options};
+use crate::mil::{Function, Model};
+use crate::package::Package;
+use crate::runtime::{Availability, LoadOptions, Loaded, Runtime, RuntimeError, Session};
+
+/// Constants up to this size are computed once at load.
+const FOLD_BYTES: usize = 64 << 20;
+
+/// The embedded runtime.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CpuRuntime;
+
+impl Runtime for CpuRuntime {
+    fn name(&self) -> &'static str {
+        "cpu"
+    }
+
+    fn availability(&self) -> Availability {
+        Availability::Ready
+    }
+
+    fn load(&self, package: &Package, options: &LoadOptions) -> Result<Arc<dyn Loaded>, RuntimeError> {
+        Ok(Arc::new(CpuLoaded::new(package.model().clone(), options)?))
+    }
+}
+
+impl CpuRuntime {
+    /// Loads a model that is not in a package.
+    pub fn load_model(&self, model: Model, options: &LoadOptions) -> Result<Arc<dyn Loaded>, RuntimeError> {
+        Ok(Arc::new(CpuLoaded::new(model, options)?))
+    }
+}
+
+/// A model with what is known of it whatever the shapes.
+struct CpuLoaded {
+    model: Model,
+    /// Facts of each function, in program order.
+    facts: Vec<Facts>,
+    numerics: Numerics,
+    pool: Option<rayon::ThreadPool>,
+    memory_limit: usize,
+}
+
+impl CpuLoaded {
+    fn new(model: Model, options: &LoadOptions) -> Result<CpuLoaded, RuntimeError> {
+        let mut findings = Vec::new();
+        let mut facts = Vec::new();
+        for function in &model.program.functions {
+            let (known, problems) = propagate::propagate(function, &[], fold_options(options.numerics, true));
+            findings.extend(problems);
+            facts.push(known);
+            if model.interface(&function.name).is_none() {
+                findings.push(Finding {
+                    function: function.name.clone(),
+                    operation: "interface".to_owned(),
+                    message: "the function has no interface".to_owned(),
+                });
+            }
+        }
+        if !findings.is_empty() {
+            return Err(RuntimeError::Program(findings));
+        }
+        let threads = options.threads.unwrap_or_else(num_cpus::get_physical).max(1);
+        let pool = match threads {
+            1 => None,
+            n => Some(
+                rayon::ThreadPoolBuilder::new()
+                    .num_threads(n)
+                    .build()
+                    .map_err(|e| RuntimeError::Environment(format!("cannot start {n} threads: {e}")))?,
+            ),
+        };
+        Ok(CpuLoaded { model, facts, numerics: options.numerics, pool, memory_limit: memory_limit() })
+    }
+
+    fn function(&self, name: &str) -> Result<(&Function, &Facts), RuntimeError> {
+        let functions = &self.model.program.functions;
+        let index =
+            functions.iter().position(|f| f.name == name).ok_or_else(|| RuntimeError::NoFunction {
+                name: name.to_owned(),
+                known: functions.iter().map(|f| f.name.clone()).collect(),
+            })?;
+        Ok((&functions[index], &self.facts[index]))
+    }
+}
+
+fn fold_options(numerics: Numerics, trust_declared: bool) -> Options {
+    Options { fold_bytes: FOLD_BYTES, trust_declared, numerics }
+}
+
+impl Loaded for CpuLoaded {
+    fn model(&self) -> &Model {
+        &self.model
+    }
+
+    fn session(self: Arc<Self>) -> Box<dyn Session> {
+        Box::new(session::CpuSession::new(self))
+    }
+}
+
+/// What one prediction may occupy: the machine's memory, or 64 GB where that is unknown.
+fn memory_limit() -> usize {
+    const FALLBACK: usize = 64 << 30;
+    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let total = info.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB"));
+    total.and_then(|kib| kib.trim().parse::<usize>().ok()).map_or(FALLBACK, |kib| kib << 10)
+}

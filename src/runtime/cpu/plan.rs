@@ -1,0 +1,398 @@
+//! The plan of one function at one set of input shapes: constants folded, steps in order, every value given
+//! a place.
+//!
+//! A value whose size is known lives at a fixed offset of the arena, which it shares with values that are
+//! never alive at the same time. A value whose size depends on data, or that is computed in a nested block,
+//! has a buffer of its own that grows to what it needs and is then reused.
+
+use smallvec::SmallVec;
+
+use super::arena;
+use crate::mil::arguments::{Arguments, Source};
+use crate::mil::op::{Eval, KnownValue, OpDef, OpError, decode_all, storage_type};
+use crate::mil::propagate::{Facts, Finding, place};
+use crate::mil::{Block, Function, Operation, TensorType, Type, ValueId, ops};
+use crate::tensor::{DType, Shape, shape};
+
+/// Everything needed to execute a function at given input shapes.
+pub(super) struct Plan {
+    pub(super) steps: Vec<Step>,
+    pub(super) values: Vec<PlannedValue>,
+    pub(super) constants: Vec<Constant>,
+    pub(super) states: Vec<String>,
+    pub(super) inputs: Vec<(String, usize)>,
+    pub(super) outputs: Vec<(String, usize)>,
+    pub(super) arena_bytes: usize,
+    pub(super) growable: usize,
+    /// Inputs that are outputs as they are: value and the buffer that keeps it after the prediction.
+    pub(super) passed: Vec<(usize, usize)>,
+}
+
+/// A constant with its type.
+pub(super) struct Constant {
+    pub(super) value: KnownValue,
+    pub(super) ty: Type,
+}
+
+/// A value: how it is typed and where it is.
+pub(super) struct PlannedValue {
+    pub(super) ty: Type,
+    pub(super) dtype: DType,
+    /// Its shape, if that is known before execution.
+    pub(super) shape: Option<Shape>,
+    pub(super) place: Place,
+}
+
+/// Where a value is while the function runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Place {
+    /// Never executed or never used.
+    Nowhere,
+    /// In the plan's constants.
+    Constant(usize),
+    /// Lent by the caller.
+    Input(usize),
+    /// A state of the session.
+    State(usize),
+    /// At an offset of the arena.
+    Arena { offset: usize, len: usize },
+    /// In a buffer of its own.
+    Growable(usize),
+}
+
+/// One operation to execute.
+pub(super) struct Step {
+    pub(super) def: &'static OpDef,
+    pub(super) name: String,
+    pub(super) arguments: Vec<SmallVec<[Operand; 1]>>,
+    pub(super) outputs: SmallVec<[usize; 4]>,
+    pub(super) action: Action,
+    /// Whether output sizes have to be worked out anew at each execution.
+    pub(super) dynamic: bool,
+}
+
+/// What an argument is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Operand {
+    /// A value of the function.
+    Value(usize),
+    /// A constant written in place, or decoded for an operation that needs it plain.
+    Constant(usize),
+}
+
+/// How a step is executed.
+pub(super) enum Action {
+    /// By its kernel.
+    Kernel,
+    /// One of two blocks, by a condition.
+    Cond { branches: [Nested; 2] },
+    /// A body as long as a condition holds.
+    While { condition: Nested, body: Nested },
+    /// Copies a state out.
+    ReadState { state: usize },
+    /// Copies a value into a state.
+    WriteState { state: usize },
+}
+
+/// A nested block.
+pub(super) struct Nested {
+    pub(super) inputs: Vec<usize>,
+    pub(super) steps: Vec<Step>,
+    pub(super) outputs: Vec<usize>,
+}
+
+/// Plans a function from the facts of its values.
+pub(super) fn plan(function: &Function, facts: Facts) -> Result<Plan, Finding> {
+    let mut planner = Planner::new(function, facts);
+    let steps = planner.block(&function.body, true)?;
+    Ok(planner.finish(steps))
+}
+
+struct Planner<'f> {
+    function: &'f Function,
+    facts: Facts,
+    places: Vec<Place>,
+    constants: Vec<Constant>,
+    decoded: Vec<Option<usize>>,
+    states: Vec<String>,
+    inputs: Vec<(String, usize)>,
+    growable: usize,
+    /// Values of the top block whose size is known, to be placed in the arena.
+    sized: Vec<usize>,
+}
+
+impl<'f> Planner<'f> {
+    fn new(function: &'f Function, facts: Facts) -> Planner<'f> {
+        let count = function.values.len();
+        let mut planner = Planner {
+            function,
+            facts,
+            places: vec![Place::Nowhere; count],
+            constants: Vec::new(),
+            decoded: vec![None; count],
+            states: Vec::new(),
+            inputs: Vec::new(),
+            growable: 0,
+            sized: Vec::new(),
+        };
+        for &id in &function.inputs {
+            let value = function.value(id);
+            planner.places[id.index()] = if matches!(value.ty, Type::State(_)) {
+                planner.states.push(value.name.clone());
+                Place::State(planner.states.len() - 1)
+            } else if planner.facts.known[id.index()].is_some() {
+                Place::Nowhere
+            } else {
+                planner.inputs.push((value.name.clone(), id.index()));
+                Place::Input(planner.inputs.len() - 1)
+            };
+        }
+        planner
+    }
+
+    fn block(&mut self, block: &Block, top: bool) -> Result<Vec<Step>, Finding> {
+        let mut steps = Vec::with_capacity(block.operations.len());
+        for op in &block.operations {
+            let step = self.operation(op, top).map_err(|error| Finding {
+                function: self.function.name.clone(),
+                operation: place(self.function, op),
+                message: error.to_string(),
+            })?;
+            steps.extend(step);
+        }
+        for &id in &block.outputs {
+            self.constant_place(id);
+        }
+        Ok(steps)
+    }
+
+    fn operation(&mut self, op: &Operation, top: bool) -> Result<Option<Step>, OpError> {
+        let is_known = |id: &ValueId| self.facts.known[id.index()].is_some();
+        if op.kind == "const" || !op.outputs.is_empty() && op.outputs.iter().all(is_known) {
+            return Ok(None);
+        }
+        let def = ops::find(&op.kind, self.function.opset)
+            .ok_or_else(|| OpError::new(format!("unknown operation {}", op.kind)))?;
+        let (arguments, problems) = Arguments::resolve(op, def);
+        if !problems.is_empty() {
+            return Err(OpError::new(problems.join("; ")));
+        }
+        let operands = self.operands(def, &arguments)?;
+        let action = self.action(op, def, &operands)?;
+        let mut dynamic = !top || !matches!(action, Action::Kernel);
+        for &id in &op.outputs {
+            dynamic |=
+                !self.place_output(id, top && matches!(action, Action::Kernel | Action::ReadState { .. }))?;
+        }
+        let name =
+            op.outputs.first().map_or(op.kind.as_str(), |&id| &self.function.value(id).name).to_owned();
+        let outputs = op.outputs.iter().map(|id| id.index()).collect();
+        Ok(Some(Step { def, name, arguments: operands, outputs, action, dynamic }))
+    }
+
+    /// Gives an output a place; true if its size is known.
+    fn place_output(&mut self, id: ValueId, may_be_sized: bool) -> Result<bool, OpError> {
+        let ty = storage_type(&self.facts.types[id.index()])?;
+        let sized = may_be_sized && ty.concrete().is_some();
+        if sized {
+            self.sized.push(id.index());
+        } else {
+            self.places[id.index()] = self.add_growable();
+        }
+        Ok(sized)
+    }
+
+    fn operands(
+        &mut self,
+        def: &OpDef,
+        arguments: &Arguments<'_>,
+    ) -> Result<Vec<SmallVec<[Operand; 1]>>, OpError> {
+        let mut operands = Vec::with_capacity(def.params.len());
+        for (param, sources) in arguments.iter() {
+            let mut list = SmallVec::with_capacity(sources.len());
+            for source in sources {
+                list.push(match source {
+                    Source::Literal(literal) => {
+                        let tensor = literal.tensor().ok_or_else(|| {
+                            OpError::new(format!("`{}` is not a tensor", def.params[param].name))
+                        })?;
+                        Operand::Constant(self.add_constant(KnownValue::Tensor(tensor)))
+                    }
+                    Source::Value(id) => self.value_operand(*id, def.params[param].packed)?,
+                });
+            }
+            operands.push(list);
+        }
+        Ok(operands)
+    }
+
+    /// A value as an operand: a compressed weight is decoded where the operation needs it plain.
+    fn value_operand(&mut self, id: ValueId, takes_packed: bool) -> Result<Operand, OpError> {
+        let index = id.index();
+        match &self.facts.known[index] {
+            Some(KnownValue::Packed(weight)) if !takes_packed => {
+                if let Some(constant) = self.decoded[index] {
+                    return Ok(Operand::Constant(constant));
+                }
+                let plain = decode_all(&**weight)?;
+                let constant = self.add_constant(KnownValue::Tensor(plain));
+                self.decoded[index] = Some(constant);
+                Ok(Operand::Constant(constant))
+            }
+            _ => {
+                self.constant_place(id);
+                Ok(Operand::Value(index))
+            }
+        }
+    }
+
+    /// Puts a known value among the constants the first time it is used.
+    fn constant_place(&mut self, id: ValueId) {
+        let index = id.index();
+        if let (Place::Nowhere, Some(known)) = (self.places[index], &self.facts.known[index]) {
+            let constant = self.add_constant(known.clone());
+            self.places[index] = Place::Constant(constant);
+        }
+    }
+
+    fn add_constant(&mut self, value: KnownValue) -> usize {
+        let ty = match &value {
+            KnownValue::Tensor(tensor) => TensorType::fixed(tensor.dtype(), tensor.shape()),
+            KnownValue::Packed(weight) => TensorType::fixed(weight.dtype(), weight.shape()),
+        };
+        self.constants.push(Constant { value, ty: ty.into() });
+        self.constants.len() - 1
+    }
+
+    fn add_growable(&mut self) -> Place {
+        self.growable += 1;
+        Place::Growable(self.growable - 1)
+    }
+
+    fn action(
+        &mut self,
+        op: &Operation,
+        def: &OpDef,
+        operands: &[SmallVec<[Operand; 1]>],
+    ) -> Result<Action, OpError> {
+        let state_of = |parameter: &str| {
+            let param = def.params.iter().position(|p| p.name == parameter);
+            match param.and_then(|p| operands[p].first()) {
+                Some(Operand::Value(index)) => match self.places[*index] {
+                    Place::State(state) => Ok(state),
+                    _ => Err(OpError::new(format!("`{parameter}` is not a state"))),
+                },
+                _ => Err(OpError::new(format!("`{parameter}` is missing"))),
+            }
+        };
+        match (op.kind.as_str(), &op.blocks[..]) {
+            ("read_state", _) => Ok(Action::ReadState { state: state_of("input")? }),
+            ("write_state", _) => Ok(Action::WriteState { state: state_of("input")? }),
+            ("coreml_update_state", _) => Ok(Action::WriteState { state: state_of("state")? }),
+            ("cond", [then, otherwise]) => {
+                Ok(Action::Cond { branches: [self.nested(then)?, self.nested(otherwise)?] })
+            }
+            ("while_loop", [condition, body]) => {
+                Ok(Action::While { condition: self.nested(condition)?, body: self.nested(body)? })
+            }
+            _ if matches!(def.eval, Eval::Kernel(_)) => Ok(Action::Kernel),
+            (kind, _) => Err(OpError::new(format!("the CPU runtime cannot execute {kind} here"))),
+        }
+    }
+
+    fn nested(&mut self, block: &Block) -> Result<Nested, OpError> {
+        for &id in &block.inputs {
+            self.places[id.index()] = self.add_growable();
+        }
+        let steps = self.block(block, false).map_err(|finding| OpError::new(finding.to_string()))?;
+        let indices = |ids: &[ValueId]| ids.iter().map(|id| id.index()).collect();
+        Ok(Nested { inputs: indices(&block.inputs), steps, outputs: indices(&block.outputs) })
+    }
+
+    fn finish(mut self, steps: Vec<Step>) -> Plan {
+        let ids = &self.function.body.outputs;
+        let outputs: Vec<(String, usize)> =
+            ids.iter().map(|&id| (self.function.value(id).name.clone(), id.index())).collect();
+        let passed = self.pass_inputs(&outputs);
+        let arena_bytes = self.place_sized(&steps, &outputs);
+        let Planner { function: _, facts, places, constants, states, inputs, growable, .. } = self;
+        let values = facts
+            .types
+            .into_iter()
+            .zip(places)
+            .map(|(ty, place)| {
+                let storage = storage_type(&ty).ok();
+                let dtype = storage.as_ref().map_or(DType::Bool, |ty| ty.dtype);
+                let shape = storage.and_then(|ty| ty.concrete());
+                PlannedValue { ty, dtype, shape, place }
+            })
+            .collect();
+        Plan { steps, values, constants, states, inputs, outputs, arena_bytes, growable, passed }
+    }
+
+    fn pass_inputs(&mut self, outputs: &[(String, usize)]) -> Vec<(usize, usize)> {
+        let is_input = |value: &usize| matches!(self.places[*value], Place::Input(_) | Place::State(_));
+        let passed: Vec<usize> = outputs.iter().map(|&(_, value)| value).filter(is_input).collect();
+        let first = self.growable;
+        self.growable += passed.len();
+        passed.into_iter().zip(first..).collect()
+    }
+
+    fn place_sized(&mut self, steps: &[Step], outputs: &[(String, usize)]) -> usize {
+        let lifetimes = Lifetimes::of(steps, outputs, self.places.len());
+        let requests: Vec<arena::Request> = self
+            .sized
+            .iter()
+            .map(|&value| arena::Request {
+                bytes: self.byte_len(value),
+                first: lifetimes.defined[value],
+                last: lifetimes.used[value].max(lifetimes.defined[value]),
+            })
+            .collect();
+        let (offsets, total) = arena::assign(&requests);
+        for ((&value, offset), request) in self.sized.iter().zip(offsets).zip(&requests) {
+            self.places[value] = Place::Arena { offset, len: request.bytes };
+        }
+        total
+    }
+
+    fn byte_len(&self, value: usize) -> usize {
+        let ty = self.facts.types[value].tensor();
+        ty.and_then(|ty| ty.dtype.byte_len(shape::element_count(&ty.concrete()?)?)).unwrap_or(0)
+    }
+}
+
+/// First and last step of the top block that touches each value.
+struct Lifetimes {
+    defined: Vec<usize>,
+    used: Vec<usize>,
+}
+
+impl Lifetimes {
+    fn of(steps: &[Step], outputs: &[(String, usize)], values: usize) -> Lifetimes {
+        let mut lifetimes = Lifetimes { defined: vec![0; values], used: vec![0; values] };
+        for (at, step) in steps.iter().enumerate() {
+            step.outputs.iter().for_each(|&value| lifetimes.defined[value] = at);
+            lifetimes.visit(step, at);
+        }
+        outputs.iter().for_each(|&(_, value)| lifetimes.used[value] = steps.len());
+        lifetimes
+    }
+
+    fn visit(&mut self, step: &Step, at: usize) {
+        for operand in step.arguments.iter().flatten() {
+            if let Operand::Value(value) = operand {
+                self.used[*value] = at;
+            }
+        }
+        let nested: &[&Nested] = match &step.action {
+            Action::Cond { branches: [then, otherwise] } => &[then, otherwise],
+            Action::While { condition, body } => &[condition, body],
+            _ => &[],
+        };
+        for block in nested {
+            block.outputs.iter().for_each(|&value| self.used[value] = at);
+            block.steps.iter().for_each(|step| self.visit(step, at));
+        }
+    }
+}

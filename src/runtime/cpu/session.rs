@@ -1,0 +1,298 @@
+//! A session: plans by shape, states, working memory.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::execute::Execution;
+use super::memory::{Grown, Memory};
+use super::plan::{Place, Plan, plan};
+use super::{CpuLoaded, fold_options, image};
+use crate::mil::op::KnownValue;
+use crate::mil::propagate;
+use crate::mil::{DefaultValue, Feature, FeatureType, Function, Interface, TensorType, Type, ValueId};
+use crate::runtime::{Observer, RuntimeError, Session, check_inputs};
+use crate::tensor::{AlignedBuf, DType, Shape, Tensor, TensorView, shape};
+
+/// Plans kept per session; the oldest goes first.
+const MAX_PLANS: usize = 160;
+
+pub(super) struct CpuSession {
+    loaded: Arc<CpuLoaded>,
+    plans: Vec<CachedPlan>,
+    /// The plan of the last prediction.
+    current: Option<usize>,
+    states: Vec<Grown>,
+    state_names: Vec<String>,
+    memory: Memory,
+    observer: Option<Box<dyn Observer>>,
+}
+
+/// A plan and the inputs it was made for.
+struct CachedPlan {
+    function: String,
+    given: Vec<(String, DType, Shape)>,
+    state_slots: Vec<usize>,
+    plan: Arc<Plan>,
+}
+
+impl CachedPlan {
+    fn serves(&self, function: &str, inputs: &[(&str, TensorView<'_>)]) -> bool {
+        self.function == function
+            && self.given.len() == inputs.len()
+            && self.given.iter().zip(inputs).all(|((name, dtype, shape), (given, view))| {
+                name == given && *dtype == view.dtype() && shape[..] == *view.shape()
+            })
+    }
+}
+
+impl CpuSession {
+    pub(super) fn new(loaded: Arc<CpuLoaded>) -> CpuSession {
+        let mut states = BTreeMap::new();
+        for function in &loaded.model.program.functions {
+            for value in function.inputs.iter().map(|&id| function.value(id)) {
+                if let Type::State(ty) = &value.ty {
+                    states.entry(value.name.clone()).or_insert_with(|| zero_state(ty));
+                }
+            }
+        }
+        let (state_names, states) = states.into_iter().unzip();
+        CpuSession {
+            loaded,
+            plans: Vec::new(),
+            current: None,
+            states,
+            state_names,
+            memory: Memory::default(),
+            observer: None,
+        }
+    }
+
+    fn plan_for(&mut self, name: &str, inputs: &[(&str, TensorView<'_>)]) -> Result<usize, RuntimeError> {
+        if let Some(found) = self.plans.iter().position(|p| p.serves(name, inputs)) {
+            return Ok(found);
+        }
+        let loaded = self.loaded.clone();
+        let (function, base) = loaded.function(name)?;
+        let interface = loaded
+            .model
+            .interface(name)
+            .ok_or_else(|| RuntimeError::NoFunction { name: name.to_owned(), known: Vec::new() })?;
+        let problems = check_inputs(function, interface, inputs);
+        if !problems.is_empty() {
+            return Err(RuntimeError::Inputs { function: name.to_owned(), problems });
+        }
+        let mut facts = base.clone();
+        fill_defaults(function, interface, inputs, &mut facts)?;
+        let types = input_types(function, inputs);
+        let (facts, findings) =
+            propagate::propagate_from(facts, function, &types, fold_options(loaded.numerics, false));
+        if !findings.is_empty() {
+            return Err(RuntimeError::Program(findings));
+        }
+        let plan = plan(function, facts).map_err(|finding| RuntimeError::Program(vec![finding]))?;
+        if plan.arena_bytes > loaded.memory_limit {
+            return Err(RuntimeError::Environment(format!(
+                "function `{name}` needs {} MB at these shapes, the machine has {} MB",
+                plan.arena_bytes >> 20,
+                loaded.memory_limit >> 20
+            )));
+        }
+        let state_slots = self.state_slots(function, &plan)?;
+        let given = inputs.iter().map(|(n, v)| ((*n).to_owned(), v.dtype(), v.shape().into())).collect();
+        if self.plans.len() == MAX_PLANS {
+            self.plans.remove(0);
+        }
+        self.plans.push(CachedPlan { function: name.to_owned(), given, state_slots, plan: Arc::new(plan) });
+        Ok(self.plans.len() - 1)
+    }
+
+    fn state_slots(&self, function: &Function, plan: &Plan) -> Result<Vec<usize>, RuntimeError> {
+        let slot = |name: &String| {
+            let slot = self.state_names.iter().position(|n| n == name).unwrap_or(0);
+            let declared = function.inputs.iter().map(|&id| function.value(id)).find(|v| v.name == *name);
+            let state = &self.states[slot];
+            match declared.map(|v| &v.ty) {
+                Some(Type::State(ty))
+                    if ty.dtype == state.dtype && ty.concrete().is_some_and(|shape| shape == state.shape) =>
+                {
+                    Ok(slot)
+                }
+                _ => Err(RuntimeError::State {
+                    name: name.clone(),
+                    problem: format!("functions declare it differently; `{}` does not fit", function.name),
+                }),
+            }
+        };
+        plan.states.iter().map(slot).collect()
+    }
+
+    fn execute(&mut self, current: usize, inputs: &[(&str, TensorView<'_>)]) -> Result<(), RuntimeError> {
+        let cached = &self.plans[current];
+        let plan = cached.plan.clone();
+        self.memory.reserve(plan.arena_bytes, plan.growable);
+        let mut views: SmallVec<[TensorView<'_>; 16]> = SmallVec::new();
+        for (name, value) in &plan.inputs {
+            let given = inputs.iter().find(|(n, _)| n == name).map(|(_, view)| view);
+            let shape = plan.values[*value].shape.as_ref();
+            let (Some(given), Some(shape)) = (given, shape) else {
+                let problems = vec![format!("`{name}` is missing")];
+                return Err(RuntimeError::Inputs { function: cached.function.clone(), problems });
+            };
+            let view = TensorView::new(plan.values[*value].dtype, shape, given.bytes());
+            views.push(view.map_err(|e| RuntimeError::Inputs {
+                function: cached.function.clone(),
+                problems: vec![format!("`{name}`: {e}")],
+            })?);
+        }
+        let (function, _) = self.loaded.function(&cached.function)?;
+        let execution = Execution {
+            plan: &plan,
+            function: &function.name,
+            opset: function.opset,
+            numerics: self.loaded.numerics,
+            memory_limit: self.loaded.memory_limit,
+            inputs: &views,
+            states: &mut self.states,
+            state_slots: &cached.state_slots,
+            memory: &mut self.memory,
+            observer: self.observer.as_deref_mut(),
+        };
+        match &self.loaded.pool {
+            Some(pool) => pool.install(|| execution.run()),
+            None => execution.run(),
+        }
+    }
+}
+
+fn zero_state(ty: &TensorType) -> Grown {
+    let shape = ty.concrete().unwrap_or_default();
+    let bytes = shape::element_count(&shape).and_then(|n| ty.dtype.byte_len(n)).unwrap_or(0);
+    let mut state = Grown { buffer: AlignedBuf::zeroed(bytes), ..Grown::default() };
+    state.set_type(ty.dtype, &shape, false);
+    state
+}
+
+/// Input types with the shapes that were given; where the program takes a scalar, Core ML takes `[1]`.
+fn input_types(function: &Function, inputs: &[(&str, TensorView<'_>)]) -> Vec<(ValueId, Type)> {
+    let given = |name: &str| inputs.iter().find(|(n, _)| *n == name).map(|(_, view)| view);
+    function
+        .inputs
+        .iter()
+        .filter_map(|&id| {
+            let value = function.value(id);
+            let (view, declared) = (given(&value.name)?, value.ty.tensor()?);
+            let is_scalar = declared.shape.is_empty() && view.len() == 1;
+            let shape: &[usize] = if is_scalar { &[] } else { view.shape() };
+            Some((id, TensorType::fixed(declared.dtype, shape).into()))
+        })
+        .collect()
+}
+
+/// Optional inputs that are left out take their default everywhere.
+fn fill_defaults(
+    function: &Function,
+    interface: &Interface,
+    inputs: &[(&str, TensorView<'_>)],
+    facts: &mut propagate::Facts,
+) -> Result<(), RuntimeError> {
+    let is_left_out = |f: &&Feature| f.optional && !inputs.iter().any(|(name, _)| *name == f.name);
+    for feature in interface.inputs.iter().filter(is_left_out) {
+        let FeatureType::Array(array) = &feature.ty else { continue };
+        let fill = match array.default {
+            Some(DefaultValue::Int(value)) => value as f32,
+            Some(DefaultValue::Float(value)) => value,
+            Some(DefaultValue::Double(value)) => value as f32,
+            None => 0.0,
+        };
+        let shape: Shape = array.shape.iter().map(|&d| usize::try_from(d).unwrap_or(usize::MAX)).collect();
+        let elements = shape::element_count(&shape).unwrap_or(usize::MAX);
+        let tensor = (elements < 1 << 28)
+            .then(|| crate::kernels::convert::from_f32(array.dtype, &shape, &vec![fill; elements]).ok())
+            .flatten();
+        let Some(tensor) = tensor else {
+            let problems = vec![format!("`{}` is missing and its default cannot be made", feature.name)];
+            return Err(RuntimeError::Inputs { function: function.name.clone(), problems });
+        };
+        if let Some(&id) = function.inputs.iter().find(|&&id| function.value(id).name == feature.name) {
+            facts.types[id.index()] = TensorType::fixed(array.dtype, &shape).into();
+            facts.known[id.index()] = Some(KnownValue::Tensor(tensor));
+        }
+    }
+    Ok(())
+}
+
+impl Session for CpuSession {
+    fn predict(&mut self, function: &str, inputs: &[(&str, TensorView<'_>)]) -> Result<(), RuntimeError> {
+        self.current = None;
+        let loaded = self.loaded.clone();
+        let interface = loaded.model.interface(function);
+        let images = interface.map(|i| image::convert(i, inputs)).transpose()?.unwrap_or_default();
+        let converted: SmallVec<[(&str, TensorView<'_>); 16]> = inputs
+            .iter()
+            .map(|&(name, view)| {
+                let image = images.iter().find(|(n, _)| n == name);
+                (name, image.map_or(view, |(_, tensor): &(String, Tensor)| tensor.view()))
+            })
+            .collect();
+        let plan = self.plan_for(function, &converted)?;
+        self.execute(plan, &converted)?;
+        self.current = Some(plan);
+        Ok(())
+    }
+
+    fn output(&self, name: &str) -> Option<TensorView<'_>> {
+        let plan = &self.plans[self.current?].plan;
+        let &(_, value) = plan.outputs.iter().find(|(n, _)| n == name)?;
+        let planned = &plan.values[value];
+        match planned.place {
+            Place::Arena { offset, len } => TensorView::new(
+                planned.dtype,
+                planned.shape.as_ref()?,
+                &self.memory.arena[offset..offset + len],
+            )
+            .ok(),
+            Place::Growable(slot) => self.memory.grown[slot].view(),
+            Place::Constant(constant) => match &plan.constants[constant].value {
+                KnownValue::Tensor(tensor) => Some(tensor.view()),
+                KnownValue::Packed(_) => None,
+            },
+            Place::Input(_) | Place::State(_) => {
+                let &(_, slot) = plan.passed.iter().find(|(v, _)| *v == value)?;
+                self.memory.grown[slot].view()
+            }
+            Place::Nowhere => None,
+        }
+    }
+
+    fn state(&self, name: &str) -> Option<TensorView<'_>> {
+        let slot = self.state_names.iter().position(|n| n == name)?;
+        self.states[slot].view()
+    }
+
+    fn set_state(&mut self, name: &str, value: &Tensor) -> Result<(), RuntimeError> {
+        let error = |problem: String| RuntimeError::State { name: name.to_owned(), problem };
+        let slot = self.state_names.iter().position(|n| n == name);
+        let state = &mut self.states[slot.ok_or_else(|| error("the model has no such state".to_owned()))?];
+        if value.dtype() != state.dtype || value.shape() != &state.shape[..] {
+            return Err(error(format!(
+                "is {} {:?}, expected {} {:?}",
+                value.dtype(),
+                value.shape(),
+                state.dtype,
+                state.shape
+            )));
+        }
+        state.buffer.copy_from_slice(value.bytes());
+        Ok(())
+    }
+
+    fn state_names(&self) -> Vec<String> {
+        self.state_names.clone()
+    }
+
+    fn observe(&mut self, observer: Option<Box<dyn Observer>>) -> Option<Box<dyn Observer>> {
+        std::mem::replace(&mut self.observer, observer)
+    }
+}

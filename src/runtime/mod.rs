@@ -1,0 +1,109 @@
+//! Runtimes: a package goes in, predictions come out.
+//!
+//! A [`Runtime`] says whether it can work here and why not, [`Loaded`] is a package it has loaded and may be
+//! shared, and a [`Session`] is one user of it, with states of its own. Names are strict: asking for a
+//! runtime that is unavailable is an error, never another runtime.
+
+pub mod cpu;
+mod error;
+mod inputs;
+
+use std::sync::Arc;
+
+use crate::mil::Model;
+use crate::mil::op::Numerics;
+use crate::package::Package;
+use crate::tensor::{Tensor, TensorView};
+
+pub use cpu::CpuRuntime;
+pub use error::RuntimeError;
+pub use inputs::check as check_inputs;
+
+/// Somewhere a package can be executed.
+pub trait Runtime: Send + Sync {
+    /// Its name on the command line.
+    fn name(&self) -> &'static str;
+
+    /// Whether it can work on this machine.
+    fn availability(&self) -> Availability;
+
+    /// Loads a package.
+    fn load(&self, package: &Package, options: &LoadOptions) -> Result<Arc<dyn Loaded>, RuntimeError>;
+}
+
+/// Whether a runtime can work here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Availability {
+    /// It can.
+    Ready,
+    /// It cannot, for this reason.
+    Unavailable(String),
+}
+
+/// How a package is to be executed.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LoadOptions {
+    /// How fp16 arithmetic is carried out.
+    pub numerics: Numerics,
+    /// Threads to use; the number of physical cores if none is given.
+    pub threads: Option<usize>,
+}
+
+/// A loaded package.
+pub trait Loaded: Send + Sync {
+    /// What was loaded.
+    fn model(&self) -> &Model;
+
+    /// Starts a session; its states are zero.
+    fn session(self: Arc<Self>) -> Box<dyn Session>;
+}
+
+/// One user of a loaded package.
+pub trait Session: Send {
+    /// Runs one prediction of a function. Inputs are named; every input must be given, with a type and a
+    /// shape that the function allows.
+    fn predict(&mut self, function: &str, inputs: &[(&str, TensorView<'_>)]) -> Result<(), RuntimeError>;
+
+    /// An output of the last prediction.
+    fn output(&self, name: &str) -> Option<TensorView<'_>>;
+
+    /// A state, as it is now.
+    fn state(&self, name: &str) -> Option<TensorView<'_>>;
+
+    /// Replaces a state.
+    fn set_state(&mut self, name: &str, value: &Tensor) -> Result<(), RuntimeError>;
+
+    /// Names of the states, in order.
+    fn state_names(&self) -> Vec<String>;
+
+    /// Watches the following predictions, or stops watching; gives back who watched so far.
+    fn observe(&mut self, observer: Option<Box<dyn Observer>>) -> Option<Box<dyn Observer>>;
+}
+
+/// Told about every operation as it is executed.
+pub trait Observer: Send {
+    /// An operation has been executed.
+    fn executed(&mut self, step: &Executed<'_>);
+
+    /// Takes the observer back as what it is.
+    fn into_any(self: Box<Self>) -> Box<dyn std::any::Any>;
+}
+
+/// One executed operation.
+pub struct Executed<'a> {
+    /// Its kind, such as `conv`.
+    pub kind: &'static str,
+    /// The name of its first output, or its kind.
+    pub name: &'a str,
+    /// When it started.
+    pub started: std::time::Instant,
+    /// How long it took.
+    pub elapsed: std::time::Duration,
+    /// What it produced.
+    pub outputs: &'a [TensorView<'a>],
+}
+
+/// The embedded CPU runtime.
+pub fn cpu() -> CpuRuntime {
+    CpuRuntime
+}
