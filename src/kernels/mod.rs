@@ -2,4 +2,8 @@
 
 pub mod convert;
 pub mod gemm;
+mod gemv;
+mod pack;
+mod parallel;
+pub mod simd;
 pub mod softmax;

@@ -1,0 +1,272 @@
+//! Products of a few rows with a matrix that is read from memory once and used as it lies there.
+
+use std::ops::Range;
+
+use super::gemm::{Extents, Matrix};
+use super::parallel;
+use super::simd::{Grid, Isa, LANES, Load, Op, Simd};
+
+/// Rows up to which dot products are faster than packing.
+const DOT_ROWS: usize = 16;
+/// Rows up to which sums of rows are faster than packing.
+const SUM_ROWS: usize = 8;
+/// Rows whose sums are taken at a time.
+const SUM_GROUP: usize = 4;
+/// Columns whose sums are kept in the first-level cache.
+const SUM_COLUMNS: usize = 512;
+
+/// Whether [`dots`] is the way to compute a product.
+pub(super) fn takes_dots<T: Copy>(extents: Extents, a: Matrix<'_>, b: Matrix<'_, T>) -> bool {
+    extents.m <= DOT_ROWS && a.column_stride == 1 && b.row_stride == 1
+}
+
+/// Whether [`row_sums`] is the way to compute a product.
+pub(super) fn takes_row_sums<T: Copy>(extents: Extents, b: Matrix<'_, T>) -> bool {
+    extents.m <= SUM_ROWS && b.column_stride == 1
+}
+
+/// Dot products of the rows of `x` with the rows of `w`, both of `k` contiguous elements.
+///
+/// Lane `i` sums the products at `i`, `i + 8`, and so on; the lanes are then added by halves.
+pub(super) fn dots<T: Load>(
+    isa: Isa,
+    k: usize,
+    x: Matrix<'_>,
+    w: Matrix<'_, T>,
+    out: Grid<'_>,
+    pieces: usize,
+) {
+    match parallel::half(out.columns(), LANES, pieces) {
+        Some(middle) => {
+            let (left, right) = out.split_columns(middle);
+            rayon::join(
+                || dots(isa, k, x, w, left, pieces / 2),
+                || dots(isa, k, x, w.skip_rows(middle), right, pieces - pieces / 2),
+            );
+        }
+        None => isa.run(Dots { k, x, w, out }),
+    }
+}
+
+struct Dots<'a, T> {
+    k: usize,
+    x: Matrix<'a>,
+    w: Matrix<'a, T>,
+    out: Grid<'a>,
+}
+
+impl<T: Load> Op for Dots<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(mut self, s: S) {
+        let (m, n) = (self.out.rows(), self.out.columns());
+        let mut j = 0;
+        while m == 1 && j + 8 <= n {
+            self.tile::<S, 1, 8>(s, 0, j);
+            j += 8;
+        }
+        while j + 4 <= n {
+            let mut i = 0;
+            while i + 3 <= m {
+                self.tile::<S, 3, 4>(s, i, j);
+                i += 3;
+            }
+            while i < m {
+                self.tile::<S, 1, 4>(s, i, j);
+                i += 1;
+            }
+            j += 4;
+        }
+        while j < n {
+            for i in 0..m {
+                self.tile::<S, 1, 1>(s, i, j);
+            }
+            j += 1;
+        }
+    }
+}
+
+impl<T: Load> Dots<'_, T> {
+    #[inline(always)]
+    fn tile<S: Simd, const X: usize, const W: usize>(&mut self, s: S, i: usize, j: usize) {
+        let k = self.k;
+        let (mut x, mut w): ([&[f32]; X], [&[T]; W]) = ([&[]; X], [&[]; W]);
+        for (r, x) in x.iter_mut().enumerate() {
+            *x = &self.x.data[(i + r) * self.x.row_stride..][..k];
+        }
+        for (r, w) in w.iter_mut().enumerate() {
+            *w = &self.w.data[(j + r) * self.w.row_stride..][..k];
+        }
+        let sums = dot_tile(s, k, x, w);
+        for (r, sums) in sums.into_iter().enumerate() {
+            let out = &mut self.out.row(i + r)[j..][..W];
+            for (out, sum) in out.iter_mut().zip(sums) {
+                *out = s.reduce_add(sum);
+            }
+        }
+    }
+}
+
+/// The lanes of each dot product of `x` with `w`, all of `k` elements.
+#[inline(always)]
+fn dot_tile<S: Simd, T: Load, const X: usize, const W: usize>(
+    s: S,
+    k: usize,
+    x: [&[f32]; X],
+    w: [&[T]; W],
+) -> [[S::V; W]; X] {
+    let whole = k / LANES;
+    let mut sums = [[s.splat(0.0); W]; X];
+    let mut x_lanes: [&[[f32; LANES]]; X] = [&[]; X];
+    let mut w_lanes: [&[[T; LANES]]; W] = [&[]; W];
+    for (lanes, x) in x_lanes.iter_mut().zip(x) {
+        *lanes = &x.as_chunks().0[..whole];
+    }
+    for (lanes, w) in w_lanes.iter_mut().zip(w) {
+        *lanes = &w.as_chunks().0[..whole];
+    }
+    for c in 0..whole {
+        let mut xs = [s.splat(0.0); X];
+        for (v, x) in xs.iter_mut().zip(x_lanes) {
+            *v = s.load(&x[c]);
+        }
+        for (j, w) in w_lanes.iter().enumerate() {
+            let w = T::load(s, &w[c]);
+            for (sums, &x) in sums.iter_mut().zip(&xs) {
+                sums[j] = s.mul_add(x, w, sums[j]);
+            }
+        }
+    }
+    let rest = whole * LANES..k;
+    if !rest.is_empty() {
+        for (j, w) in w.iter().enumerate() {
+            let w = T::load_part(s, &w[rest.clone()]);
+            for (sums, x) in sums.iter_mut().zip(x) {
+                sums[j] = s.mul_add(f32::load_part(s, &x[rest.clone()]), w, sums[j]);
+            }
+        }
+    }
+    sums
+}
+
+/// The rows of `b`, whose elements are contiguous, weighted by each row of `a` and summed in order.
+pub(super) fn row_sums<T: Load>(
+    isa: Isa,
+    k: usize,
+    a: Matrix<'_>,
+    b: Matrix<'_, T>,
+    out: Grid<'_>,
+    pieces: usize,
+) {
+    match parallel::half(out.columns(), COLUMN_UNIT, pieces) {
+        Some(middle) => {
+            let (left, right) = out.split_columns(middle);
+            rayon::join(
+                || row_sums(isa, k, a, b, left, pieces / 2),
+                || row_sums(isa, k, a, b.skip_columns(middle), right, pieces - pieces / 2),
+            );
+        }
+        None => isa.run(RowSums { k, a, b, out }),
+    }
+}
+
+/// Columns below which dividing a row among threads shortens the runs read from memory too much.
+const COLUMN_UNIT: usize = 64;
+
+struct RowSums<'a, T> {
+    k: usize,
+    a: Matrix<'a>,
+    b: Matrix<'a, T>,
+    out: Grid<'a>,
+}
+
+impl<T: Load> Op for RowSums<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(mut self, s: S) {
+        let (m, n) = (self.out.rows(), self.out.columns());
+        for start in (0..n).step_by(SUM_COLUMNS) {
+            let columns = start..n.min(start + SUM_COLUMNS);
+            for first in (0..m).step_by(SUM_GROUP) {
+                match m - first {
+                    1 => self.block::<S, 1>(s, first, columns.clone()),
+                    2 => self.block::<S, 2>(s, first, columns.clone()),
+                    3 => self.block::<S, 3>(s, first, columns.clone()),
+                    _ => self.block::<S, SUM_GROUP>(s, first, columns.clone()),
+                }
+            }
+        }
+    }
+}
+
+type Sums<const R: usize> = [[[f32; LANES]; SUM_COLUMNS / LANES]; R];
+
+impl<T: Load> RowSums<'_, T> {
+    #[inline(always)]
+    fn block<S: Simd, const R: usize>(&mut self, s: S, first: usize, columns: Range<usize>) {
+        let mut sums: Sums<R> = [[[0.0; LANES]; SUM_COLUMNS / LANES]; R];
+        let a = self.a.skip_rows(first);
+        let mut step = 0;
+        while step + 4 <= self.k {
+            self.add::<S, R, 4>(s, a.skip_columns(step), step, columns.clone(), &mut sums);
+            step += 4;
+        }
+        while step < self.k {
+            self.add::<S, R, 1>(s, a.skip_columns(step), step, columns.clone(), &mut sums);
+            step += 1;
+        }
+        for (r, sums) in sums.iter().enumerate() {
+            self.out.row(first + r)[columns.clone()].copy_from_slice(&sums.as_flattened()[..columns.len()]);
+        }
+    }
+
+    /// Adds `D` rows of `b` from `step` on, weighted by the first columns of `a`.
+    #[inline(always)]
+    fn add<S: Simd, const R: usize, const D: usize>(
+        &self,
+        s: S,
+        a: Matrix<'_>,
+        step: usize,
+        columns: Range<usize>,
+        sums: &mut Sums<R>,
+    ) {
+        let mut factors = [[s.splat(0.0); D]; R];
+        for (r, factors) in factors.iter_mut().enumerate() {
+            for (d, factor) in factors.iter_mut().enumerate() {
+                *factor = s.splat(a.data[r * a.row_stride + d * a.column_stride]);
+            }
+        }
+        let whole = columns.len() / LANES;
+        let mut lines: [&[T]; D] = [&[]; D];
+        let mut lanes: [&[[T; LANES]]; D] = [&[]; D];
+        for (d, (line, lanes)) in lines.iter_mut().zip(&mut lanes).enumerate() {
+            *line = &self.b.data[(step + d) * self.b.row_stride..][columns.clone()];
+            *lanes = &line.as_chunks().0[..whole];
+        }
+        for c in 0..whole {
+            let mut b = [s.splat(0.0); D];
+            for (v, lanes) in b.iter_mut().zip(lanes) {
+                *v = T::load(s, &lanes[c]);
+            }
+            for (sums, factors) in sums.iter_mut().zip(&factors) {
+                let mut sum = s.load(&sums[c]);
+                for (&factor, &b) in factors.iter().zip(&b) {
+                    sum = s.mul_add(factor, b, sum);
+                }
+                s.store(sum, &mut sums[c]);
+            }
+        }
+        let rest = whole * LANES..columns.len();
+        if !rest.is_empty() {
+            for (sums, factors) in sums.iter_mut().zip(&factors) {
+                let mut sum = s.load(&sums[whole]);
+                for (&factor, line) in factors.iter().zip(lines) {
+                    sum = s.mul_add(factor, T::load_part(s, &line[rest.clone()]), sum);
+                }
+                s.store(sum, &mut sums[whole]);
+            }
+        }
+    }
+}

@@ -1,0 +1,229 @@
+//! Vectors of eight f32 lanes on whatever the CPU offers.
+//!
+//! A kernel is an [`Op`]: code written once over [`Simd`]. [`Isa::run`] enters a function compiled for the
+//! instruction set and the kernel is inlined into it, so everything an [`Op`] calls that mentions a `Simd`
+//! must be `#[inline(always)]` and must not hide behind a closure or another thread.
+//!
+//! A value of a type that implements `Simd` proves that the CPU has those instructions. Every instruction
+//! set computes the same lanes in the same order with the same roundings, fused multiply-add included, so
+//! results do not depend on the machine: [`Scalar`] is the definition, the others are faster.
+//!
+//! This is one of the crate's unsafe islands; what it exports is safe.
+#![allow(unsafe_code)]
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+mod grid;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+mod scalar;
+
+use std::sync::OnceLock;
+
+use half::f16;
+
+pub(crate) use grid::Grid;
+pub use scalar::Scalar;
+
+/// Lanes of a vector.
+pub const LANES: usize = 8;
+
+/// An instruction set. All arithmetic is IEEE 754, rounded to nearest even.
+pub trait Simd: Copy + Send + Sync + 'static {
+    /// A vector of [`LANES`] f32.
+    type V: Copy;
+
+    /// Runs a kernel compiled for this instruction set.
+    fn run<O: Op>(self, op: O) -> O::Output;
+
+    /// The same value in every lane.
+    fn splat(self, x: f32) -> Self::V;
+    /// Lanes from memory.
+    fn load(self, x: &[f32; LANES]) -> Self::V;
+    /// Lanes to memory.
+    fn store(self, v: Self::V, out: &mut [f32; LANES]);
+    /// Widens fp16.
+    fn load_f16(self, x: &[f16; LANES]) -> Self::V;
+    /// Rounds to fp16.
+    fn store_f16(self, v: Self::V, out: &mut [f16; LANES]);
+    /// Converts signed bytes.
+    fn load_i8(self, x: &[i8; LANES]) -> Self::V;
+    /// Converts unsigned bytes.
+    fn load_u8(self, x: &[u8; LANES]) -> Self::V;
+
+    /// `a + b`.
+    fn add(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a - b`.
+    fn sub(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a * b`.
+    fn mul(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a / b`.
+    fn div(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `a * b + c`, rounded once.
+    fn mul_add(self, a: Self::V, b: Self::V, c: Self::V) -> Self::V;
+    /// `if a > b { a } else { b }`: a NaN in either operand gives `b`.
+    fn max(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `if a < b { a } else { b }`: a NaN in either operand gives `b`.
+    fn min(self, a: Self::V, b: Self::V) -> Self::V;
+    /// `if a > b { x } else { y }`.
+    fn select_gt(self, a: Self::V, b: Self::V, x: Self::V, y: Self::V) -> Self::V;
+    /// Magnitude.
+    fn abs(self, v: Self::V) -> Self::V;
+    /// The magnitude of `magnitude` with the sign of `sign`.
+    fn copy_sign(self, magnitude: Self::V, sign: Self::V) -> Self::V;
+    /// Square root.
+    fn sqrt(self, v: Self::V) -> Self::V;
+    /// Rounds down to an integer.
+    fn floor(self, v: Self::V) -> Self::V;
+    /// Rounds to the nearest integer, ties to even.
+    fn round(self, v: Self::V) -> Self::V;
+    /// Two to the power of an integer between -126 and 127; arbitrary for other values.
+    fn exp2_int(self, v: Self::V) -> Self::V;
+    /// Rounds each lane to the nearest fp16 value.
+    fn round_f16(self, v: Self::V) -> Self::V;
+
+    /// The sum of the lanes, taken by halves: `i + (i + 4)`, then `i + (i + 2)`, then `0 + 1`.
+    fn reduce_add(self, v: Self::V) -> f32;
+    /// The largest lane by [`Simd::max`], in the order of [`Simd::reduce_add`].
+    fn reduce_max(self, v: Self::V) -> f32;
+    /// Lane `j` of vector `i` becomes lane `i` of vector `j`.
+    fn transpose(self, rows: [Self::V; LANES]) -> [Self::V; LANES];
+}
+
+/// A kernel with its arguments.
+pub trait Op {
+    /// What it returns.
+    type Output;
+
+    /// Computes. Must be `#[inline(always)]`.
+    fn run<S: Simd>(self, s: S) -> Self::Output;
+}
+
+/// An element that vectors can be read from.
+pub trait Load: bytemuck::Pod + Send + Sync {
+    /// Widens to f32.
+    fn widen(self) -> f32;
+
+    /// A vector from memory.
+    fn load<S: Simd>(s: S, x: &[Self; LANES]) -> S::V;
+
+    /// A vector from up to [`LANES`] elements; the other lanes are zero.
+    #[inline(always)]
+    fn load_part<S: Simd>(s: S, x: &[Self]) -> S::V {
+        let mut lanes = [Self::zeroed(); LANES];
+        lanes[..x.len()].copy_from_slice(x);
+        Self::load(s, &lanes)
+    }
+}
+
+/// An element that vectors can be written to.
+pub trait Store: Load {
+    /// Rounds from f32.
+    fn narrow(x: f32) -> Self;
+
+    /// A vector to memory.
+    fn store<S: Simd>(s: S, v: S::V, out: &mut [Self; LANES]);
+
+    /// The first lanes to memory.
+    #[inline(always)]
+    fn store_part<S: Simd>(s: S, v: S::V, out: &mut [Self]) {
+        let mut lanes = [Self::zeroed(); LANES];
+        Self::store(s, v, &mut lanes);
+        out.copy_from_slice(&lanes[..out.len()]);
+    }
+}
+
+macro_rules! element {
+    ($type:ty, $widen:expr, $load:ident) => {
+        impl Load for $type {
+            #[inline(always)]
+            fn widen(self) -> f32 {
+                $widen(self)
+            }
+            #[inline(always)]
+            fn load<S: Simd>(s: S, x: &[Self; LANES]) -> S::V {
+                s.$load(x)
+            }
+        }
+    };
+    ($type:ty, $widen:expr, $load:ident, $narrow:expr, $store:ident) => {
+        element!($type, $widen, $load);
+        impl Store for $type {
+            #[inline(always)]
+            fn narrow(x: f32) -> Self {
+                $narrow(x)
+            }
+            #[inline(always)]
+            fn store<S: Simd>(s: S, v: S::V, out: &mut [Self; LANES]) {
+                s.$store(v, out);
+            }
+        }
+    };
+}
+element!(f32, std::convert::identity, load, std::convert::identity, store);
+element!(f16, f16::to_f32, load_f16, f16::from_f32, store_f16);
+element!(i8, f32::from, load_i8);
+element!(u8, f32::from, load_u8);
+
+/// An instruction set that this CPU has.
+#[derive(Debug, Clone, Copy)]
+pub enum Isa {
+    /// x86-64 with AVX2, FMA and F16C.
+    #[cfg(target_arch = "x86_64")]
+    Avx2(avx2::Avx2),
+    /// AArch64.
+    #[cfg(target_arch = "aarch64")]
+    Neon(neon::Neon),
+    /// Any CPU.
+    Scalar(Scalar),
+}
+
+impl Isa {
+    /// The fastest one. `ANEMETER_SIMD=scalar` in the environment of the process picks [`Isa::Scalar`].
+    pub fn best() -> Isa {
+        static BEST: OnceLock<Isa> = OnceLock::new();
+        *BEST.get_or_init(|| {
+            let plain = std::env::var_os("ANEMETER_SIMD").is_some_and(|value| value == "scalar");
+            if plain { Isa::Scalar(Scalar) } else { Isa::native().unwrap_or(Isa::Scalar(Scalar)) }
+        })
+    }
+
+    /// All of them, for comparison.
+    pub fn all() -> impl Iterator<Item = Isa> {
+        Isa::native().into_iter().chain([Isa::Scalar(Scalar)])
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn native() -> Option<Isa> {
+        avx2::Avx2::detect().map(Isa::Avx2)
+    }
+
+    #[cfg(target_arch = "aarch64")]
+    fn native() -> Option<Isa> {
+        Some(Isa::Neon(neon::Neon::baseline()))
+    }
+
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    fn native() -> Option<Isa> {
+        None
+    }
+
+    /// Runs a kernel with this instruction set.
+    pub fn run<O: Op>(self, op: O) -> O::Output {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2(s) => s.run(op),
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon(s) => s.run(op),
+            Isa::Scalar(s) => s.run(op),
+        }
+    }
+}
+
+/// Runs a kernel with the best instruction set.
+pub fn dispatch<O: Op>(op: O) -> O::Output {
+    Isa::best().run(op)
+}
+
+#[cfg(test)]
+mod tests;

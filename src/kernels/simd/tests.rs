@@ -1,0 +1,149 @@
+//! Every instruction set against the portable one, bit for bit.
+
+use super::*;
+
+/// Values at which conversions and comparisons change their ways.
+fn specials() -> Vec<f32> {
+    let mut values = vec![
+        0.0,
+        1.0,
+        0.5,
+        1.5,
+        2.5,
+        0.1,
+        3.3,
+        126.0,
+        65504.0,
+        65519.9,
+        65520.0,
+        65536.0,
+        6.1e-5,
+        6.0e-5,
+        5.9e-8,
+        2.98e-8,
+        2.99e-8,
+        1.0e-40,
+        f32::MIN_POSITIVE,
+        f32::MAX,
+        f32::INFINITY,
+    ];
+    let negative: Vec<f32> = values.iter().map(|x| -x).collect();
+    values.extend(negative);
+    values.push(f32::NAN);
+    values
+}
+
+/// Every vector operation on the given lanes, with the results one after the other.
+struct Everything<'a> {
+    a: &'a [f32; LANES],
+    b: &'a [f32; LANES],
+    c: &'a [f32; LANES],
+}
+
+impl Op for Everything<'_> {
+    type Output = Vec<f32>;
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) -> Vec<f32> {
+        let (a, b, c) = (s.load(self.a), s.load(self.b), s.load(self.c));
+        let mut halves = [f16::ZERO; LANES];
+        s.store_f16(a, &mut halves);
+        let bytes = self.a.map(|x| x as i8);
+        let exponents = self.b.map(|x| if x.abs() <= 126.0 { x.trunc() } else { 0.0 });
+        let transposed = s.transpose([a, b, c, s.add(a, b), b, a, c, s.sub(a, c)]);
+        let vectors = [
+            s.splat(self.a[3]),
+            s.load_f16(&halves),
+            s.load_i8(&bytes),
+            s.load_u8(&bytes.map(|x| x as u8)),
+            s.add(a, b),
+            s.sub(a, b),
+            s.mul(a, b),
+            s.div(a, b),
+            s.mul_add(a, b, c),
+            s.max(a, b),
+            s.min(a, b),
+            s.select_gt(a, b, c, a),
+            s.abs(a),
+            s.copy_sign(a, b),
+            s.sqrt(a),
+            s.floor(a),
+            s.round(a),
+            s.exp2_int(s.load(&exponents)),
+            s.round_f16(a),
+        ];
+        let mut out = vec![s.reduce_add(a), s.reduce_max(a)];
+        for v in vectors.into_iter().chain(transposed) {
+            let mut lanes = [0.0; LANES];
+            s.store(v, &mut lanes);
+            out.extend(lanes);
+        }
+        out
+    }
+}
+
+fn assert_same(a: &[f32; LANES], b: &[f32; LANES], c: &[f32; LANES]) {
+    let bits = |x: &f32| if x.is_nan() { f32::NAN.to_bits() } else { x.to_bits() };
+    let expected = Scalar.run(Everything { a, b, c });
+    for isa in Isa::all() {
+        let found = isa.run(Everything { a, b, c });
+        for (i, (x, y)) in found.iter().zip(&expected).enumerate() {
+            assert_eq!(bits(x), bits(y), "{isa:?}, result {i}: {x} is not {y}, of {a:?} {b:?} {c:?}");
+        }
+    }
+}
+
+#[test]
+fn special_values_agree() {
+    let values = specials();
+    let pick = |at: usize| std::array::from_fn(|i| values[(at + i) % values.len()]);
+    for x in 0..values.len() {
+        for y in 0..values.len() {
+            assert_same(&pick(x), &pick(y), &pick(x * 5 + y * 3));
+        }
+    }
+}
+
+#[test]
+fn arbitrary_bits_agree() {
+    let mut state = 1u64;
+    let mut lanes = || {
+        std::array::from_fn(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            f32::from_bits((state >> 32) as u32)
+        })
+    };
+    for _ in 0..20_000 {
+        assert_same(&lanes(), &lanes(), &lanes());
+    }
+}
+
+#[test]
+fn the_portable_fused_sum_is_rounded_once() {
+    let mut state = 1u64;
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        // Exponents within 64 of each other, so that the addends overlap.
+        let bits = (state >> 32) as u32;
+        f32::from_bits(bits & 0x807f_ffff | (96 + (bits >> 23 & 63)) << 23)
+    };
+    for _ in 0..200_000 {
+        let (a, b, c) = (next(), next(), next());
+        assert_eq!(scalar::fused(a, b, c), a.mul_add(b, c), "{a} * {b} + {c}");
+    }
+    // The sum lies a hair above the middle between two f32: rounding twice would lose the hair.
+    let (a, b) = (1.0 + f32::EPSILON, 1.0 + f32::EPSILON);
+    for c in [f32::EPSILON / 2.0, -f32::EPSILON / 2.0, 2f32.powi(-60), -(2f32.powi(-60))] {
+        assert_eq!(scalar::fused(a, b, c), a.mul_add(b, c));
+    }
+}
+
+#[test]
+fn rounding_to_half_agrees_with_its_conversion() {
+    for bits in (0..=u32::MAX).step_by(997).chain((0x3300_0000..0x3900_0000).step_by(1 << 11)) {
+        let x = f32::from_bits(bits);
+        let expected = f16::from_f32_const(x).to_f32_const();
+        let found = scalar::round_f16(x);
+        assert!(found.to_bits() == expected.to_bits() || x.is_nan() && found.is_nan(), "{x} gives {found}");
+    }
+}
