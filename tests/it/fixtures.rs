@@ -1,0 +1,74 @@
+//! Small models built in the tests.
+
+use anemeter::mil::verify::verify;
+use anemeter::mil::{Builder, Dim, Literal, Model, Opset, TensorType, Type};
+use anemeter::package::{self, WriteOptions};
+use anemeter::tensor::{DType, Tensor};
+use half::f16;
+use std::path::{Path, PathBuf};
+
+/// Deterministic fp16 numbers between -1 and 1.
+pub fn numbers(count: usize, seed: u32) -> Vec<f16> {
+    let mut state = seed.wrapping_mul(2_654_435_761).wrapping_add(1);
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        f16::from_f32((state >> 8) as f32 / 8_388_608.0 - 1.0)
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// A weight of the given shape in the weight file.
+pub fn weight(shape: &[usize], seed: u32) -> Literal {
+    Literal::blob(&Tensor::from_slice(shape, &numbers(shape.iter().product(), seed)).unwrap())
+}
+
+/// Two linear layers over `[1, n, 8]` with n of 1, 4 or 8.
+pub fn enumerated_mlp() -> Model {
+    let mut main = Builder::new("main", Opset::Ios18);
+    let x = main.input("x", TensorType::new(DType::F16, vec![1usize.into(), Dim::Unknown, 8usize.into()]));
+    let up = main.constant("up_weight", weight(&[16, 8], 1));
+    let up_bias = main.constant("up_bias", weight(&[16], 2));
+    let down = main.constant("down_weight", weight(&[8, 16], 3));
+    let h = main.op("linear").arg("x", x).arg("weight", up).arg("bias", up_bias).named("h").push().unwrap();
+    let a = main.op("silu").arg("x", h).named("a").push().unwrap();
+    let zero = main.constant("down_bias", weight(&[8], 4));
+    let y = main.op("linear").arg("x", a).arg("weight", down).arg("bias", zero).named("y").push().unwrap();
+    let mut model = Model::single(main.finish(&[y]));
+    let shapes = [1, 4, 8].map(|n| vec![1, n, 8]);
+    model.interface_mut("main").unwrap().enumerate("x", &shapes);
+    model
+}
+
+/// A state that grows by the input at each prediction; the sum comes out.
+pub fn accumulator() -> Model {
+    let mut main = Builder::new("main", Opset::Ios18);
+    let state = main.input("total", Type::State(TensorType::fixed(DType::F16, &[1, 4])));
+    let x = main.input("x", TensorType::fixed(DType::F16, &[1, 4]));
+    let before = main.op("read_state").arg("input", state).named("before").push().unwrap();
+    let after = main.op("add").arg("x", before).arg("y", x).named("after").push().unwrap();
+    main.op("write_state").arg("input", state).arg("data", after).named("write").push_all().unwrap();
+    let sum = main.op("identity").arg("x", after).named("sum").push().unwrap();
+    Model::single(main.finish(&[sum]))
+}
+
+/// Two functions that share a weight.
+pub fn two_functions() -> Model {
+    let shared = weight(&[8, 8], 7);
+    let bias = weight(&[8], 8);
+    let function = |name: &str, length: usize| {
+        let mut builder = Builder::new(name, Opset::Ios18);
+        let x = builder.input("x", TensorType::fixed(DType::F16, &[length, 8]));
+        let w = builder.constant("w", shared.clone());
+        let b = builder.constant("b", bias.clone());
+        let y = builder.op("linear").arg("x", x).arg("weight", w).arg("bias", b).named("y").push().unwrap();
+        builder.finish(&[y])
+    };
+    Model::multi(vec![function("prefill", 4), function("decode", 1)])
+}
+
+/// Writes a model into a folder.
+pub fn write(model: Model, folder: &Path, name: &str) -> PathBuf {
+    let path = folder.join(name);
+    package::write(&verify(model).unwrap(), &path, &WriteOptions::default()).unwrap();
+    path
+}
