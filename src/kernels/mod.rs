@@ -2,4 +2,6 @@
 
 pub mod convert;
 pub mod gemm;
+pub mod norm;
+pub mod reduce;
 pub mod softmax;
