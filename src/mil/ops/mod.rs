@@ -5,12 +5,16 @@ use super::op::OpDef;
 
 mod broadcast;
 mod elementwise_binary;
+mod map;
 mod softmax;
 #[cfg(test)]
 mod testing;
 
 /// The tables of all families.
-static FAMILIES: &[&[OpDef]] = &[elementwise_binary::OPS, softmax::OPS];
+static FAMILIES: &[&[OpDef]] = &[
+    elementwise_binary::OPS,
+    softmax::OPS,
+];
 
 /// Every definition.
 pub fn all() -> impl Iterator<Item = &'static OpDef> {
