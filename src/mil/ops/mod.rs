@@ -4,7 +4,10 @@ use super::Opset;
 use super::op::OpDef;
 
 mod broadcast;
+mod cast;
 mod elementwise_binary;
+mod elementwise_unary;
+mod erf;
 mod map;
 mod softmax;
 #[cfg(test)]
@@ -12,7 +15,9 @@ mod testing;
 
 /// The tables of all families.
 static FAMILIES: &[&[OpDef]] = &[
+    cast::OPS,
     elementwise_binary::OPS,
+    elementwise_unary::OPS,
     softmax::OPS,
 ];
 
