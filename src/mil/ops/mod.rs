@@ -3,11 +3,15 @@
 use super::Opset;
 use super::op::OpDef;
 
+mod activation;
 mod broadcast;
 mod cast;
+mod channel_activation;
+mod channels;
 mod elementwise_binary;
 mod elementwise_unary;
 mod erf;
+mod in_place;
 mod map;
 mod softmax;
 #[cfg(test)]
@@ -15,7 +19,9 @@ mod testing;
 
 /// The tables of all families.
 static FAMILIES: &[&[OpDef]] = &[
+    activation::OPS,
     cast::OPS,
+    channel_activation::OPS,
     elementwise_binary::OPS,
     elementwise_unary::OPS,
     softmax::OPS,
