@@ -4,6 +4,7 @@ use super::Opset;
 use super::op::OpDef;
 
 mod activation;
+mod axes;
 mod broadcast;
 mod cast;
 mod channel_activation;
@@ -13,6 +14,8 @@ mod elementwise_unary;
 mod erf;
 mod in_place;
 mod map;
+mod normalization;
+mod reduction;
 mod softmax;
 #[cfg(test)]
 mod testing;
@@ -24,6 +27,8 @@ static FAMILIES: &[&[OpDef]] = &[
     channel_activation::OPS,
     elementwise_binary::OPS,
     elementwise_unary::OPS,
+    normalization::OPS,
+    reduction::OPS,
     softmax::OPS,
 ];
 
