@@ -12,10 +12,13 @@ mod channels;
 mod elementwise_binary;
 mod elementwise_unary;
 mod erf;
+mod identity;
 mod in_place;
 mod map;
 mod normalization;
+mod random;
 mod reduction;
+mod select;
 mod softmax;
 #[cfg(test)]
 mod testing;
@@ -27,8 +30,11 @@ static FAMILIES: &[&[OpDef]] = &[
     channel_activation::OPS,
     elementwise_binary::OPS,
     elementwise_unary::OPS,
+    identity::OPS,
     normalization::OPS,
+    random::OPS,
     reduction::OPS,
+    select::OPS,
     softmax::OPS,
 ];
 
