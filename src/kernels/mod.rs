@@ -6,4 +6,6 @@ mod gemv;
 mod pack;
 mod parallel;
 pub mod simd;
+pub mod norm;
+pub mod reduce;
 pub mod softmax;

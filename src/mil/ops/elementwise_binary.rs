@@ -1,8 +1,10 @@
 //! Elementwise arithmetic, comparison and logic of two broadcast operands.
 
 use half::f16;
+use half::slice::HalfFloatSliceExt;
 
 use super::broadcast;
+use super::map::Kernel;
 use crate::mil::op::domain::{BOOL, FLOAT_INT};
 use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
 use crate::mil::{Opset, TensorType, Type};
@@ -10,13 +12,13 @@ use crate::tensor::{DType, Element};
 
 pub(super) const OPS: &[OpDef] = &[
     arithmetic("add", |c, o| compute(c, o, |x, y| x + y, i32::wrapping_add)),
-    arithmetic("floor_div", |c, o| compute(c, o, |x, y| (x / y).floor(), floor_div)),
+    arithmetic("floor_div", |c, o| compute(c, o, floor_quotient, floor_div)),
     arithmetic("maximum", |c, o| compute(c, o, maximum, i32::max)),
     arithmetic("minimum", |c, o| compute(c, o, minimum, i32::min)),
-    arithmetic("mod", |c, o| compute(c, o, |x, y| x - y * (x / y).floor(), floor_mod)),
+    arithmetic("mod", |c, o| compute(c, o, modulo, floor_mod)),
     arithmetic("mul", |c, o| compute(c, o, |x, y| x * y, i32::wrapping_mul)),
-    arithmetic("pow", |c, o| compute(c, o, f32::powf, |x, y| (f64::from(x)).powi(y) as i32)),
-    arithmetic("real_div", |c, o| compute(c, o, |x, y| x / y, |x, y| (f64::from(x) / f64::from(y)) as i32)),
+    arithmetic("pow", |c, o| compute(c, o, f32::powf, power)),
+    arithmetic("real_div", |c, o| compute(c, o, |x, y| x / y, real_div)),
     arithmetic("sub", |c, o| compute(c, o, |x, y| x - y, i32::wrapping_sub)),
     comparison("equal", |c, o| compare(c, o, |x, y| x == y, |x, y| x == y)),
     comparison("greater", |c, o| compare(c, o, |x, y| x > y, |x, y| x > y)),
@@ -28,8 +30,6 @@ pub(super) const OPS: &[OpDef] = &[
     logic("logical_or", |c, o| combine(c, o, |x, y| x || y)),
     logic("logical_xor", |c, o| combine(c, o, |x, y| x != y)),
 ];
-
-type Kernel = fn(&Call<'_>, &mut Outputs<'_, '_>) -> Result<(), OpError>;
 
 const NUMBERS: &[Param] = &[Param::value("x", FLOAT_INT).group('T'), Param::value("y", FLOAT_INT).group('T')];
 const BOOLEANS: &[Param] = &[Param::value("x", BOOL), Param::value("y", BOOL)];
@@ -63,9 +63,9 @@ fn compute(
     int: impl Fn(i32, i32) -> i32,
 ) -> Result<(), OpError> {
     match call.ty("x")?.dtype {
-        DType::F32 => zip::<f32, f32>(call, outputs, float),
-        DType::F16 => zip::<f16, f16>(call, outputs, |x, y| f16::from_f32(float(x.to_f32(), y.to_f32()))),
-        _ => zip::<i32, i32>(call, outputs, int),
+        DType::F32 => zip::<f32>(call, outputs, float),
+        DType::F16 => zip_halves(call, outputs, float),
+        _ => zip::<i32>(call, outputs, int),
     }
 }
 
@@ -89,22 +89,20 @@ fn combine(
 ) -> Result<(), OpError> {
     let (x, y) = (call.tensor("x")?, call.tensor("y")?);
     let out = outputs.tensor(0)?;
-    let shape = out.shape();
-    apply(x.shape(), y.shape(), shape, x.bools()?, y.bools()?, out.bools()?, |x, y| {
-        u8::from(f(x != 0, y != 0))
-    });
+    let shapes = [x.shape(), y.shape(), out.shape()];
+    apply(shapes, x.bools()?, y.bools()?, out.bools()?, |x, y| u8::from(f(x != 0, y != 0)));
     Ok(())
 }
 
-fn zip<T: Element, U: Element>(
+fn zip<T: Element>(
     call: &Call<'_>,
     outputs: &mut Outputs<'_, '_>,
-    f: impl Fn(T, T) -> U,
+    f: impl Fn(T, T) -> T,
 ) -> Result<(), OpError> {
     let (x, y) = (call.tensor("x")?, call.tensor("y")?);
     let out = outputs.tensor(0)?;
-    let shape = out.shape();
-    apply(x.shape(), y.shape(), shape, x.slice()?, y.slice()?, out.slice()?, f);
+    let shapes = [x.shape(), y.shape(), out.shape()];
+    apply(shapes, x.slice()?, y.slice()?, out.slice()?, f);
     Ok(())
 }
 
@@ -115,47 +113,126 @@ fn zip_bools<T: Element>(
 ) -> Result<(), OpError> {
     let (x, y) = (call.tensor("x")?, call.tensor("y")?);
     let out = outputs.tensor(0)?;
-    let shape = out.shape();
-    apply(x.shape(), y.shape(), shape, x.slice()?, y.slice()?, out.bools()?, |x, y| u8::from(f(x, y)));
+    let shapes = [x.shape(), y.shape(), out.shape()];
+    apply(shapes, x.slice()?, y.slice()?, out.bools()?, |x, y| u8::from(f(x, y)));
     Ok(())
 }
 
-fn apply<T: Copy, U: Copy>(
-    x_shape: &[usize],
-    y_shape: &[usize],
-    shape: &[usize],
-    x: &[T],
-    y: &[T],
-    out: &mut [U],
-    f: impl Fn(T, T) -> U,
-) {
-    broadcast::runs(x_shape, y_shape, shape, |at_x, at_y, at, run, step_x, step_y| {
-        for i in 0..run {
-            out[at + i] = f(x[at_x + i * step_x], y[at_y + i * step_y]);
+/// Applies `f` to the broadcast of `x` and `y`; `shapes` are those of `x`, `y` and `out`.
+fn apply<T: Copy, U: Copy>(shapes: [&[usize]; 3], x: &[T], y: &[T], out: &mut [U], f: impl Fn(T, T) -> U) {
+    broadcast::runs(shapes[0], shapes[1], shapes[2], |at_x, at_y, at, run, step_x, step_y| {
+        let out = &mut out[at..at + run];
+        match (step_x, step_y) {
+            (0, 0) => out.fill(f(x[at_x], y[at_y])),
+            (0, _) => {
+                let x = x[at_x];
+                for (out, &y) in out.iter_mut().zip(&y[at_y..at_y + run]) {
+                    *out = f(x, y);
+                }
+            }
+            (_, 0) => {
+                let y = y[at_y];
+                for (out, &x) in out.iter_mut().zip(&x[at_x..at_x + run]) {
+                    *out = f(x, y);
+                }
+            }
+            _ => {
+                for ((out, &x), &y) in out.iter_mut().zip(&x[at_x..at_x + run]).zip(&y[at_y..at_y + run]) {
+                    *out = f(x, y);
+                }
+            }
         }
     });
 }
 
-fn maximum(x: f32, y: f32) -> f32 {
+/// Computes with fp16 operands in f32, in blocks.
+fn zip_halves(
+    call: &Call<'_>,
+    outputs: &mut Outputs<'_, '_>,
+    f: impl Fn(f32, f32) -> f32,
+) -> Result<(), OpError> {
+    let (x, y) = (call.tensor("x")?, call.tensor("y")?);
+    let out = outputs.tensor(0)?;
+    let shape = out.shape();
+    let (left, right, out) = (x.slice::<f16>()?, y.slice::<f16>()?, out.slice::<f16>()?);
+    let (mut x_block, mut y_block) = ([0.0; BLOCK], [0.0; BLOCK]);
+    broadcast::runs(x.shape(), y.shape(), shape, |at_x, at_y, at, run, step_x, step_y| {
+        for (i, out) in out[at..at + run].chunks_mut(BLOCK).enumerate() {
+            let xs = load(left, at_x + i * BLOCK * step_x, step_x, &mut x_block[..out.len()]);
+            let ys = load(right, at_y + i * BLOCK * step_y, step_y, &mut y_block[..out.len()]);
+            for (x, &y) in xs.iter_mut().zip(&*ys) {
+                *x = f(*x, y);
+            }
+            out.convert_from_f32_slice(xs);
+        }
+    });
+    Ok(())
+}
+
+/// fp16 elements are converted to f32 and back in blocks of this many.
+const BLOCK: usize = 256;
+
+fn load<'b>(from: &[f16], at: usize, step: usize, block: &'b mut [f32]) -> &'b mut [f32] {
+    match step {
+        0 => block.fill(from[at].to_f32()),
+        _ => from[at..at + block.len()].convert_to_f32_slice(block),
+    }
+    block
+}
+
+/// The larger number; NaN if either is.
+pub(super) fn maximum(x: f32, y: f32) -> f32 {
     if x.is_nan() || x > y { x } else { y }
 }
 
-fn minimum(x: f32, y: f32) -> f32 {
+/// The smaller number; NaN if either is.
+pub(super) fn minimum(x: f32, y: f32) -> f32 {
     if x.is_nan() || x < y { x } else { y }
+}
+
+/// The exact quotient rounded down, so that it fits [`modulo`].
+fn floor_quotient(x: f32, y: f32) -> f32 {
+    let rest = x % y;
+    if y == 0.0 || !rest.is_finite() {
+        return (x / y).floor();
+    }
+    let quotient = (x - rest) / y;
+    let below = rest != 0.0 && (rest < 0.0) != (y < 0.0);
+    (if below { quotient - 1.0 } else { quotient }).round_ties_even()
+}
+
+/// The remainder with the sign of the divisor.
+fn modulo(x: f32, y: f32) -> f32 {
+    let rest = x % y;
+    if rest != 0.0 && (rest < 0.0) != (y < 0.0) { rest + y } else { rest }
 }
 
 fn floor_div(x: i32, y: i32) -> i32 {
     if y == 0 {
         return 0;
     }
-    let (x, y) = (i64::from(x), i64::from(y));
-    let towards_zero = x / y;
-    let below = x % y != 0 && (x < 0) != (y < 0);
-    (towards_zero - i64::from(below)) as i32
+    let (towards_zero, rest) = (x.wrapping_div(y), x.wrapping_rem(y));
+    if rest != 0 && (rest < 0) != (y < 0) { towards_zero - 1 } else { towards_zero }
 }
 
 fn floor_mod(x: i32, y: i32) -> i32 {
     if y == 0 { 0 } else { x.wrapping_sub(y.wrapping_mul(floor_div(x, y))) }
+}
+
+/// The quotient towards zero; division by zero saturates.
+fn real_div(x: i32, y: i32) -> i32 {
+    (f64::from(x) / f64::from(y)) as i32
+}
+
+/// Wraps like multiplication; a negative exponent leaves only what is not below one.
+fn power(x: i32, y: i32) -> i32 {
+    match (x, u32::try_from(y)) {
+        (_, Ok(exponent)) => x.wrapping_pow(exponent),
+        (0, _) => i32::MAX,
+        (1, _) => 1,
+        (-1, _) => 1 - 2 * (y & 1),
+        _ => 0,
+    }
 }
 
 #[cfg(test)]
@@ -164,20 +241,72 @@ mod tests {
     use super::*;
     use crate::tensor::Tensor;
 
+    fn f32s(shape: &[usize], values: &[f32]) -> Tensor {
+        Tensor::from_slice(shape, values).unwrap()
+    }
+
     #[test]
     fn broadcasts_like_numpy() {
-        let x = Tensor::from_slice(&[2, 1], &[1.0f32, 2.0]).unwrap();
-        let y = Tensor::from_slice(&[3], &[10.0f32, 20.0, 30.0]).unwrap();
+        let (x, y) = (f32s(&[2, 1], &[1.0, 2.0]), f32s(&[3], &[10.0, 20.0, 30.0]));
         let out = run("add", Opset::Ios15, &[("x", x), ("y", y)]).unwrap();
         assert_eq!(out[0].shape(), [2, 3]);
         assert_eq!(out[0].view().slice::<f32>().unwrap(), [11.0, 21.0, 31.0, 12.0, 22.0, 32.0]);
     }
 
     #[test]
+    fn fp16_rounds_once_in_every_layout() {
+        let halves = |values: &[f32]| values.iter().map(|&x| f16::from_f32(x)).collect::<Vec<_>>();
+        let long: Vec<f32> = (0..600u16).map(f32::from).collect();
+        let x = Tensor::from_slice(&[600], &halves(&long)).unwrap();
+        let y = Tensor::scalar(f16::from_f32(0.1));
+        for args in [[("x", x.clone()), ("y", y.clone())], [("x", y.clone()), ("y", x.clone())]] {
+            let out = run("mul", Opset::Ios15, &args).unwrap();
+            let expected: Vec<f32> = long.iter().map(|x| x * f16::from_f32(0.1).to_f32()).collect();
+            assert_eq!(out[0].view().slice::<f16>().unwrap(), halves(&expected));
+        }
+    }
+
+    #[test]
     fn integer_division_rounds_down_and_survives_zero() {
         assert_eq!(floor_div(-7, 2), -4);
         assert_eq!(floor_mod(-7, 2), 1);
+        assert_eq!(floor_mod(7, -2), -1);
         assert_eq!(floor_div(1, 0), 0);
+        assert_eq!(floor_div(i32::MIN, -1), i32::MIN);
         assert_eq!(floor_mod(i32::MIN, -1), 0);
+        assert_eq!(real_div(-7, 2), -3);
+        assert_eq!(real_div(-7, 0), i32::MIN);
+    }
+
+    #[test]
+    fn integer_powers_wrap_and_vanish() {
+        assert_eq!(power(-3, 3), -27);
+        assert_eq!(power(2, 33), 0);
+        assert_eq!([power(5, -1), power(-1, -3), power(-1, -2), power(0, 0)], [0, -1, 1, 1]);
+    }
+
+    #[test]
+    fn float_division_rounds_the_exact_quotient_down() {
+        assert_eq!(floor_quotient(1.0, 0.1), 9.0);
+        assert_eq!(floor_quotient(-7.0, 2.0), -4.0);
+        assert_eq!(floor_quotient(1.0, 0.0), f32::INFINITY);
+        assert_eq!(modulo(-7.5, 2.0), 0.5);
+        assert_eq!(modulo(7.5, -2.0), -0.5);
+        assert_eq!(modulo(1e20, 3.0), 2.0);
+    }
+
+    #[test]
+    fn nan_is_neither_larger_nor_smaller_but_wins() {
+        assert!(maximum(f32::NAN, 1.0).is_nan() && maximum(1.0, f32::NAN).is_nan());
+        assert!(minimum(f32::NAN, 1.0).is_nan() && minimum(1.0, f32::NAN).is_nan());
+    }
+
+    #[test]
+    fn shapes_that_do_not_broadcast_are_named() {
+        let args = [("x", f32s(&[2], &[0.0; 2])), ("y", f32s(&[3], &[0.0; 3]))];
+        assert_eq!(
+            run("add", Opset::Ios15, &args).unwrap_err().to_string(),
+            "shapes tensor<fp32, [2]> and tensor<fp32, [3]> do not broadcast: 2 against 3 in dimension 0 of 1"
+        );
     }
 }

@@ -3,14 +3,40 @@
 use super::Opset;
 use super::op::OpDef;
 
+mod activation;
+mod axes;
 mod broadcast;
+mod cast;
+mod channel_activation;
+mod channels;
 mod elementwise_binary;
+mod elementwise_unary;
+mod erf;
+mod identity;
+mod in_place;
+mod map;
+mod normalization;
+mod random;
+mod reduction;
+mod select;
 mod softmax;
 #[cfg(test)]
 mod testing;
 
 /// The tables of all families.
-static FAMILIES: &[&[OpDef]] = &[elementwise_binary::OPS, softmax::OPS];
+static FAMILIES: &[&[OpDef]] = &[
+    activation::OPS,
+    cast::OPS,
+    channel_activation::OPS,
+    elementwise_binary::OPS,
+    elementwise_unary::OPS,
+    identity::OPS,
+    normalization::OPS,
+    random::OPS,
+    reduction::OPS,
+    select::OPS,
+    softmax::OPS,
+];
 
 /// Every definition.
 pub fn all() -> impl Iterator<Item = &'static OpDef> {

@@ -1,0 +1,206 @@
+//! Normalisation of float data in place. With `round_steps` every step is rounded to fp16.
+
+use half::f16;
+
+use super::convert::round_f16;
+use super::reduce::{Axes, fold};
+
+/// A scale and an offset, each of which may be left out.
+#[derive(Debug, Clone, Copy, Default)]
+#[expect(missing_docs, reason = "the usual names")]
+pub struct Affine<'a> {
+    pub gamma: Option<&'a [f32]>,
+    pub beta: Option<&'a [f32]>,
+}
+
+impl Affine<'_> {
+    fn apply(&self, at: usize, value: f32, round: impl Fn(f32) -> f32) -> f32 {
+        let scaled = self.gamma.map_or(value, |gamma| round(value * gamma[at]));
+        self.beta.map_or(scaled, |beta| round(scaled + beta[at]))
+    }
+}
+
+/// Which element of an [`Affine`] belongs to an element of the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AffineIndex {
+    /// The position among what is normalised together.
+    Reduced,
+    /// The channel, where results run over `[batch, channel]` of so many channels.
+    Channel(usize),
+}
+
+/// Subtracts the mean over the reduced axes, divides by the standard deviation, and applies `affine`.
+/// `statistics` is working memory, two per result.
+pub fn standardize(
+    axes: &Axes,
+    data: &mut [f32],
+    statistics: &mut [f64],
+    epsilon: f32,
+    affine: (Affine<'_>, AffineIndex),
+    round_steps: bool,
+) {
+    if round_steps {
+        standardize_with(axes, data, statistics, epsilon, affine, |value| f16::from_f64(value).to_f64());
+    } else {
+        standardize_with(axes, data, statistics, epsilon, affine, |value| value);
+    }
+}
+
+fn standardize_with(
+    axes: &Axes,
+    data: &mut [f32],
+    statistics: &mut [f64],
+    epsilon: f32,
+    (affine, index): (Affine<'_>, AffineIndex),
+    round: impl Fn(f64) -> f64,
+) {
+    let count = axes.reduced() as f64;
+    let (means, deviations) = statistics.split_at_mut(axes.kept());
+    means.fill(0.0);
+    fold(axes, data, means, |sum, x, _| round(sum + f64::from(x)));
+    for mean in &mut *means {
+        *mean = round(*mean / count);
+    }
+    deviations.fill(0.0);
+    fold(axes, data, deviations, |sum, x, at| {
+        let distance = round(f64::from(x) - means[at]);
+        round(sum + round(distance * distance))
+    });
+    for deviation in &mut *deviations {
+        *deviation = round(round(round(*deviation / count) + f64::from(epsilon)).sqrt());
+    }
+    axes.runs(|run| {
+        for (i, value) in data[run.start..run.start + run.len].iter_mut().enumerate() {
+            let kept = run.kept_at + if run.reduced { 0 } else { i };
+            let at = match index {
+                AffineIndex::Reduced => run.reduced_at + if run.reduced { i } else { 0 },
+                AffineIndex::Channel(channels) => kept % channels,
+            };
+            let standard = round(round(f64::from(*value) - means[kept]) / deviations[kept]);
+            *value = affine.apply(at, standard as f32, |value| round(f64::from(value)) as f32);
+        }
+    });
+}
+
+/// Per-channel statistics of [`batch_norm`].
+#[derive(Debug, Clone, Copy)]
+#[expect(missing_docs, reason = "the usual names")]
+pub struct ChannelStatistics<'a> {
+    pub mean: &'a [f32],
+    pub variance: &'a [f32],
+    pub epsilon: f32,
+}
+
+/// Normalises `[batch, channel, inner]` data with given statistics.
+pub fn batch_norm(
+    data: &mut [f32],
+    inner: usize,
+    statistics: ChannelStatistics<'_>,
+    affine: Affine<'_>,
+    round_steps: bool,
+) {
+    let ChannelStatistics { mean, variance, epsilon } = statistics;
+    let round = |value: f32| if round_steps { round_f16(value) } else { value };
+    for (i, run) in data.chunks_mut(inner.max(1)).enumerate() {
+        let channel = i % mean.len();
+        let deviation = round(round(variance[channel] + epsilon).sqrt());
+        for value in run {
+            let standard = round(round(*value - mean[channel]) / deviation);
+            *value = affine.apply(channel, standard, round);
+        }
+    }
+}
+
+/// Divides by the square root of the sum of squares over the reduced axes plus `epsilon`. `sums` is working
+/// memory, one per result.
+pub fn l2_norm(axes: &Axes, data: &mut [f32], sums: &mut [f64], epsilon: f32, round_steps: bool) {
+    let round = |value: f64| if round_steps { f16::from_f64(value).to_f64() } else { value };
+    sums.fill(0.0);
+    fold(axes, data, sums, |sum, x, _| round(sum + round(f64::from(x) * f64::from(x))));
+    for sum in &mut *sums {
+        *sum = round(round(*sum + f64::from(epsilon)).sqrt());
+    }
+    axes.runs(|run| {
+        for (i, value) in data[run.start..run.start + run.len].iter_mut().enumerate() {
+            let kept = run.kept_at + if run.reduced { 0 } else { i };
+            *value = (f64::from(*value) / sums[kept]) as f32;
+        }
+    });
+}
+
+/// The constants of [`local_response_norm`].
+#[derive(Debug, Clone, Copy)]
+#[expect(missing_docs, reason = "the usual names")]
+pub struct LocalResponse {
+    pub size: usize,
+    pub alpha: f32,
+    pub beta: f32,
+    pub k: f32,
+}
+
+/// Divides each element of `[batch, channels, inner]` data by a power of the mean square of its `size`
+/// neighbours in channel direction: `size / 2` before it, `(size - 1) / 2` after it, zeros beyond the edges.
+pub fn local_response_norm(
+    x: &[f32],
+    out: &mut [f32],
+    channels: usize,
+    inner: usize,
+    constants: LocalResponse,
+    round_steps: bool,
+) {
+    let LocalResponse { size, alpha, beta, k } = constants;
+    if channels == 0 || inner == 0 {
+        return;
+    }
+    let round = |value: f32| if round_steps { round_f16(value) } else { value };
+    let scale = alpha / size as f32;
+    let blocks = x.chunks_exact(channels * inner).zip(out.chunks_exact_mut(channels * inner));
+    for (x, out) in blocks {
+        for channel in 0..channels {
+            let first = channel.saturating_sub(size / 2);
+            let last = channel.saturating_add(size.saturating_sub(1) / 2).min(channels - 1);
+            for i in 0..inner {
+                let squares = (first..=last).map(|near| x[near * inner + i]).map(|near| round(near * near));
+                let sum = squares.fold(0.0, |sum, square| round(sum + square));
+                let base = round(k + round(scale * sum));
+                out[channel * inner + i] = x[channel * inner + i] / round(base.powf(beta));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn standardizes_along_any_axes() {
+        let mut rows = [1.0, 3.0, 10.0, 30.0];
+        let axes = Axes::new(&[2, 2], |axis| axis == 1);
+        let affine = Affine { gamma: Some(&[2.0, 1.0]), beta: Some(&[0.0, 0.5]) };
+        standardize(&axes, &mut rows, &mut [0.0; 4], 0.0, (affine, AffineIndex::Reduced), false);
+        assert_eq!(rows, [-2.0, 1.5, -2.0, 1.5]);
+
+        let mut columns = [1.0, 10.0, 3.0, 30.0];
+        let axes = Axes::new(&[2, 2], |axis| axis == 0);
+        standardize(&axes, &mut columns, &mut [0.0; 4], 0.0, (affine, AffineIndex::Channel(2)), false);
+        assert_eq!(columns, [-2.0, -0.5, 2.0, 1.5]);
+    }
+
+    #[test]
+    fn fp16_steps_lose_what_fp16_cannot_hold() {
+        let axes = Axes::new(&[2], |_| true);
+        let mut data = [300.0, -300.0];
+        let affine = (Affine::default(), AffineIndex::Reduced);
+        standardize(&axes, &mut data, &mut [0.0; 2], 0.0, affine, true);
+        assert_eq!(data, [0.0, 0.0]);
+    }
+
+    #[test]
+    fn an_even_window_reaches_one_channel_further_back() {
+        let constants = LocalResponse { size: 2, alpha: 2.0, beta: 1.0, k: 1.0 };
+        let mut out = [0.0; 3];
+        local_response_norm(&[1.0, 2.0, 3.0], &mut out, 3, 1, constants, false);
+        assert_eq!(out, [0.5, 2.0 / 6.0, 3.0 / 14.0]);
+    }
+}

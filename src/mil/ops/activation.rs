@@ -1,0 +1,223 @@
+//! Elementwise activations.
+
+use super::erf::erfc;
+use super::map::{self, Kernel, Steps};
+use crate::mil::op::domain::{FLOAT, TEXT};
+use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
+use crate::mil::{Opset, Type};
+
+pub(super) const OPS: &[OpDef] = &[
+    define("clamped_relu", Opset::Ios15, ALPHA_BETA, clamped_relu),
+    define("clamped_relu", Opset::Ios17, ALPHA_BETA_17, clamped_relu),
+    define("elu", Opset::Ios15, ALPHA, elu),
+    define("elu", Opset::Ios17, ALPHA_17, elu),
+    OpDef {
+        name: "gelu",
+        since: Opset::Ios15,
+        params: &[X, Param::constant("mode", TEXT).or_text("EXACT")],
+        infer: infer_gelu,
+        eval: Eval::Kernel(gelu),
+    },
+    define("leaky_relu", Opset::Ios15, ALPHA, leaky_relu),
+    define("leaky_relu", Opset::Ios17, ALPHA_17, leaky_relu),
+    define("linear_activation", Opset::Ios15, ALPHA_BETA, linear_activation),
+    define("linear_activation", Opset::Ios17, ALPHA_BETA_17, linear_activation),
+    define("relu", Opset::Ios15, &[X], |c, o| map::floats(c, o, |x| if x < 0.0 { 0.0 } else { x })),
+    define("relu6", Opset::Ios15, &[X], |c, o| map::floats(c, o, |x| limit(x, 6.0))),
+    define("scaled_tanh", Opset::Ios15, ALPHA_BETA, scaled_tanh),
+    define("scaled_tanh", Opset::Ios17, ALPHA_BETA_17, scaled_tanh),
+    define("sigmoid", Opset::Ios15, &[X], |c, o| map::floats(c, o, sigmoid)),
+    define("sigmoid_hard", Opset::Ios15, ALPHA_BETA, sigmoid_hard),
+    define("sigmoid_hard", Opset::Ios17, ALPHA_BETA_17, sigmoid_hard),
+    define("silu", Opset::Ios15, &[X], silu),
+    define("softplus", Opset::Ios15, &[X], |c, o| map::floats(c, o, softplus)),
+    define("softsign", Opset::Ios15, &[X], softsign),
+    define("thresholded_relu", Opset::Ios15, ALPHA, thresholded_relu),
+    define("thresholded_relu", Opset::Ios17, ALPHA_17, thresholded_relu),
+];
+
+const X: Param = Param::value("x", FLOAT).group('T');
+const ALPHA: &[Param] = &[X, Param::constant("alpha", FLOAT).group('T')];
+const ALPHA_17: &[Param] = &[X, Param::constant("alpha", FLOAT).group('U')];
+const ALPHA_BETA: &[Param] =
+    &[X, Param::constant("alpha", FLOAT).group('T'), Param::constant("beta", FLOAT).group('T')];
+const ALPHA_BETA_17: &[Param] =
+    &[X, Param::constant("alpha", FLOAT).group('U'), Param::constant("beta", FLOAT).group('U')];
+
+const fn define(name: &'static str, since: Opset, params: &'static [Param], kernel: Kernel) -> OpDef {
+    OpDef { name, since, params, infer: map::same_type, eval: Eval::Kernel(kernel) }
+}
+
+fn clamped_relu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    let (alpha, beta, steps) = (call.float("alpha")?, call.float("beta")?, Steps::of(call)?);
+    map::floats(call, outputs, |x| {
+        let leaky = if x < 0.0 { steps.round(alpha * x) } else { x };
+        if leaky > beta { beta } else { leaky }
+    })
+}
+
+fn elu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    let (alpha, steps) = (call.float("alpha")?, Steps::of(call)?);
+    map::floats(call, outputs, |x| if x > 0.0 { x } else { alpha * steps.round(x.exp_m1()) })
+}
+
+fn leaky_relu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    let alpha = call.float("alpha")?;
+    map::floats(call, outputs, |x| if x < 0.0 { alpha * x } else { x })
+}
+
+fn linear_activation(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    let (alpha, beta, steps) = (call.float("alpha")?, call.float("beta")?, Steps::of(call)?);
+    map::floats(call, outputs, |x| steps.round(alpha * x) + beta)
+}
+
+fn scaled_tanh(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    let (alpha, beta, steps) = (call.float("alpha")?, call.float("beta")?, Steps::of(call)?);
+    map::floats(call, outputs, |x| alpha * steps.round(steps.round(beta * x).tanh()))
+}
+
+fn sigmoid_hard(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    let (alpha, beta, steps) = (call.float("alpha")?, call.float("beta")?, Steps::of(call)?);
+    map::floats(call, outputs, |x| limit(steps.round(alpha * x) + beta, 1.0))
+}
+
+fn silu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    let steps = Steps::of(call)?;
+    map::floats(call, outputs, |x| x * steps.round(sigmoid(x)))
+}
+
+fn softsign(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    let steps = Steps::of(call)?;
+    map::floats(call, outputs, |x| x / steps.round(1.0 + x.abs()))
+}
+
+fn thresholded_relu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    let alpha = call.float("alpha")?;
+    map::floats(call, outputs, |x| if x < alpha { 0.0 } else { x })
+}
+
+/// The formulas of `gelu`.
+enum GeluMode {
+    Exact,
+    Tanh,
+    Sigmoid,
+}
+
+fn gelu_mode(call: &Call<'_>) -> Result<GeluMode, OpError> {
+    match call.text("mode")? {
+        "EXACT" => Ok(GeluMode::Exact),
+        "TANH_APPROXIMATION" => Ok(GeluMode::Tanh),
+        "SIGMOID_APPROXIMATION" => Ok(GeluMode::Sigmoid),
+        other => Err(OpError::new(format!(
+            "`mode` is \"{other}\", not EXACT, TANH_APPROXIMATION or SIGMOID_APPROXIMATION"
+        ))),
+    }
+}
+
+fn infer_gelu(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+    gelu_mode(call)?;
+    map::same_type(call)
+}
+
+fn gelu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    let steps = Steps::of(call)?;
+    match gelu_mode(call)? {
+        GeluMode::Exact => map::floats(call, outputs, |x| {
+            let twice_share = steps.round(erfc(-x * std::f32::consts::FRAC_1_SQRT_2));
+            0.5 * x * twice_share
+        }),
+        GeluMode::Tanh => map::floats(call, outputs, |x| {
+            let cubed = steps.round(steps.round(x * x) * x);
+            let inner = steps.round(x + steps.round(0.044_715 * cubed));
+            let scaled = steps.round((2.0 / std::f32::consts::PI).sqrt() * inner);
+            0.5 * x * steps.round(1.0 + steps.round(scaled.tanh()))
+        }),
+        GeluMode::Sigmoid => map::floats(call, outputs, |x| x * steps.round(sigmoid(steps.round(1.702 * x)))),
+    }
+}
+
+/// `x` between 0 and `top`; NaN stays NaN.
+fn limit(x: f32, top: f32) -> f32 {
+    if x < 0.0 {
+        0.0
+    } else if x > top {
+        top
+    } else {
+        x
+    }
+}
+
+fn sigmoid(x: f32) -> f32 {
+    1.0 / (1.0 + (-x).exp())
+}
+
+/// `ln(1 + eˣ)` without overflow.
+pub(super) fn softplus(x: f32) -> f32 {
+    (-x.abs()).exp().ln_1p() + if x < 0.0 { 0.0 } else { x }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::f16;
+
+    use super::super::testing::run;
+    use super::*;
+    use crate::tensor::Tensor;
+
+    fn check(name: &str, constants: &[(&str, f32)], x: &[f32], expected: &[f32]) {
+        let mut args = vec![("x", Tensor::from_slice(&[x.len()], x).unwrap())];
+        args.extend(constants.iter().map(|&(param, value)| (param, Tensor::scalar(value))));
+        let out = run(name, Opset::Ios15, &args).unwrap();
+        for (got, want) in out[0].view().slice::<f32>().unwrap().iter().zip(expected) {
+            assert!((got - want).abs() <= 1e-6 || got.is_nan() && want.is_nan(), "{name}: {got} for {want}");
+        }
+    }
+
+    #[test]
+    fn formulas_agree_with_numpy() {
+        let x = [-2.0, -0.5, 0.0, 1.5, f32::NAN];
+        check("clamped_relu", &[("alpha", 2.0), ("beta", 1.0)], &x, &[-4.0, -1.0, 0.0, 1.0, f32::NAN]);
+        check("clamped_relu", &[("alpha", 2.0), ("beta", -1.0)], &x[..4], &[-4.0, -1.0, -1.0, -1.0]);
+        check("elu", &[("alpha", 2.0)], &x, &[-1.729_329_4, -0.786_938_7, 0.0, 1.5, f32::NAN]);
+        check("leaky_relu", &[("alpha", 0.1)], &x, &[-0.2, -0.05, 0.0, 1.5, f32::NAN]);
+        check("linear_activation", &[("alpha", 2.0), ("beta", 1.0)], &x[..2], &[-3.0, 0.0]);
+        check("relu", &[], &x, &[0.0, 0.0, 0.0, 1.5, f32::NAN]);
+        check("relu6", &[], &[7.0, -1.0, 3.0], &[6.0, 0.0, 3.0]);
+        check("scaled_tanh", &[("alpha", 2.0), ("beta", 0.5)], &x[..2], &[-1.523_188_3, -0.489_837_3]);
+        check("sigmoid", &[], &[-1000.0, -2.0, 1000.0], &[0.0, 0.119_202_92, 1.0]);
+        check("sigmoid_hard", &[("alpha", 0.2), ("beta", 0.5)], &[-5.0, 0.5, 9.0], &[0.0, 0.6, 1.0]);
+        check("silu", &[], &x[..2], &[-0.238_405_84, -0.188_770_33]);
+        check("softplus", &[], &[-1000.0, 0.5, 1000.0], &[0.0, 0.974_077, 1000.0]);
+        check("softsign", &[], &x[..2], &[-0.666_666_7, -0.333_333_34]);
+        check("thresholded_relu", &[("alpha", 0.5)], &[0.4, 0.5, -1.0], &[0.0, 0.5, 0.0]);
+    }
+
+    #[test]
+    fn gelu_has_three_modes() {
+        let x = Tensor::from_slice(&[3], &[-3.0f32, 0.5, 100.0]).unwrap();
+        for (mode, expected) in [
+            ("EXACT", [-0.004_049_694, 0.345_731_23, 100.0]),
+            ("TANH_APPROXIMATION", [-0.003_637_392, 0.345_714, 100.0]),
+            ("SIGMOID_APPROXIMATION", [-0.018_071_31, 0.350_388_44, 100.0]),
+        ] {
+            let args = [("x", x.clone()), ("mode", Tensor::from_text(mode))];
+            let out = run("gelu", Opset::Ios15, &args).unwrap();
+            for (got, want) in out[0].view().slice::<f32>().unwrap().iter().zip(expected) {
+                assert!((got - want).abs() <= 1e-6, "{mode}: {got} for {want}");
+            }
+        }
+        let args = [("x", x), ("mode", Tensor::from_text("FAST"))];
+        let error = run("gelu", Opset::Ios15, &args).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "`mode` is \"FAST\", not EXACT, TANH_APPROXIMATION or SIGMOID_APPROXIMATION"
+        );
+    }
+
+    #[test]
+    fn constants_may_be_wider_than_x() {
+        let x = Tensor::from_slice(&[1], &[f16::from_f32(-2.0)]).unwrap();
+        let out = run("leaky_relu", Opset::Ios17, &[("x", x), ("alpha", Tensor::scalar(0.25f32))]).unwrap();
+        assert_eq!(out[0].view().slice::<f16>().unwrap(), [f16::from_f32(-0.5)]);
+    }
+}

@@ -1,0 +1,149 @@
+//! Activations whose constants differ per channel, the second dimension of `x`.
+
+use super::activation::softplus;
+use super::map::{self, Kernel, Steps};
+use super::{channels, in_place};
+use crate::kernels::convert::to_f32;
+use crate::mil::op::domain::FLOAT;
+use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
+use crate::mil::{Opset, Type};
+
+pub(super) const OPS: &[OpDef] = &[
+    define("prelu", Opset::Ios15, &[X, ALPHA.group('T')], infer_prelu, prelu),
+    define("prelu", Opset::Ios17, &[X, ALPHA.group('U')], infer_prelu, prelu),
+    define(
+        "softplus_parametric",
+        Opset::Ios15,
+        &[X, ALPHA.group('T'), BETA.group('T')],
+        infer_softplus,
+        softplus_parametric,
+    ),
+    define(
+        "softplus_parametric",
+        Opset::Ios17,
+        &[X, ALPHA.group('U'), BETA.group('U')],
+        infer_softplus,
+        softplus_parametric,
+    ),
+];
+
+const X: Param = Param::value("x", FLOAT).group('T');
+const ALPHA: Param = Param::constant("alpha", FLOAT);
+const BETA: Param = Param::constant("beta", FLOAT);
+
+const fn define(
+    name: &'static str,
+    since: Opset,
+    params: &'static [Param],
+    infer: fn(&Call<'_>) -> Result<Vec<Type>, OpError>,
+    kernel: Kernel,
+) -> OpDef {
+    OpDef { name, since, params, infer, eval: Eval::Kernel(kernel) }
+}
+
+fn infer_prelu(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+    /// Slopes that differ by no more count as equal.
+    const EQUAL: f32 = 1e-5;
+
+    let x = call.ty("x")?;
+    channels::check_rank(x, 3..=5)?;
+    channels::check(call, x, &["alpha"])?;
+    if let (Some(rank @ (3 | 5)), Some(alpha)) = (x.rank(), call.known("alpha")) {
+        let mut pair = [0.0; 2];
+        for i in 1..alpha.len() {
+            to_f32(&alpha, 0..1, &mut pair[..1]);
+            to_f32(&alpha, i..i + 1, &mut pair[1..]);
+            if (pair[1] - pair[0]).abs() > EQUAL {
+                return Err(OpError::new(format!(
+                    "`alpha` {i} is {}, which differs from {} at 0: with `x` of rank {rank} all must be equal",
+                    pair[1], pair[0]
+                )));
+            }
+        }
+    }
+    map::same_type(call)
+}
+
+fn prelu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    let shape = call.tensor("x")?.shape();
+    in_place::run(call, outputs, shape[1], |data, alpha| {
+        in_place::constant(call, "alpha", alpha)?;
+        each_channel(shape, data, |channel, x| if x < 0.0 { alpha[channel] * x } else { x });
+        Ok(())
+    })
+}
+
+fn infer_softplus(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+    let x = call.ty("x")?;
+    channels::check_rank(x, 3..=5)?;
+    channels::check(call, x, &["alpha", "beta"])?;
+    map::same_type(call)
+}
+
+fn softplus_parametric(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    let shape = call.tensor("x")?.shape();
+    let steps = Steps::of(call)?;
+    in_place::run(call, outputs, 2 * shape[1], |data, constants| {
+        let (alpha, beta) = constants.split_at_mut(shape[1]);
+        in_place::constant(call, "alpha", alpha)?;
+        in_place::constant(call, "beta", beta)?;
+        each_channel(shape, data, |channel, x| {
+            alpha[channel] * steps.round(softplus(steps.round(beta[channel] * x)))
+        });
+        Ok(())
+    })
+}
+
+/// Applies `f(channel, element)` to `[batch, channel, ...]` data.
+fn each_channel(shape: &[usize], data: &mut [f32], f: impl Fn(usize, f32) -> f32) {
+    let inner = shape[2..].iter().product::<usize>().max(1);
+    for (i, run) in data.chunks_mut(inner).enumerate() {
+        for value in run {
+            *value = f(i % shape[1], *value);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::run;
+    use super::*;
+    use crate::tensor::Tensor;
+
+    fn f32s(shape: &[usize], values: &[f32]) -> Tensor {
+        Tensor::from_slice(shape, values).unwrap()
+    }
+
+    #[test]
+    fn each_channel_has_its_slope() {
+        let x = f32s(&[1, 2, 1, 2], &[-1.0, 2.0, -3.0, 4.0]);
+        let out = run("prelu", Opset::Ios15, &[("x", x), ("alpha", f32s(&[2], &[0.5, 2.0]))]).unwrap();
+        assert_eq!(out[0].view().slice::<f32>().unwrap(), [-0.5, 2.0, -6.0, 4.0]);
+    }
+
+    #[test]
+    fn softplus_is_scaled_per_channel() {
+        let x = f32s(&[1, 2, 1], &[1.0, 1000.0]);
+        let args = [("x", x), ("alpha", f32s(&[2], &[2.0, 3.0])), ("beta", f32s(&[2], &[0.5, 1.0]))];
+        let out = run("softplus_parametric", Opset::Ios17, &args).unwrap();
+        let out = out[0].view().slice::<f32>().unwrap();
+        assert!((out[0] - 1.948_154).abs() < 1e-6);
+        assert_eq!(out[1], 3000.0);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_refused() {
+        for (x, alpha, expected) in [
+            (
+                vec![1, 2, 1],
+                vec![0.1, 0.2],
+                "`alpha` 1 is 0.2, which differs from 0.1 at 0: with `x` of rank 3 all must be equal",
+            ),
+            (vec![1, 2, 1, 1], vec![0.1], "`alpha` has 1 elements for 2 channels"),
+            (vec![1, 2], vec![0.1, 0.1], "`x` has rank 2, outside 3 to 5"),
+        ] {
+            let args = [("x", f32s(&x, &[1.0, 1.0])), ("alpha", f32s(&[alpha.len()], &alpha))];
+            assert_eq!(run("prelu", Opset::Ios15, &args).unwrap_err().to_string(), expected);
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Elementwise functions of one operand, with or without constants.
+
+use super::elementwise_binary::{maximum, minimum};
+use super::erf::erf;
+use super::map::{self, Kernel, Steps};
+use crate::kernels::convert::round_f16;
+use crate::mil::op::domain::{BOOL, FLOAT, FLOAT_INT};
+use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
+use crate::mil::{Opset, Type};
+use crate::tensor::DType;
+
+pub(super) const OPS: &[OpDef] = &[
+    with_int("abs", |c, o| map::numbers(c, o, f32::abs, i32::wrapping_abs)),
+    plain("acos", |c, o| map::floats(c, o, f32::acos)),
+    plain("asin", |c, o| map::floats(c, o, f32::asin)),
+    plain("atan", |c, o| map::floats(c, o, f32::atan)),
+    plain("atanh", |c, o| map::floats(c, o, f32::atanh)),
+    plain("ceil", |c, o| map::floats(c, o, f32::ceil)),
+    constants("clip", Opset::Ios15, BOUNDS, map::same_type, clip),
+    constants("clip", Opset::Ios17, BOUNDS, ordered_bounds, clip),
+    plain("cos", |c, o| map::floats(c, o, f32::cos)),
+    plain("cosh", |c, o| map::floats(c, o, f32::cosh)),
+    plain("erf", |c, o| map::floats(c, o, erf)),
+    plain("exp", |c, o| map::floats(c, o, f32::exp)),
+    with_int("exp2", |c, o| map::numbers(c, o, f32::exp2, |x| f64::from(x).exp2() as i32)),
+    plain("floor", |c, o| map::floats(c, o, f32::floor)),
+    constants("inverse", Opset::Ios15, INVERSE, map::same_type, inverse),
+    constants("inverse", Opset::Ios17, INVERSE_17, map::same_type, inverse),
+    constants("log", Opset::Ios15, LOG, map::same_type, log),
+    constants("log", Opset::Ios17, LOG_17, map::same_type, log),
+    constants("logical_not", Opset::Ios15, &[Param::value("x", BOOL)], map::same_type, logical_not),
+    plain("round", |c, o| map::floats(c, o, f32::round_ties_even)),
+    constants("rsqrt", Opset::Ios15, RSQRT, map::same_type, rsqrt),
+    constants("rsqrt", Opset::Ios17, RSQRT_17, map::same_type, rsqrt),
+    with_int("sign", |c, o| map::numbers(c, o, sign, i32::signum)),
+    plain("sin", |c, o| map::floats(c, o, f32::sin)),
+    plain("sinh", |c, o| map::floats(c, o, f32::sinh)),
+    plain("sqrt", |c, o| map::floats(c, o, f32::sqrt)),
+    with_int("square", |c, o| map::numbers(c, o, |x| x * x, |x| x.wrapping_mul(x))),
+    plain("tan", |c, o| map::floats(c, o, f32::tan)),
+    plain("tanh", |c, o| map::floats(c, o, f32::tanh)),
+    constants("threshold", Opset::Ios15, LOWER_BOUND, map::same_type, threshold),
+];
+
+const X: Param = Param::value("x", FLOAT).group('T');
+const NUMBER: &[Param] = &[Param::value("x", FLOAT_INT)];
+const BOUNDS: &[Param] =
+    &[X, Param::constant("alpha", FLOAT).group('T'), Param::constant("beta", FLOAT).group('T')];
+const LOWER_BOUND: &[Param] =
+    &[Param::value("x", FLOAT_INT).group('T'), Param::constant("alpha", FLOAT_INT).group('T')];
+const INVERSE: &[Param] = &[X, epsilon_param('T', INVERSE_EPSILON)];
+const INVERSE_17: &[Param] = &[X, epsilon_param('U', INVERSE_EPSILON)];
+const LOG: &[Param] = &[X, epsilon_param('T', LOG_EPSILON)];
+const LOG_17: &[Param] = &[X, epsilon_param('U', LOG_EPSILON)];
+const RSQRT: &[Param] = &[X, epsilon_param('T', RSQRT_EPSILON)];
+const RSQRT_17: &[Param] = &[X, epsilon_param('U', RSQRT_EPSILON)];
+const INVERSE_EPSILON: f32 = 1e-4;
+const LOG_EPSILON: f32 = 1e-45;
+const RSQRT_EPSILON: f32 = 1e-12;
+
+const fn epsilon_param(group: char, default: f32) -> Param {
+    Param::constant("epsilon", FLOAT).group(group).or_float(default)
+}
+
+const fn plain(name: &'static str, kernel: Kernel) -> OpDef {
+    constants(name, Opset::Ios15, &[X], map::same_type, kernel)
+}
+
+const fn with_int(name: &'static str, kernel: Kernel) -> OpDef {
+    constants(name, Opset::Ios15, NUMBER, map::same_type, kernel)
+}
+
+const fn constants(
+    name: &'static str,
+    since: Opset,
+    params: &'static [Param],
+    infer: fn(&Call<'_>) -> Result<Vec<Type>, OpError>,
+    kernel: Kernel,
+) -> OpDef {
+    OpDef { name, since, params, infer, eval: Eval::Kernel(kernel) }
+}
+
+fn ordered_bounds(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+    let (alpha, beta) = (call.float("alpha")?, call.float("beta")?);
+    if alpha >= beta {
+        return Err(OpError::new(format!("`alpha` is {alpha}, not below `beta`, which is {beta}")));
+    }
+    map::same_type(call)
+}
+
+fn clip(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    let (alpha, beta) = (call.float("alpha")?, call.float("beta")?);
+    map::floats(call, outputs, |x| minimum(maximum(x, alpha), beta))
+}
+
+fn threshold(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    if call.ty("x")?.dtype == DType::I32 {
+        let alpha = call.int("alpha")?.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
+        return map::numbers(call, outputs, |x| x, |x| x.max(alpha));
+    }
+    let alpha = call.float("alpha")?;
+    map::floats(call, outputs, |x| maximum(x, alpha))
+}
+
+fn inverse(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    let (epsilon, steps) = (epsilon(call)?, Steps::of(call)?);
+    map::floats(call, outputs, |x| steps.round(x + epsilon).recip())
+}
+
+fn log(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    let (epsilon, steps) = (epsilon(call)?, Steps::of(call)?);
+    map::floats(call, outputs, |x| steps.round(x + epsilon).ln())
+}
+
+fn rsqrt(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    let (epsilon, steps) = (epsilon(call)?, Steps::of(call)?);
+    map::floats(call, outputs, |x| steps.round(steps.round(x + epsilon).sqrt()).recip())
+}
+
+/// The given epsilon, or the default in the type of `x`.
+fn epsilon(call: &Call<'_>) -> Result<f32, OpError> {
+    let epsilon = call.float("epsilon")?;
+    let defaulted = !call.has("epsilon") && call.ty("x")?.dtype == DType::F16;
+    Ok(if defaulted { round_f16(epsilon) } else { epsilon })
+}
+
+fn logical_not(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    let x = call.tensor("x")?.bools()?;
+    for (out, &x) in outputs.tensor(0)?.bools()?.iter_mut().zip(x) {
+        *out = u8::from(x == 0);
+    }
+    Ok(())
+}
+
+fn sign(x: f32) -> f32 {
+    if x == 0.0 || x.is_nan() { x } else { x.signum() }
+}
+
+#[cfg(test)]
+mod tests {
+    use half::f16;
+
+    use super::super::testing::run;
+    use super::*;
+    use crate::tensor::Tensor;
+
+    fn floats(name: &str, x: &[f32], constants: &[(&str, Tensor)]) -> Vec<f32> {
+        let mut args = vec![("x", Tensor::from_slice(&[x.len()], x).unwrap())];
+        args.extend(constants.iter().cloned());
+        let out = run(name, Opset::Ios15, &args).unwrap();
+        out[0].view().slice::<f32>().unwrap().to_vec()
+    }
+
+    #[test]
+    fn rounds_halves_to_even_and_keeps_zero_without_sign() {
+        assert_eq!(floats("round", &[0.5, 1.5, -0.5, 2.5, -2.51], &[]), [0.0, 2.0, 0.0, 2.0, -3.0]);
+        assert_eq!(floats("sign", &[-3.0, 0.0, 2.0], &[]), [-1.0, 0.0, 1.0]);
+    }
+
+    #[test]
+    fn integers_stay_integers() {
+        let x = Tensor::from_slice(&[4], &[-3i32, 0, 2, i32::MIN]).unwrap();
+        for (name, expected) in [
+            ("abs", [3, 0, 2, i32::MIN]),
+            ("exp2", [0, 1, 4, 0]),
+            ("sign", [-1, 0, 1, -1]),
+            ("square", [9, 0, 4, 0]),
+        ] {
+            let out = run(name, Opset::Ios15, &[("x", x.clone())]).unwrap();
+            assert_eq!(out[0].view().slice::<i32>().unwrap(), expected, "{name}");
+        }
+        let out = run("threshold", Opset::Ios15, &[("x", x), ("alpha", Tensor::scalar(-1i32))]).unwrap();
+        assert_eq!(out[0].view().slice::<i32>().unwrap(), [-1, 0, 2, -1]);
+    }
+
+    #[test]
+    fn epsilon_defaults_to_the_type_of_x_and_may_be_wider_from_ios17() {
+        let x = Tensor::from_slice(&[1], &[f16::ZERO]).unwrap();
+        let value = |out: &[Tensor]| out[0].view().slice::<f16>().unwrap()[0].to_f32();
+        assert_eq!(value(&run("log", Opset::Ios17, &[("x", x.clone())]).unwrap()), f32::NEG_INFINITY);
+        let wide = run("log", Opset::Ios17, &[("x", x), ("epsilon", Tensor::scalar(1e-45f32))]).unwrap();
+        assert_eq!(value(&wide), -103.25);
+        assert_eq!(floats("rsqrt", &[0.25, 0.0], &[]), [2.0, 1e6]);
+        assert_eq!(floats("inverse", &[0.5], &[("epsilon", Tensor::scalar(1.5f32))]), [0.5]);
+    }
+
+    #[test]
+    fn clip_keeps_nan_and_is_strict_about_its_bounds_from_ios17() {
+        let bounds = [("alpha", Tensor::scalar(2.0f32)), ("beta", Tensor::scalar(1.0f32))];
+        let out = floats("clip", &[0.0, 3.0, f32::NAN], &bounds);
+        assert_eq!(out[..2], [1.0, 1.0]);
+        assert!(out[2].is_nan());
+        let x = ("x", Tensor::scalar(0.0f32));
+        let [alpha, beta] = bounds;
+        let error = run("clip", Opset::Ios17, &[x, alpha, beta]).unwrap_err();
+        assert_eq!(error.to_string(), "`alpha` is 2, not below `beta`, which is 1");
+    }
+}
