@@ -3,14 +3,31 @@
 use super::Opset;
 use super::op::OpDef;
 
+mod attention;
 mod broadcast;
+mod conv;
+mod conv_transpose;
+mod convolution;
+mod einsum;
 mod elementwise_binary;
+mod linear;
+mod pool;
 mod softmax;
 #[cfg(test)]
 mod testing;
+mod windows;
 
 /// The tables of all families.
-static FAMILIES: &[&[OpDef]] = &[elementwise_binary::OPS, softmax::OPS];
+static FAMILIES: &[&[OpDef]] = &[
+    attention::OPS,
+    conv::OPS,
+    conv_transpose::OPS,
+    einsum::OPS,
+    elementwise_binary::OPS,
+    linear::OPS,
+    pool::OPS,
+    softmax::OPS,
+];
 
 /// Every definition.
 pub fn all() -> impl Iterator<Item = &'static OpDef> {
