@@ -1,6 +1,9 @@
 //! Arithmetic on slices. No kernel knows of programs or files.
 
+pub mod attention;
+pub mod conv;
 pub mod convert;
+pub mod floats;
 pub mod gemm;
 mod gemv;
 mod pack;
@@ -8,4 +11,8 @@ mod parallel;
 pub mod simd;
 pub mod norm;
 pub mod reduce;
+pub mod int_gemm;
+pub mod pool;
 pub mod softmax;
+pub mod streamed;
+pub mod window;

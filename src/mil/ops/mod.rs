@@ -19,9 +19,19 @@ mod normalization;
 mod random;
 mod reduction;
 mod select;
+mod attention;
+mod broadcast;
+mod conv;
+mod conv_transpose;
+mod convolution;
+mod einsum;
+mod elementwise_binary;
+mod linear;
+mod pool;
 mod softmax;
 #[cfg(test)]
 mod testing;
+mod windows;
 
 /// The tables of all families.
 static FAMILIES: &[&[OpDef]] = &[
@@ -35,6 +45,13 @@ static FAMILIES: &[&[OpDef]] = &[
     random::OPS,
     reduction::OPS,
     select::OPS,
+    attention::OPS,
+    conv::OPS,
+    conv_transpose::OPS,
+    einsum::OPS,
+    elementwise_binary::OPS,
+    linear::OPS,
+    pool::OPS,
     softmax::OPS,
 ];
 

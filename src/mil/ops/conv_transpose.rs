@@ -1,0 +1,271 @@
+//! `conv_transpose` over one to three spatial dimensions.
+
+use rayon::prelude::*;
+
+use super::conv::{DILATIONS, GROUPS, PAD, PAD_TYPE, STRIDES, check_bias, check_kernel, groups};
+use super::windows::{Padding, Windows, per_axis, spatial_rank};
+use crate::kernels::conv::{add_bias, fold};
+use crate::kernels::floats::{self, Sink};
+use crate::kernels::gemm::{Extents, Matrix, gemm};
+use crate::kernels::window::Window;
+use crate::mil::op::domain::{FLOAT, INT};
+use crate::mil::op::{Call, Eval, Ints, OpDef, OpError, Outputs, Param, Scratch, Weight};
+use crate::mil::{Dim, Opset, TensorType, Type};
+use crate::tensor::TensorView;
+
+pub(super) const OPS: &[OpDef] = &[
+    OpDef {
+        name: "conv_transpose",
+        since: Opset::Ios15,
+        params: &[
+            Param::value("x", FLOAT).group('T'),
+            Param::constant("weight", FLOAT).group('T').packed(),
+            Param::constant("bias", FLOAT).group('T').optional().packed(),
+            PAD,
+            OUTPUT_SHAPE,
+            PAD_TYPE,
+            STRIDES,
+            DILATIONS,
+            GROUPS,
+        ],
+        infer,
+        eval: Eval::Kernel(eval),
+    },
+    OpDef {
+        name: "conv_transpose",
+        since: Opset::Ios17,
+        params: &[
+            Param::value("x", FLOAT).group('T'),
+            Param::value("weight", FLOAT).group('U').packed(),
+            Param::value("bias", FLOAT).group('U').optional().packed(),
+            PAD,
+            OUTPUT_SHAPE,
+            PAD_TYPE,
+            STRIDES,
+            DILATIONS,
+            GROUPS,
+        ],
+        infer,
+        eval: Eval::Kernel(eval),
+    },
+];
+
+const OUTPUT_SHAPE: Param = Param::constant("output_shape", INT).optional();
+
+fn windows(call: &Call<'_>, spatial: usize) -> Result<Windows, OpError> {
+    let padding = Padding::of(call, spatial)?;
+    if padding == Padding::SameLower {
+        return Err(OpError::new("`pad_type` is `same_lower`, not one of `valid`, `same` and `custom`"));
+    }
+    Ok(Windows {
+        stride: per_axis(call, "strides", spatial)?,
+        dilation: per_axis(call, "dilations", spatial)?,
+        padding,
+        ceil: false,
+    })
+}
+
+/// Output size that the windows themselves give, before any padding is cut off.
+fn full_size(windows: &Windows, axis: usize, input: usize, kernel: usize) -> i128 {
+    (input as i128 - 1) * i128::from(windows.stride[axis]) + windows.extent(axis, kernel)
+}
+
+/// Output size along an axis, which is free within bounds if `given`, because a convolution maps several
+/// input sizes to one output size.
+fn output_size(
+    windows: &Windows,
+    axis: usize,
+    [input, kernel]: [usize; 2],
+    given: Option<i64>,
+) -> Result<usize, OpError> {
+    let full = full_size(windows, axis, input, kernel);
+    let size = match (given, &windows.padding) {
+        (Some(given), _) => given.into(),
+        (None, Padding::Custom(pad)) => full - i128::from(pad[2 * axis]) - i128::from(pad[2 * axis + 1]),
+        (None, Padding::Same) => input as i128 * i128::from(windows.stride[axis]),
+        (None, Padding::Valid | Padding::SameLower) => full,
+    };
+    // Kernels compute with positions of the whole, uncut output.
+    match (isize::try_from(size), isize::try_from(full)) {
+        (Ok(size), Ok(_)) if size > 0 => Ok(size.cast_unsigned()),
+        _ => Err(OpError::new(format!(
+            "spatial dimension {axis} of size {input} with a window of {kernel} gives an output of size {size}"
+        ))),
+    }
+}
+
+/// Padding that is cut off in front of the output along an axis.
+fn cut_before(windows: &Windows, axis: usize, [input, kernel, output]: [usize; 3]) -> isize {
+    let cut = match &windows.padding {
+        Padding::Custom(pad) => pad[2 * axis].into(),
+        Padding::Same => (full_size(windows, axis, input, kernel) - output as i128).max(0) / 2,
+        Padding::Valid | Padding::SameLower => 0,
+    };
+    isize::try_from(cut).unwrap_or(isize::MAX)
+}
+
+fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+    let (x, weight) = (call.ty("x")?, call.ty("weight")?);
+    let (Some(rank), Some(weight_rank)) = (x.rank(), weight.rank()) else {
+        return Ok(vec![TensorType::new(x.dtype, vec![Dim::Variadic]).into()]);
+    };
+    let windows = windows(call, spatial_rank(rank, 3)?)?;
+    if weight_rank != rank {
+        return Err(OpError::new(format!("`weight` has rank {weight_rank}, `x` has rank {rank}")));
+    }
+    if let (Some(found), Some(channels)) = (weight.shape[0].size(), x.shape[1].size())
+        && found != channels
+    {
+        return Err(OpError::new(format!("`weight` takes {found} channels, `x` has {channels}")));
+    }
+    let groups = groups(call, x.shape[1])?;
+    let channels = match weight.shape[1].size() {
+        Some(per_group) => Dim::from(per_group.checked_mul(groups).ok_or_else(|| {
+            OpError::new(format!("{per_group} output channels in each of {groups} groups are too many"))
+        })?),
+        None => Dim::Unknown,
+    };
+    check_bias(call, channels)?;
+    check_kernel(weight)?;
+    let given = given_shape(call, [x.shape[0], channels], rank)?;
+    let mut shape = vec![x.shape[0], channels];
+    for axis in 2..rank {
+        let given = given.as_ref().map(|shape| shape[axis]);
+        shape.push(match (x.shape[axis].size(), weight.shape[axis].size(), given) {
+            (Some(input), Some(kernel), _) => {
+                Dim::from(output_size(&windows, axis - 2, [input, kernel], given)?)
+            }
+            (_, _, Some(given)) => Dim::Fixed(given.unsigned_abs()),
+            _ => Dim::Unknown,
+        });
+    }
+    Ok(vec![TensorType::new(x.dtype, shape).into()])
+}
+
+/// The output shape that a program asks for.
+fn given_shape(call: &Call<'_>, own: [Dim; 2], rank: usize) -> Result<Option<Ints>, OpError> {
+    if !call.has("output_shape") {
+        return Ok(None);
+    }
+    let given = call.ints("output_shape")?;
+    if given.len() != rank {
+        return Err(OpError::new(format!("`output_shape` is {given:?} for an output of rank {rank}")));
+    }
+    for (&size, own) in given.iter().zip(own) {
+        if own.size().is_some_and(|own| i64::try_from(own) != Ok(size)) {
+            return Err(OpError::new(format!(
+                "`output_shape` is {given:?}, it has {size} in place of {own}"
+            )));
+        }
+    }
+    match given[2..].iter().find(|&&size| size < 1) {
+        Some(size) => Err(OpError::new(format!("`output_shape` is {given:?}, {size} is not a size"))),
+        None => Ok(Some(given)),
+    }
+}
+
+fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    let (x, weight) = (call.tensor("x")?, call.weight("weight")?);
+    let (out, scratch) = outputs.with_scratch(0)?;
+    if out.shape().contains(&0) {
+        return Ok(());
+    }
+    let spatial = x.rank() - 2;
+    let windows = windows(call, spatial)?;
+    let (input, kernel, output) = (&x.shape()[2..], &weight.shape()[2..], &out.shape()[2..]);
+    let mut before = [0; 3];
+    for axis in 0..spatial {
+        let sizes = [input[axis], kernel[axis], output[axis]];
+        before[3 - spatial + axis] = cut_before(&windows, axis, sizes);
+    }
+    // The windows of the convolution that this is the transpose of: its input is the output here.
+    let window = Window { before, ..windows.window(output, kernel, input) };
+    let groups = groups(call, Dim::from(x.shape()[1]))?;
+    let transpose = Transpose {
+        weight,
+        bias: if call.has("bias") { Some(call.weight("bias")?) } else { None },
+        window,
+        groups,
+        batch: x.shape()[0],
+        inputs: x.shape()[1] / groups,
+        outputs: weight.shape()[1],
+        round_steps: call.rounds(x.dtype()),
+    };
+    transpose.evaluate(&x, scratch, &mut Sink::new(out)?);
+    Ok(())
+}
+
+/// Elements of the weight and of products that are worked on at a time.
+const WEIGHT_BLOCK: usize = 1 << 18;
+const PRODUCT_BLOCK: usize = 1 << 20;
+/// Additions from which threads are worth their start.
+const PARALLEL: usize = 1 << 16;
+
+/// A transposed convolution of known sizes; channels are per group.
+struct Transpose<'a> {
+    weight: Weight<'a>,
+    bias: Option<Weight<'a>>,
+    window: Window,
+    groups: usize,
+    batch: usize,
+    inputs: usize,
+    outputs: usize,
+    round_steps: bool,
+}
+
+impl Transpose<'_> {
+    /// Each input position times the weights of a block of output channels, added into the output where the
+    /// position's window lies.
+    fn evaluate(&self, x: &TensorView<'_>, scratch: &mut Scratch, sink: &mut Sink<'_>) {
+        let (taps, positions) = (self.window.kernel_len(), self.window.output_len());
+        let plane = self.window.input_len();
+        let block = (WEIGHT_BLOCK / (self.inputs * taps).max(1)).clamp(1, self.outputs);
+        let width = (PRODUCT_BLOCK / (block * taps)).max(16).min(positions);
+        let [copy, bias, weights, columns, result] = scratch.floats([
+            floats::scratch_len(x),
+            if self.bias.is_some() { self.groups * self.outputs } else { 0 },
+            self.inputs * block * taps,
+            block * taps * width,
+            block * plane,
+        ]);
+        let x = floats::read(x, copy);
+        if let Some(given) = &self.bias {
+            given.read(0..bias.len(), bias);
+        }
+        for group in 0..self.groups {
+            for first in (0..self.outputs).step_by(block) {
+                let count = block.min(self.outputs - first);
+                let row = count * taps;
+                for (i, weights) in weights[..self.inputs * row].chunks_exact_mut(row).enumerate() {
+                    let at = ((group * self.inputs + i) * self.outputs + first) * taps;
+                    self.weight.read(at..at + row, weights);
+                }
+                let left = Matrix::row_major(weights, row).transposed();
+                for item in 0..self.batch {
+                    let planes = &x[(item * self.groups + group) * self.inputs * positions..];
+                    let result = &mut result[..count * plane];
+                    result.fill(0.0);
+                    for start in (0..positions).step_by(width) {
+                        let span = start..positions.min(start + width);
+                        let right = Matrix::row_major(planes.get(start..).unwrap_or(&[]), positions);
+                        let extents = Extents { m: row, k: self.inputs, n: span.len() };
+                        let columns = &mut columns[..row * span.len()];
+                        gemm(extents, left, right, columns, self.round_steps);
+                        let add = |(i, out): (usize, &mut [f32])| {
+                            let columns = &columns[i * taps * span.len()..];
+                            fold(&self.window, columns, span.clone(), out, self.round_steps);
+                        };
+                        if columns.len() >= PARALLEL {
+                            result.par_chunks_exact_mut(plane).enumerate().for_each(add);
+                        } else {
+                            result.chunks_exact_mut(plane).enumerate().for_each(add);
+                        }
+                    }
+                    let channel = group * self.outputs + first;
+                    add_bias(result, plane, bias.get(channel..).unwrap_or(&[]), self.round_steps);
+                    sink.write((item * self.groups * self.outputs + channel) * plane, result);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The evaluation of a convolution whose sizes are known: depthwise, at one position, or unfolded.
+
+use std::ops::Range;
+
+use rayon::prelude::*;
+
+use crate::kernels::conv::{add_bias, depthwise, unfold};
+use crate::kernels::convert::to_f32;
+use crate::kernels::floats::{self, Sink};
+use crate::kernels::gemm::{Extents, Matrix, gemm};
+use crate::kernels::streamed::{self, Layout, Product, Source, Streamed};
+use crate::kernels::window::Window;
+use crate::mil::op::{Scratch, Weight};
+use crate::tensor::TensorView;
+
+/// The filters of a convolution, one row per output channel.
+pub(super) struct Filter<'a> {
+    pub(super) weight: Weight<'a>,
+    /// Elements of a row.
+    pub(super) row: usize,
+    /// Scale and bias of a quantized weight, of one element or one per row.
+    pub(super) quantization: Option<[TensorView<'a>; 2]>,
+}
+
+impl Filter<'_> {
+    fn read(&self, rows: Range<usize>, out: &mut [f32]) {
+        self.weight.read(rows.start * self.row..rows.end * self.row, out);
+        let Some(parameters) = &self.quantization else { return };
+        for (row, out) in rows.zip(out.chunks_exact_mut(self.row.max(1))) {
+            let [scale, bias] = parameters.map(|parameter| {
+                let at = if parameter.len() == 1 { 0 } else { row };
+                let mut value = [0.0];
+                to_f32(&parameter, at..at + 1, &mut value);
+                value[0]
+            });
+            out.iter_mut().for_each(|value| *value = *value * scale + bias);
+        }
+    }
+}
+
+/// Elements of filters, of unfolded input and of output that are worked on at a time.
+const FILTER_BLOCK: usize = 1 << 20;
+const COLUMN_BLOCK: usize = 1 << 19;
+const OUTPUT_BLOCK: usize = 1 << 20;
+/// Multiply-adds from which threads are worth their start.
+const PARALLEL: usize = 1 << 16;
+
+/// A convolution of known sizes; channels are per group.
+pub(super) struct Convolution<'a> {
+    pub(super) filter: Filter<'a>,
+    pub(super) bias: Option<Weight<'a>>,
+    pub(super) window: Window,
+    pub(super) groups: usize,
+    pub(super) batch: usize,
+    pub(super) inputs: usize,
+    pub(super) outputs: usize,
+    pub(super) round_steps: bool,
+}
+
+impl Convolution<'_> {
+    pub(super) fn evaluate(&self, x: &TensorView<'_>, scratch: &mut Scratch, sink: &mut Sink<'_>) {
+        if self.inputs == 1 && self.outputs <= 4 {
+            self.depthwise(x, scratch, sink);
+        } else if self.window.output_len() == 1 {
+            self.single_position(x, scratch, sink);
+        } else {
+            self.unfolded(x, scratch, sink);
+        }
+    }
+
+    fn bias_len(&self) -> usize {
+        if self.bias.is_some() { self.groups * self.outputs } else { 0 }
+    }
+
+    fn read_bias(&self, bias: &mut [f32]) {
+        if let Some(given) = &self.bias {
+            given.read(0..bias.len(), bias);
+        }
+    }
+
+    /// One input channel per group: each output plane is made of one input plane.
+    fn depthwise(&self, x: &TensorView<'_>, scratch: &mut Scratch, sink: &mut Sink<'_>) {
+        let (channels, positions) = (self.groups * self.outputs, self.window.output_len());
+        let planes = self.batch * channels;
+        let [copy, bias, kernels, result] = scratch.floats([
+            floats::scratch_len(x),
+            self.bias_len(),
+            channels * self.filter.row,
+            planes * positions,
+        ]);
+        let x = floats::read(x, copy);
+        self.read_bias(bias);
+        self.filter.read(0..channels, kernels);
+        let compute = |(plane, out): (usize, &mut [f32])| {
+            let (item, channel) = (plane / channels, plane % channels);
+            let input = (item * self.groups + channel / self.outputs) * self.window.input_len();
+            let kernel = &kernels[channel * self.filter.row..][..self.filter.row];
+            depthwise(&self.window, &x[input..][..self.window.input_len()], kernel, out, self.round_steps);
+            add_bias(out, positions, bias.get(channel..).unwrap_or(&[]), self.round_steps);
+        };
+        if result.len().saturating_mul(self.filter.row) >= PARALLEL {
+            result.par_chunks_exact_mut(positions).enumerate().for_each(compute);
+        } else {
+            result.chunks_exact_mut(positions).enumerate().for_each(compute);
+        }
+        sink.write(0, result);
+    }
+
+    /// One output position: a product of input rows with the filters, which are streamed.
+    fn single_position(&self, x: &TensorView<'_>, scratch: &mut Scratch, sink: &mut Sink<'_>) {
+        let (row, channels) = (self.filter.row, self.groups * self.outputs);
+        let extents = Extents { m: self.batch, k: row, n: self.outputs };
+        let item = self.groups * self.inputs * self.window.input_len();
+        let pointwise = self.window.is_pointwise();
+        let [copy, bias, rows, work] = scratch.floats([
+            floats::scratch_len(x),
+            self.bias_len(),
+            if pointwise { 0 } else { self.batch * row },
+            streamed::scratch_len(extents, Layout::ColumnMajor, false),
+        ]);
+        let x = floats::read(x, copy);
+        self.read_bias(bias);
+        for group in 0..self.groups {
+            let planes = &x[group * self.inputs * self.window.input_len()..];
+            let left = if pointwise {
+                Matrix { data: planes, row_stride: item, column_stride: 1 }
+            } else {
+                for (i, row) in rows.chunks_exact_mut(row.max(1)).enumerate() {
+                    unfold(&self.window, &planes[i * item..], 0..1, row);
+                }
+                Matrix::row_major(rows, row)
+            };
+            let first = group * self.outputs;
+            let read = |columns: Range<usize>, block: &mut [f32]| {
+                self.filter.read(first + columns.start..first + columns.end, block);
+            };
+            let right = Streamed { layout: Layout::ColumnMajor, source: Source::Read(&read) };
+            let product = Product { extents, left, right, round_steps: self.round_steps };
+            product.compute(work, |mut block| {
+                if self.bias.is_some() {
+                    block.add_bias(&bias[first..], self.round_steps);
+                }
+                for (item, values) in block.rows.zip(block.values.chunks_exact(block.columns.len())) {
+                    sink.write(item * channels + first + block.columns.start, values);
+                }
+            });
+        }
+    }
+
+    /// A product of the filters with the unfolded input, a block of filters and positions at a time.
+    fn unfolded(&self, x: &TensorView<'_>, scratch: &mut Scratch, sink: &mut Sink<'_>) {
+        let (row, positions) = (self.filter.row, self.window.output_len());
+        let pointwise = self.window.is_pointwise();
+        let filters = (FILTER_BLOCK / row.max(1)).clamp(1, self.outputs);
+        let least = if pointwise { positions } else { COLUMN_BLOCK / row.max(1) };
+        let width = least.min(OUTPUT_BLOCK / filters).max(32).min(positions);
+        let [copy, bias, weights, columns, result] = scratch.floats([
+            floats::scratch_len(x),
+            self.bias_len(),
+            filters * row,
+            if pointwise { 0 } else { row * width },
+            filters * width,
+        ]);
+        let x = floats::read(x, copy);
+        self.read_bias(bias);
+        for group in 0..self.groups {
+            for first in (0..self.outputs).step_by(filters) {
+                let count = filters.min(self.outputs - first);
+                let channel = group * self.outputs + first;
+                let weights = &mut weights[..count * row];
+                self.filter.read(channel..channel + count, weights);
+                for item in 0..self.batch {
+                    let planes = &x[(item * self.groups + group) * self.inputs * self.window.input_len()..];
+                    for start in (0..positions).step_by(width) {
+                        let span = start..positions.min(start + width);
+                        let right = if pointwise {
+                            Matrix::row_major(planes.get(start..).unwrap_or(&[]), positions)
+                        } else {
+                            let columns = &mut columns[..row * span.len()];
+                            unfold(&self.window, planes, span.clone(), columns);
+                            Matrix::row_major(columns, span.len())
+                        };
+                        let extents = Extents { m: count, k: row, n: span.len() };
+                        let result = &mut result[..count * span.len()];
+                        gemm(extents, Matrix::row_major(weights, row), right, result, self.round_steps);
+                        add_bias(result, span.len(), bias.get(channel..).unwrap_or(&[]), self.round_steps);
+                        for (i, values) in result.chunks_exact(span.len()).enumerate() {
+                            let plane = (item * self.groups * self.outputs + channel + i) * positions;
+                            sink.write(plane + start, values);
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

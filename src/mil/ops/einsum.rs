@@ -1,0 +1,325 @@
+//! `einsum` of two operands: batch, contracted, summed and diagonal labels, and ellipses.
+
+use std::cmp::Reverse;
+
+use smallvec::SmallVec;
+
+use super::broadcast;
+use crate::kernels::convert::{round_f16, to_f32};
+use crate::kernels::floats::Sink;
+use crate::kernels::gemm::{Extents, Matrix, gemm};
+use crate::mil::op::domain::{FLOAT, TEXT};
+use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
+use crate::mil::{Dim, Opset, TensorType, Type};
+use crate::tensor::{Shape, TensorView, shape};
+
+pub(super) const OPS: &[OpDef] = &[OpDef {
+    name: "einsum",
+    since: Opset::Ios15,
+    params: &[Param::value("values", FLOAT).group('T').many(), Param::constant("equation", TEXT)],
+    infer,
+    eval: Eval::Kernel(eval),
+}];
+
+/// A dimension of an operand: a character of the equation, or one that an ellipsis stands for, counted from
+/// the right.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Label {
+    Ellipsis(Reverse<usize>),
+    Named(char),
+}
+
+type Labels = SmallVec<[Label; 8]>;
+
+#[derive(Debug)]
+struct Equation {
+    x: Labels,
+    y: Labels,
+    out: Labels,
+}
+
+impl Equation {
+    fn parse(text: &str, x_rank: usize, y_rank: usize) -> Result<Equation, OpError> {
+        let wrong = |why: &str| OpError::new(format!("`equation` is `{text}`, {why}"));
+        let (inputs, out) = match text.split_once("->") {
+            Some((inputs, out)) => (inputs, Some(out)),
+            None => (text, None),
+        };
+        let Some((x, y)) = inputs.split_once(',').filter(|(_, y)| !y.contains(',')) else {
+            return Err(wrong("which does not name two operands"));
+        };
+        let x = labels(x, Some(x_rank)).map_err(|why| wrong(&why))?;
+        let y = labels(y, Some(y_rank)).map_err(|why| wrong(&why))?;
+        let depth = |labels: &Labels| labels.iter().filter(|l| matches!(l, Label::Ellipsis(_))).count();
+        let ellipsis = depth(&x).max(depth(&y));
+        let out = match out {
+            Some(out) => labels_of_output(out, ellipsis).map_err(|why| wrong(&why))?,
+            None => implied_output(&x, &y, ellipsis),
+        };
+        for (i, label) in out.iter().enumerate() {
+            if out[..i].contains(label) {
+                return Err(wrong("whose output repeats a label"));
+            }
+            if !x.contains(label) && !y.contains(label) {
+                return Err(wrong("whose output has a label that no operand has"));
+            }
+        }
+        Ok(Equation { x, y, out })
+    }
+}
+
+fn ellipsis_labels(count: usize) -> impl Iterator<Item = Label> {
+    (0..count).rev().map(|i| Label::Ellipsis(Reverse(i)))
+}
+
+fn labels_of_output(text: &str, ellipsis: usize) -> Result<Labels, String> {
+    let named = text.chars().filter(|c| !c.is_whitespace() && *c != '.').count();
+    labels(text, text.contains("...").then_some(named + ellipsis))
+}
+
+/// The labels of one term; an ellipsis fills up to `rank`, which otherwise must be met exactly.
+fn labels(term: &str, rank: Option<usize>) -> Result<Labels, String> {
+    let named = |text: &str| -> Result<Labels, String> {
+        text.chars()
+            .filter(|c| !c.is_whitespace())
+            .map(|c| match c {
+                '.' | ',' | '-' | '>' => Err(format!("where `{c}` is out of place")),
+                letter => Ok(Label::Named(letter)),
+            })
+            .collect()
+    };
+    let Some((before, after)) = term.split_once("...") else {
+        let labels = named(term)?;
+        return match rank {
+            Some(rank) if rank != labels.len() => {
+                Err(format!("where `{}` does not fit an operand of rank {rank}", term.trim()))
+            }
+            _ => Ok(labels),
+        };
+    };
+    let (mut labels, after) = (named(before)?, named(after)?);
+    let Some(rest) = rank.unwrap_or(0).checked_sub(labels.len() + after.len()) else {
+        return Err(format!("where `{}` does not fit an operand of rank {}", term.trim(), rank.unwrap_or(0)));
+    };
+    labels.extend(ellipsis_labels(rest));
+    labels.extend(after);
+    Ok(labels)
+}
+
+/// Without an output term, labels that occur once are kept, in alphabetical order.
+fn implied_output(x: &Labels, y: &Labels, ellipsis: usize) -> Labels {
+    let all = || x.iter().chain(y);
+    let mut named: Labels = all()
+        .filter(|&&l| matches!(l, Label::Named(_)) && all().filter(|&&other| other == l).count() == 1)
+        .copied()
+        .collect();
+    named.sort_unstable();
+    ellipsis_labels(ellipsis).chain(named).collect()
+}
+
+fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+    if call.count("values") != 2 {
+        return Err(OpError::new(format!("`values` holds {} tensors, not two", call.count("values"))));
+    }
+    let (x, y) = (call.ty_at("values", 0)?, call.ty_at("values", 1)?);
+    if x.dtype != y.dtype {
+        return Err(OpError::new(format!("`values` are of different types, {} and {}", x.dtype, y.dtype)));
+    }
+    let (Some(x_rank), Some(y_rank)) = (x.rank(), y.rank()) else {
+        return Ok(vec![TensorType::new(x.dtype, vec![Dim::Variadic]).into()]);
+    };
+    let equation = Equation::parse(call.text("equation")?, x_rank, y_rank)?;
+    for &label in equation.x.iter().chain(&equation.y) {
+        size(&equation, label, x, y)?;
+    }
+    let shape = equation.out.iter().map(|&label| size(&equation, label, x, y)).collect::<Result<_, _>>()?;
+    Ok(vec![TensorType::new(x.dtype, shape).into()])
+}
+
+/// The size of a label. One operand may have 1 where the other has more, unless the label is contracted.
+fn size(equation: &Equation, label: Label, x: &TensorType, y: &TensorType) -> Result<Dim, OpError> {
+    let own = |labels: &Labels, ty: &TensorType| -> Result<Option<Dim>, OpError> {
+        let mut found: Option<Dim> = None;
+        for (_, &dim) in labels.iter().zip(&ty.shape).filter(|(l, _)| **l == label) {
+            match (found, dim) {
+                (Some(Dim::Fixed(a)), Dim::Fixed(b)) if a != b => {
+                    return Err(OpError::new(format!("the diagonal of {a} by {b} in {ty} is not square")));
+                }
+                (Some(Dim::Fixed(_)), _) => {}
+                _ => found = Some(dim),
+            }
+        }
+        Ok(found)
+    };
+    let broadcasts = equation.out.contains(&label);
+    match (own(&equation.x, x)?, own(&equation.y, y)?) {
+        (Some(Dim::Fixed(a)), Some(Dim::Fixed(b))) => match (a, b) {
+            _ if a == b => Ok(Dim::Fixed(a)),
+            (1, other) | (other, 1) if broadcasts => Ok(Dim::Fixed(other)),
+            _ => Err(OpError::new(format!("{x} and {y} do not fit the equation: {a} against {b}"))),
+        },
+        (Some(Dim::Fixed(_)), Some(unknown)) => Ok(unknown),
+        (Some(dim), _) | (None, Some(dim)) => Ok(dim),
+        (None, None) => Ok(Dim::Unknown),
+    }
+}
+
+/// Dimensions by size and stride.
+type Axes = SmallVec<[(usize, usize); 8]>;
+
+/// An operand as `[batch, free, contracted]`, and what is summed away.
+struct Packing {
+    batch: Shape,
+    axes: Axes,
+    summed: Axes,
+    free: usize,
+    contracted: usize,
+}
+
+impl Packing {
+    /// `other` are the labels of the other operand; the right operand has its contracted labels first.
+    fn new(own: &Labels, view: &TensorView<'_>, other: &Labels, out: &Labels, right: bool) -> Packing {
+        let strides = shape::strides(view.shape());
+        let axis = |label: Label| {
+            let mine = || own.iter().enumerate().filter(move |(_, l)| **l == label);
+            let stride = mine().map(|(i, _)| strides[i]).sum();
+            (mine().next().map_or(1, |(i, _)| view.shape()[i]), stride)
+        };
+        // Contracted labels are taken in the left operand's order on both sides.
+        let order = if right { other } else { own };
+        let mut contracted = Axes::new();
+        let mut seen = Labels::new();
+        for &label in order {
+            if own.contains(&label)
+                && other.contains(&label)
+                && !out.contains(&label)
+                && !seen.contains(&label)
+            {
+                seen.push(label);
+                contracted.push(axis(label));
+            }
+        }
+        let kept = |shared: bool| -> Axes {
+            let mine = out.iter().filter(|l| own.contains(l) && other.contains(l) == shared);
+            mine.map(|&label| axis(label)).collect()
+        };
+        let (batch, free) = (kept(true), kept(false));
+        let mut summed = Axes::new();
+        for &label in own {
+            if !other.contains(&label) && !out.contains(&label) && !seen.contains(&label) {
+                seen.push(label);
+                summed.push(axis(label));
+            }
+        }
+        let (first, last) = if right { (&contracted, &free) } else { (&free, &contracted) };
+        Packing {
+            batch: batch.iter().map(|a| a.0).collect(),
+            axes: batch.iter().chain(first).chain(last).copied().collect(),
+            summed,
+            free: free.iter().map(|a| a.0).product(),
+            contracted: contracted.iter().map(|a| a.0).product(),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.axes.iter().map(|a| a.0).product()
+    }
+}
+
+/// Calls `f` with the offset of each element, outermost axis slowest.
+fn walk(axes: &[(usize, usize)], mut f: impl FnMut(usize)) {
+    if axes.iter().any(|a| a.0 == 0) {
+        return;
+    }
+    let mut index: Shape = smallvec::smallvec![0; axes.len()];
+    let mut at = 0;
+    loop {
+        f(at);
+        let mut axis = axes.len();
+        loop {
+            if axis == 0 {
+                return;
+            }
+            axis -= 1;
+            index[axis] += 1;
+            at += axes[axis].1;
+            if index[axis] < axes[axis].0 {
+                break;
+            }
+            at -= axes[axis].1 * axes[axis].0;
+            index[axis] = 0;
+        }
+    }
+}
+
+/// Copies elements in the order of `axes`, each summed over `summed`.
+fn pack(data: &[f32], axes: &Axes, summed: &Axes, round_steps: bool, out: &mut [f32]) {
+    let mut out = out.iter_mut();
+    walk(axes, |at| {
+        let Some(out) = out.next() else { return };
+        if summed.is_empty() {
+            *out = data[at];
+            return;
+        }
+        let mut sum = 0.0;
+        walk(summed, |offset| {
+            sum += data[at + offset];
+            if round_steps {
+                sum = round_f16(sum);
+            }
+        });
+        *out = sum;
+    });
+}
+
+fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    let (x, y) = (call.tensor_at("values", 0)?, call.tensor_at("values", 1)?);
+    let equation = Equation::parse(call.text("equation")?, x.rank(), y.rank())?;
+    let (out, scratch) = outputs.with_scratch(0)?;
+    if x.shape().contains(&0) || y.shape().contains(&0) {
+        out.bytes().fill(0);
+        return Ok(());
+    }
+    let out_shape = out.shape();
+    let out_len = out_shape.iter().product();
+    let round_steps = call.rounds(x.dtype());
+    let left = Packing::new(&equation.x, &x, &equation.y, &equation.out, false);
+    let right = Packing::new(&equation.y, &y, &equation.x, &equation.out, true);
+    let [work, packed_x, packed_y, product, result] =
+        scratch.floats([x.len().max(y.len()), left.len(), right.len(), out_len, out_len]);
+
+    to_f32(&x, 0..x.len(), work);
+    pack(work, &left.axes, &left.summed, round_steps, packed_x);
+    to_f32(&y, 0..y.len(), work);
+    pack(work, &right.axes, &right.summed, round_steps, packed_y);
+    let extents = Extents { m: left.free, k: left.contracted, n: right.free };
+    let Extents { m, k, n } = extents;
+    let batch = shape::broadcast(&left.batch, &right.batch)
+        .ok_or_else(|| OpError::new(format!("{:?} and {:?} do not broadcast", left.batch, right.batch)))?;
+    broadcast::runs(&left.batch, &right.batch, &batch, |at_x, at_y, at, run, step_x, step_y| {
+        for i in 0..run {
+            let a = Matrix::row_major(&packed_x[(at_x + i * step_x) * m * k..], k);
+            let b = Matrix::row_major(&packed_y[(at_y + i * step_y) * k * n..], n);
+            gemm(extents, a, b, &mut product[(at + i) * m * n..][..m * n], round_steps);
+        }
+    });
+    pack(product, &product_axes(&equation, out_shape), &Axes::new(), false, result);
+    Sink::new(out)?.write(0, result);
+    Ok(())
+}
+
+/// The output's dimensions with their strides in a product laid out as `[batch, left free, right free]`.
+fn product_axes(equation: &Equation, out_shape: &[usize]) -> Axes {
+    let (in_x, in_y) = (|l: &Label| equation.x.contains(l), |l: &Label| equation.y.contains(l));
+    let mut axes: Axes = out_shape.iter().map(|&size| (size, 0)).collect();
+    let mut stride = 1;
+    for group in [(false, true), (true, false), (true, true)] {
+        for (i, label) in equation.out.iter().enumerate().rev() {
+            if (in_x(label), in_y(label)) == group {
+                axes[i].1 = stride;
+                stride *= out_shape[i];
+            }
+        }
+    }
+    axes
+}

@@ -1,0 +1,326 @@
+//! `linear` and `matmul`: products over the last two dimensions, with numpy batches.
+
+use std::ops::Range;
+
+use super::broadcast;
+use crate::kernels::floats::Sink;
+use crate::kernels::gemm::{Extents, Matrix};
+use crate::kernels::int_gemm::{IntMatrix, int_gemm};
+use crate::kernels::streamed::{self, Layout, Product, Source, Streamed};
+use crate::mil::op::domain::{BOOL, FLOAT_INT};
+use crate::mil::op::{ArgValue, Call, Eval, OpDef, OpError, Outputs, Param, Weight};
+use crate::mil::{Dim, Opset, TensorType, Type};
+use crate::tensor::{DType, TensorView, shape};
+
+pub(super) const OPS: &[OpDef] = &[
+    linear(
+        Opset::Ios15,
+        &[
+            Param::value("x", FLOAT_INT).group('T'),
+            Param::constant("weight", FLOAT_INT).group('T').packed(),
+            Param::constant("bias", FLOAT_INT).group('T').optional().packed(),
+        ],
+    ),
+    linear(
+        Opset::Ios17,
+        &[
+            Param::value("x", FLOAT_INT).group('T'),
+            Param::constant("weight", FLOAT_INT).group('U').packed(),
+            Param::constant("bias", FLOAT_INT).group('U').optional().packed(),
+        ],
+    ),
+    matmul(
+        Opset::Ios15,
+        &[
+            Param::value("x", FLOAT_INT).group('T').packed(),
+            Param::value("y", FLOAT_INT).group('T').packed(),
+            Param::constant("transpose_x", BOOL).or_bool(false),
+            Param::constant("transpose_y", BOOL).or_bool(false),
+        ],
+    ),
+    matmul(
+        Opset::Ios17,
+        &[
+            Param::value("x", FLOAT_INT).group('T').packed(),
+            Param::value("y", FLOAT_INT).group('U').packed(),
+            Param::constant("transpose_x", BOOL).or_bool(false),
+            Param::constant("transpose_y", BOOL).or_bool(false),
+        ],
+    ),
+];
+
+const fn linear(since: Opset, params: &'static [Param]) -> OpDef {
+    OpDef { name: "linear", since, params, infer: infer_linear, eval: Eval::Kernel(eval_linear) }
+}
+
+const fn matmul(since: Opset, params: &'static [Param]) -> OpDef {
+    OpDef { name: "matmul", since, params, infer: infer_matmul, eval: Eval::Kernel(eval_matmul) }
+}
+
+fn infer_linear(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+    let (x, weight) = (call.ty("x")?, call.ty("weight")?);
+    let [outputs, inputs] = weight.shape[..] else {
+        return Err(OpError::new(format!("`weight` is a {weight}, not a matrix")));
+    };
+    if let Some(bias) = call.opt_ty("bias")? {
+        match bias.shape[..] {
+            [size] if !differ(size, outputs) => {}
+            _ => return Err(OpError::new(format!("`bias` is a {bias}, `weight` has {outputs} rows"))),
+        }
+    }
+    let Some(rank) = x.rank() else {
+        return Ok(vec![x.clone().into()]);
+    };
+    let Some(last) = rank.checked_sub(1) else {
+        return Err(OpError::new("`x` is a scalar"));
+    };
+    if differ(x.shape[last], inputs) {
+        return Err(OpError::new(format!(
+            "`x` has {} in its last dimension, `weight` takes {inputs}",
+            x.shape[last]
+        )));
+    }
+    let mut shape = x.shape.clone();
+    shape[last] = outputs;
+    Ok(vec![TensorType::new(x.dtype, shape).into()])
+}
+
+fn differ(a: Dim, b: Dim) -> bool {
+    matches!((a, b), (Dim::Fixed(a), Dim::Fixed(b)) if a != b)
+}
+
+fn infer_matmul(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+    let (x, y) = (call.ty("x")?, call.ty("y")?);
+    let dtype = matmul_dtype(call, x, y)?;
+    if x.rank().is_none() || y.rank().is_none() {
+        return Ok(vec![TensorType::new(dtype, vec![Dim::Variadic]).into()]);
+    }
+    let transpose_x = call.bool("transpose_x")?;
+    if x.shape.len() == 1 && transpose_x {
+        return Err(OpError::new("`transpose_x` is set and `x` has one dimension only"));
+    }
+    let one = Dim::Fixed(1);
+    let (x_batch, m, x_inner) = match x.shape[..] {
+        [] => return Err(OpError::new("`x` is a scalar")),
+        [k] => (&[][..], one, k),
+        [ref batch @ .., k, m] if transpose_x => (batch, m, k),
+        [ref batch @ .., m, k] => (batch, m, k),
+    };
+    let (y_batch, y_inner, n) = match y.shape[..] {
+        [] => return Err(OpError::new("`y` is a scalar")),
+        [k] => (&[][..], k, one),
+        [ref batch @ .., n, k] if call.bool("transpose_y")? => (batch, k, n),
+        [ref batch @ .., k, n] => (batch, k, n),
+    };
+    if differ(x_inner, y_inner) {
+        return Err(OpError::new(format!("{x} times {y}: {x_inner} columns against {y_inner} rows")));
+    }
+    let batch = |dims: &[Dim]| TensorType::new(dtype, dims.to_vec());
+    let mut shape = broadcast::dims(&batch(x_batch), &batch(y_batch))?;
+    shape.extend((x.shape.len() > 1).then_some(m));
+    shape.extend((y.shape.len() > 1).then_some(n));
+    Ok(vec![TensorType::new(dtype, shape).into()])
+}
+
+/// Operands of different types are allowed if one of them is constant; the other then gives the type.
+fn matmul_dtype(call: &Call<'_>, x: &TensorType, y: &TensorType) -> Result<DType, OpError> {
+    if x.dtype == y.dtype {
+        return Ok(x.dtype);
+    }
+    let constant = |name| matches!(call.value_at(name, 0), Some(ArgValue::Shared(_) | ArgValue::Packed(_)));
+    match (constant("x"), constant("y")) {
+        (true, false) => Ok(y.dtype),
+        (false, true) => Ok(x.dtype),
+        _ => Err(OpError::new(format!(
+            "`x` is {} and `y` is {}, which needs exactly one of them to be constant",
+            x.dtype, y.dtype
+        ))),
+    }
+}
+
+fn eval_linear(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    if outputs.tensor(0)?.shape().contains(&0) {
+        return Ok(());
+    }
+    let x = call.tensor("x")?;
+    let weight = call.weight("weight")?;
+    let bias = if call.has("bias") { Some(call.weight("bias")?) } else { None };
+    let &[n, k] = weight.shape() else {
+        return Err(OpError::new(format!("`weight` has shape {:?}, not that of a matrix", weight.shape())));
+    };
+    let m = x.shape()[..x.rank() - 1].iter().product();
+    let none: &[usize] = &[];
+    let x = Operand { elements: Weight::Dense(x), batch: none, transposed: false };
+    let y = Operand { elements: weight, batch: none, transposed: true };
+    Multiplication { x, y, bias, extents: Extents { m, k, n } }.evaluate(call, outputs)
+}
+
+fn eval_matmul(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    if outputs.tensor(0)?.shape().contains(&0) {
+        return Ok(());
+    }
+    let (x, y) = (call.weight("x")?, call.weight("y")?);
+    let (transpose_x, transpose_y) = (call.bool("transpose_x")?, call.bool("transpose_y")?);
+    let (mut x_batch, mut m, k) = match x.shape() {
+        [batch @ .., k, m] if transpose_x => (batch, *m, *k),
+        [batch @ .., m, k] => (batch, *m, *k),
+        vector => (&[][..], 1, vector.iter().product()),
+    };
+    let (y_batch, n) = match y.shape() {
+        [batch @ .., n, _] if transpose_y => (batch, *n),
+        [batch @ .., _, n] => (batch, *n),
+        _ => (&[][..], 1),
+    };
+    // Rows of several matrices against the same right operand are rows of one larger matrix.
+    if !transpose_x && y_batch.iter().all(|&d| d == 1) {
+        m *= x_batch.iter().product::<usize>();
+        x_batch = &[];
+    }
+    let transposed = transpose_y && y.shape().len() > 1;
+    let x = Operand { elements: x, batch: x_batch, transposed: transpose_x };
+    let y = Operand { elements: y, batch: y_batch, transposed };
+    Multiplication { x, y, bias: None, extents: Extents { m, k, n } }.evaluate(call, outputs)
+}
+
+/// A batch of matrices.
+struct Operand<'a> {
+    elements: Weight<'a>,
+    batch: &'a [usize],
+    transposed: bool,
+}
+
+impl<'a> Operand<'a> {
+    fn dense_f32(&self) -> Option<&'a [f32]> {
+        match self.elements {
+            Weight::Dense(view) => view.slice().ok(),
+            Weight::Packed(_) => None,
+        }
+    }
+
+    fn ints(&self) -> Option<&'a [i32]> {
+        match self.elements {
+            Weight::Dense(view) => view.slice().ok(),
+            Weight::Packed(_) => None,
+        }
+    }
+}
+
+struct Multiplication<'a> {
+    x: Operand<'a>,
+    y: Operand<'a>,
+    bias: Option<Weight<'a>>,
+    extents: Extents,
+}
+
+impl Multiplication<'_> {
+    fn evaluate(&self, call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+        match (self.x.ints(), self.y.ints()) {
+            (Some(x), Some(y)) => self.integers(x, y, outputs),
+            _ => self.floats(call, outputs),
+        }
+    }
+
+    /// Calls `f` with the index of the matrix in x, in y and in the output.
+    fn each_matrix(&self, mut f: impl FnMut(usize, usize, usize)) -> Result<(), OpError> {
+        let (x, y) = (self.x.batch, self.y.batch);
+        let batch = shape::broadcast(x, y)
+            .ok_or_else(|| OpError::new(format!("batches {x:?} and {y:?} do not broadcast")))?;
+        broadcast::runs(x, y, &batch, |at_x, at_y, at, run, step_x, step_y| {
+            for i in 0..run {
+                f(at_x + i * step_x, at_y + i * step_y, at + i);
+            }
+        });
+        Ok(())
+    }
+
+    fn floats(&self, call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+        let Extents { m, k, n } = self.extents;
+        let (out, scratch) = outputs.with_scratch(0)?;
+        let round_steps = call.rounds(out.dtype());
+        let mut sink = Sink::new(out)?;
+        let (dense_x, dense_y) = (self.x.dense_f32(), self.y.dense_f32());
+        let layout = if self.y.transposed { Layout::ColumnMajor } else { Layout::RowMajor };
+        let [x, bias, work] = scratch.floats([
+            if dense_x.is_some() { 0 } else { m * k },
+            if self.bias.is_some() { n } else { 0 },
+            streamed::scratch_len(self.extents, layout, dense_y.is_some()),
+        ]);
+        if let Some(given) = self.bias {
+            given.read(0..n, bias);
+        }
+        self.each_matrix(|in_x, in_y, in_out| {
+            let left = match dense_x {
+                Some(all) => &all[in_x * m * k..][..m * k],
+                None => {
+                    self.x.elements.read(in_x * m * k..(in_x + 1) * m * k, x);
+                    &*x
+                }
+            };
+            let left = if self.x.transposed {
+                Matrix::row_major(left, m).transposed()
+            } else {
+                Matrix::row_major(left, k)
+            };
+            let read = |columns: Range<usize>, block: &mut [f32]| {
+                read_columns(&self.y, in_y * k * n, self.extents, columns, block);
+            };
+            let source = match dense_y {
+                Some(all) => Source::Dense(&all[in_y * k * n..][..k * n]),
+                None => Source::Read(&read),
+            };
+            let right = Streamed { layout, source };
+            let product = Product { extents: self.extents, left, right, round_steps };
+            product.compute(work, |mut block| {
+                if self.bias.is_some() {
+                    block.add_bias(bias, round_steps);
+                }
+                for (row, values) in block.rows.zip(block.values.chunks_exact(block.columns.len())) {
+                    sink.write((in_out * m + row) * n + block.columns.start, values);
+                }
+            });
+        })
+    }
+
+    fn integers(&self, x: &[i32], y: &[i32], outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+        let Extents { m, k, n } = self.extents;
+        let out = outputs.tensor(0)?.slice::<i32>()?;
+        match &self.bias {
+            Some(Weight::Dense(bias)) => fill_rows(out, bias)?,
+            _ => out.fill(0),
+        }
+        self.each_matrix(|in_x, in_y, in_out| {
+            let (x, y) = (&x[in_x * m * k..][..m * k], &y[in_y * k * n..][..k * n]);
+            let x = match self.x.transposed {
+                true => IntMatrix::row_major(x, m).transposed(),
+                false => IntMatrix::row_major(x, k),
+            };
+            let y = match self.y.transposed {
+                true => IntMatrix::row_major(y, k).transposed(),
+                false => IntMatrix::row_major(y, n),
+            };
+            int_gemm(self.extents, x, y, &mut out[in_out * m * n..][..m * n]);
+        })
+    }
+}
+
+fn fill_rows(out: &mut [i32], row: &TensorView<'_>) -> Result<(), OpError> {
+    let row = row.slice::<i32>()?;
+    for out in out.chunks_exact_mut(row.len().max(1)) {
+        out.copy_from_slice(row);
+    }
+    Ok(())
+}
+
+fn read_columns(y: &Operand<'_>, at: usize, extents: Extents, columns: Range<usize>, block: &mut [f32]) {
+    let Extents { k, n, .. } = extents;
+    if y.transposed {
+        y.elements.read(at + columns.start * k..at + columns.end * k, block);
+    } else if columns.len() == n {
+        y.elements.read(at..at + k * n, block);
+    } else {
+        for (row, values) in block.chunks_exact_mut(columns.len()).enumerate() {
+            let start = at + row * n;
+            y.elements.read(start + columns.start..start + columns.end, values);
+        }
+    }
+}
