@@ -3,6 +3,8 @@
 use rayon::prelude::*;
 use smallvec::SmallVec;
 
+use crate::tensor::DType;
+
 /// Bytes from which a copy is worth splitting between threads.
 const PARALLEL_BYTES: usize = 1 << 20;
 
@@ -47,18 +49,18 @@ impl StridedCopy {
         self.axes.push(Axis { len, from, to });
     }
 
-    /// Carries the copy out on elements of `size` bytes: 1, 2, 4 or 8.
-    pub fn run(mut self, size: usize, src: &[u8], dst: &mut [u8]) {
+    /// Carries the copy out on elements of a type that takes whole bytes.
+    pub fn run(mut self, dtype: DType, src: &[u8], dst: &mut [u8]) {
         if self.axes.iter().any(|axis| axis.len == 0) {
             return;
         }
         self.simplify();
-        match size {
-            1 => self.run_sized::<1>(src, dst),
-            2 => self.run_sized::<2>(src, dst),
-            4 => self.run_sized::<4>(src, dst),
-            8 => self.run_sized::<8>(src, dst),
-            _ => unreachable!("no element has {size} bytes"),
+        match dtype.bits() {
+            8 => self.run_sized::<1>(src, dst),
+            16 => self.run_sized::<2>(src, dst),
+            32 => self.run_sized::<4>(src, dst),
+            64 => self.run_sized::<8>(src, dst),
+            bits => unreachable!("{dtype} has {bits} bits and cannot be moved by bytes"),
         }
     }
 
@@ -69,7 +71,7 @@ impl StridedCopy {
         while last > 0 {
             let (outer, inner) = (self.axes[last - 1], self.axes[last]);
             let len = inner.len.cast_signed();
-            if outer.from == inner.from * len && outer.to == inner.to * len {
+            if outer.from == inner.from.wrapping_mul(len) && outer.to == inner.to.wrapping_mul(len) {
                 self.axes[last - 1] = Axis { len: outer.len * inner.len, ..inner };
                 self.axes.remove(last);
             }
@@ -196,7 +198,7 @@ mod tests {
 
     fn run(copy: StridedCopy, src: &[u16], len: usize) -> Vec<u16> {
         let mut dst = vec![0u16; len];
-        copy.run(2, bytemuck::cast_slice(src), bytemuck::cast_slice_mut(&mut dst));
+        copy.run(DType::U16, bytemuck::cast_slice(src), bytemuck::cast_slice_mut(&mut dst));
         dst
     }
 
@@ -220,9 +222,8 @@ mod tests {
     fn a_large_transposition_is_the_same_as_element_by_element() {
         let (rows, columns) = (700, 901);
         let src: Vec<u16> = (0..rows * columns).map(|i| (i % 65_521) as u16).collect();
-        let copy = StridedCopy::new(0, 0)
-            .axis(columns, 1, rows.cast_signed())
-            .axis(rows, columns.cast_signed(), 1);
+        let copy =
+            StridedCopy::new(0, 0).axis(columns, 1, rows.cast_signed()).axis(rows, columns.cast_signed(), 1);
         let out = run(copy, &src, rows * columns);
         for i in 0..rows * columns {
             assert_eq!(out[i % columns * rows + i / columns], src[i]);

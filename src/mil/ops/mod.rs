@@ -3,14 +3,32 @@
 use super::Opset;
 use super::op::OpDef;
 
+mod batch_space;
 mod broadcast;
+mod depth_space;
+mod dims;
 mod elementwise_binary;
+mod reshape;
+mod reverse;
+mod sliding_windows;
 mod softmax;
 #[cfg(test)]
 mod testing;
+mod transpose;
+mod unit_dims;
 
 /// The tables of all families.
-static FAMILIES: &[&[OpDef]] = &[elementwise_binary::OPS, softmax::OPS];
+static FAMILIES: &[&[OpDef]] = &[
+    batch_space::OPS,
+    depth_space::OPS,
+    elementwise_binary::OPS,
+    reshape::OPS,
+    reverse::OPS,
+    sliding_windows::OPS,
+    softmax::OPS,
+    transpose::OPS,
+    unit_dims::OPS,
+];
 
 /// Every definition.
 pub fn all() -> impl Iterator<Item = &'static OpDef> {
