@@ -1,6 +1,8 @@
 //! Dimensions that may be unknown: what the type rules of data movement calculate with.
 
-use crate::mil::op::OpError;
+use smallvec::SmallVec;
+
+use crate::mil::op::{Call, Ints, OpError};
 use crate::mil::{Dim, TensorType, Type};
 use crate::tensor::DType::{self, I8, I16, I32};
 
@@ -26,13 +28,13 @@ pub(super) fn of_rank(name: &str, ty: &TensorType, rank: usize) -> Result<Vec<Di
     }
 }
 
-/// Checks that a parameter is a vector of `wanted` elements, as far as its type tells.
-pub(super) fn check_length(name: &str, ty: &TensorType, wanted: usize) -> Result<(), OpError> {
-    match of_rank(name, ty, 1)?[0].size() {
-        Some(found) if found != wanted => {
-            Err(OpError::new(format!("`{name}` has {found} elements, not {wanted}")))
-        }
-        _ => Ok(()),
+/// The value of a parameter that must be a vector of `len` integers, if it is known now.
+pub(super) fn vector(call: &Call<'_>, name: &str, len: usize) -> Result<Option<Ints>, OpError> {
+    let declared = of_rank(name, call.ty(name)?, 1)?[0].size();
+    let known = call.known_ints(name)?;
+    match known.as_ref().map(SmallVec::len).or(declared) {
+        Some(found) if found != len => Err(OpError::new(format!("`{name}` has {found} elements, not {len}"))),
+        _ => Ok(known),
     }
 }
 

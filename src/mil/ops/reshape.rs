@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(reshape(Opset::Ios15, &[2, 6], &[0, -1]).unwrap(), [2, 6]);
         assert_eq!(reshape(Opset::Ios17, &[2, 50], &[1, 0, -1, 0]).unwrap(), [1, 1, 2, 50]);
         assert_eq!(reshape(Opset::Ios17, &[3, 2], &[-1]).unwrap(), [6]);
-        assert_eq!(reshape(Opset::Ios17, &[1], &[]).unwrap(), []);
+        assert!(reshape(Opset::Ios17, &[1], &[]).unwrap().is_empty());
         assert_eq!(reshape(Opset::Ios17, &[0, 4], &[2, -1]).unwrap(), [2, 0]);
     }
 

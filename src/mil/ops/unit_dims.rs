@@ -102,7 +102,7 @@ mod tests {
     fn squeeze_leaves_other_sizes_alone() {
         assert_eq!(shape_of("squeeze", &[1, 2, 1, 3], None).unwrap(), [2, 3]);
         assert_eq!(shape_of("squeeze", &[1, 2, 1, 3], Some(&[0, 1])).unwrap(), [2, 1, 3]);
-        assert_eq!(shape_of("squeeze", &[1], None).unwrap(), []);
+        assert!(shape_of("squeeze", &[1], None).unwrap().is_empty());
         assert!(shape_of("squeeze", &[1, 2], Some(&[2])).is_err());
     }
 
