@@ -4,6 +4,7 @@ pub mod attention;
 pub mod conv;
 pub mod convert;
 pub mod floats;
+pub mod copy;
 pub mod gemm;
 mod gemv;
 mod pack;

@@ -28,7 +28,21 @@ mod einsum;
 mod elementwise_binary;
 mod linear;
 mod pool;
+mod batch_space;
+mod broadcast;
+mod concat;
+mod depth_space;
+mod dims;
+mod elementwise_binary;
+mod pad;
+mod reshape;
+mod reverse;
+mod slice;
+mod slice_bounds;
+mod slice_update;
+mod sliding_windows;
 mod softmax;
+mod split;
 #[cfg(test)]
 mod testing;
 mod windows;
@@ -53,6 +67,27 @@ static FAMILIES: &[&[OpDef]] = &[
     linear::OPS,
     pool::OPS,
     softmax::OPS,
+mod tile;
+mod transpose;
+mod unit_dims;
+
+/// The tables of all families.
+static FAMILIES: &[&[OpDef]] = &[
+    batch_space::OPS,
+    concat::OPS,
+    depth_space::OPS,
+    elementwise_binary::OPS,
+    pad::OPS,
+    reshape::OPS,
+    reverse::OPS,
+    slice::OPS,
+    slice_update::OPS,
+    sliding_windows::OPS,
+    softmax::OPS,
+    split::OPS,
+    tile::OPS,
+    transpose::OPS,
+    unit_dims::OPS,
 ];
 
 /// Every definition.

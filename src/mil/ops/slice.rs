@@ -1,0 +1,164 @@
+//! `slice_by_index` and `slice_by_size`: a part of a tensor.
+
+use super::dims::{self, SIGNED_INDEX};
+use super::slice_bounds::{self, Bounds, Direction};
+use crate::kernels::copy::StridedCopy;
+use crate::mil::op::domain::{FLOAT_INT_BOOL, INT, MOVABLE_17};
+use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
+use crate::mil::{Dim, Opset, Type};
+use crate::tensor::{DType, shape};
+
+pub(super) const OPS: &[OpDef] = &[
+    by_index(Opset::Ios15, &index_params(FLOAT_INT_BOOL, INT)),
+    by_index(Opset::Ios17, &index_params(MOVABLE_17, SIGNED_INDEX)),
+    by_size(Opset::Ios15, &size_params(FLOAT_INT_BOOL, INT)),
+    by_size(Opset::Ios17, &size_params(MOVABLE_17, SIGNED_INDEX)),
+];
+
+const fn by_index(since: Opset, params: &'static [Param]) -> OpDef {
+    OpDef { name: "slice_by_index", since, params, infer: infer_index, eval: Eval::Kernel(eval_index) }
+}
+
+const fn by_size(since: Opset, params: &'static [Param]) -> OpDef {
+    OpDef { name: "slice_by_size", since, params, infer: infer_size, eval: Eval::Kernel(eval_size) }
+}
+
+const fn index_params(x: &'static [DType], index: &'static [DType]) -> [Param; 7] {
+    let [begin, end, stride, begin_mask, end_mask, squeeze_mask] = slice_bounds::params(index);
+    [Param::value("x", x), begin, end, stride, begin_mask, end_mask, squeeze_mask]
+}
+
+const fn size_params(x: &'static [DType], index: &'static [DType]) -> [Param; 3] {
+    [Param::value("x", x), Param::value("begin", index).group('U'), Param::value("size", index).group('U')]
+}
+
+fn infer_index(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+    let x = call.ty("x")?;
+    let Some(rank) = x.rank() else { return Ok(dims::unranked(x.dtype)) };
+    Ok(dims::one(x.dtype, Bounds::read(call, rank)?.dims(&x.shape)?))
+}
+
+fn eval_index(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    let x = call.tensor("x")?;
+    let bounds = Bounds::read(call, x.rank())?;
+    let out = outputs.tensor(0)?;
+    let found = bounds.shape(x.shape())?;
+    if found[..] != *out.shape() {
+        let planned = out.shape();
+        return Err(OpError::new(format!("the slice has shape {found:?}, planned was {planned:?}")));
+    }
+    bounds.copy(x.shape(), Direction::OutOf)?.run(x.dtype(), x.bytes(), out.bytes());
+    Ok(())
+}
+
+fn infer_size(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+    let x = call.ty("x")?;
+    let Some(rank) = x.rank() else { return Ok(dims::unranked(x.dtype)) };
+    let begin = dims::vector(call, "begin", rank)?;
+    let Some(size) = dims::vector(call, "size", rank)? else {
+        return Ok(dims::one(x.dtype, vec![Dim::Unknown; rank]));
+    };
+    let dims = (0..rank).map(|axis| match (size[axis], &begin, x.shape[axis].size()) {
+        (size, Some(begin), Some(whole)) => part(axis, begin[axis], size, whole).map(|(_, len)| len.into()),
+        (-1, ..) => Ok(Dim::Unknown),
+        (size, ..) => dims::size("size", size).map(Dim::from),
+    });
+    Ok(dims::one(x.dtype, dims.collect::<Result<_, _>>()?))
+}
+
+/// Start and length of the part of one dimension; a size of -1 is all that is left.
+fn part(axis: usize, begin: i64, size: i64, whole: usize) -> Result<(usize, usize), OpError> {
+    let start = if begin < 0 { begin.saturating_add(whole as i64) } else { begin };
+    let outside = || {
+        OpError::new(format!(
+            "`begin` {begin} and `size` {size} lie outside dimension {axis}, which has {whole} elements"
+        ))
+    };
+    let start = usize::try_from(start).ok().filter(|&start| start <= whole).ok_or_else(outside)?;
+    let len = if size == -1 { whole - start } else { dims::size("size", size)? };
+    if len > whole - start {
+        return Err(outside());
+    }
+    Ok((start, len))
+}
+
+fn eval_size(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    let x = call.tensor("x")?;
+    let vector = |name| dims::vector(call, name, x.rank());
+    let (Some(begin), Some(size)) = (vector("begin")?, vector("size")?) else {
+        return Err(OpError::new("`begin` or `size` is not known"));
+    };
+    let out = outputs.tensor(0)?;
+    let (from, to) = (shape::strides(x.shape()), shape::strides(out.shape()));
+    let mut start = 0;
+    for axis in 0..x.rank() {
+        let (first, len) = part(axis, begin[axis], size[axis], x.shape()[axis])?;
+        if len != out.shape()[axis] {
+            let planned = out.shape()[axis];
+            return Err(OpError::new(format!("dimension {axis} has {len} elements, planned were {planned}")));
+        }
+        start += first * from[axis];
+    }
+    let mut copy = StridedCopy::new(start, 0);
+    for axis in 0..x.rank() {
+        copy.push(out.shape()[axis], from[axis].cast_signed(), to[axis].cast_signed());
+    }
+    copy.run(x.dtype(), x.bytes(), out.bytes());
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::run;
+    use super::*;
+    use crate::tensor::Tensor;
+
+    fn x() -> Tensor {
+        let values: Vec<i16> = (0..24).collect();
+        Tensor::from_slice(&[2, 3, 4], &values).unwrap()
+    }
+
+    fn ints<const N: usize>(values: [i8; N]) -> Tensor {
+        Tensor::from_slice(&[N], &values).unwrap()
+    }
+
+    #[test]
+    fn by_index_takes_strides_masks_and_indices() {
+        let args = [
+            ("x", x()),
+            ("begin", ints([0, -1, 3])),
+            ("end", ints([0, 0, 0])),
+            ("stride", ints([-1, 1, -2])),
+            ("begin_mask", Tensor::from_bools(&[3], &[true, false, false]).unwrap()),
+            ("end_mask", Tensor::from_bools(&[3], &[true, false, true]).unwrap()),
+            ("squeeze_mask", Tensor::from_bools(&[3], &[false, true, false]).unwrap()),
+        ];
+        let out = run("slice_by_index", Opset::Ios17, &args).unwrap();
+        assert_eq!(out[0].shape(), [2, 2]);
+        assert_eq!(out[0].view().slice::<i16>().unwrap(), [23, 21, 11, 9]);
+    }
+
+    #[test]
+    fn an_index_outside_is_an_error() {
+        let args = [
+            ("x", x()),
+            ("begin", ints([0, 3, 0])),
+            ("end", ints([1, 1, 1])),
+            ("squeeze_mask", Tensor::from_bools(&[3], &[false, true, false]).unwrap()),
+        ];
+        let error = run("slice_by_index", Opset::Ios17, &args).unwrap_err();
+        assert_eq!(error.to_string(), "`begin` is 3 for dimension 1, which has 3 elements");
+    }
+
+    #[test]
+    fn by_size_takes_the_rest_for_minus_one() {
+        let args = [("x", x()), ("begin", ints([1, -2, 1])), ("size", ints([-1, -1, 3]))];
+        let out = run("slice_by_size", Opset::Ios17, &args).unwrap();
+        assert_eq!(out[0].shape(), [1, 2, 3]);
+        assert_eq!(out[0].view().slice::<i16>().unwrap(), [17, 18, 19, 21, 22, 23]);
+        let args = [("x", x()), ("begin", ints([1, 0, 0])), ("size", ints([2, 1, 1]))];
+        let error = run("slice_by_size", Opset::Ios17, &args).unwrap_err();
+        let wanted = "`begin` 1 and `size` 2 lie outside dimension 0, which has 2 elements";
+        assert_eq!(error.to_string(), wanted);
+    }
+}

@@ -1,0 +1,89 @@
+//! `slice_update`: a tensor with a part of it replaced.
+
+use super::dims::{self, SIGNED_INDEX};
+use super::slice_bounds::{self, Bounds, Direction};
+use crate::mil::op::domain::MOVABLE_17;
+use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
+use crate::mil::{Opset, TensorType, Type};
+
+pub(super) const OPS: &[OpDef] = &[OpDef {
+    name: "slice_update",
+    since: Opset::Ios18,
+    params: &params(),
+    infer,
+    eval: Eval::Kernel(eval),
+}];
+
+const fn params() -> [Param; 8] {
+    let x = Param::value("x", MOVABLE_17).group('T');
+    let update = Param::value("update", MOVABLE_17).group('T');
+    let [begin, end, stride, begin_mask, end_mask, squeeze_mask] = slice_bounds::params(SIGNED_INDEX);
+    [x, update, begin, end, stride, begin_mask, end_mask, squeeze_mask]
+}
+
+fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+    let (x, update) = (call.ty("x")?, call.ty("update")?);
+    if update.rank() == Some(0) {
+        return Err(OpError::new("`update` has rank 0"));
+    }
+    if let Some(rank) = x.rank() {
+        let part = Bounds::read(call, rank)?.dims(&x.shape)?;
+        let fits = update.rank().is_none_or(|rank| rank == part.len())
+            && part.iter().zip(&update.shape).all(|(&a, &b)| dims::same(a, b).is_some());
+        if !fits {
+            let part = TensorType::new(x.dtype, part);
+            return Err(OpError::new(format!("`update` is {update}, the part to be replaced is {part}")));
+        }
+    }
+    Ok(vec![x.clone().into()])
+}
+
+fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    let (x, update) = (call.tensor("x")?, call.tensor("update")?);
+    let bounds = Bounds::read(call, x.rank())?;
+    let part = bounds.shape(x.shape())?;
+    if part[..] != *update.shape() {
+        let found = update.shape();
+        return Err(OpError::new(format!("`update` has shape {found:?}, the part to be replaced {part:?}")));
+    }
+    let out = outputs.tensor(0)?.bytes();
+    out.copy_from_slice(x.bytes());
+    bounds.copy(x.shape(), Direction::Into)?.run(x.dtype(), update.bytes(), out);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::run;
+    use super::*;
+    use crate::tensor::Tensor;
+
+    fn update(shape: &[usize], begin: [i32; 2], end: [i32; 2], stride: [i32; 2]) -> Result<Vec<i32>, String> {
+        let values: Vec<i32> = (1..=i32::try_from(shape.iter().product::<usize>()).unwrap()).collect();
+        let args = [
+            ("x", Tensor::from_slice(&[2, 3], &[0i32; 6]).unwrap()),
+            ("update", Tensor::from_slice(shape, &values).unwrap()),
+            ("begin", Tensor::from_slice(&[2], &begin).unwrap()),
+            ("end", Tensor::from_slice(&[2], &end).unwrap()),
+            ("stride", Tensor::from_slice(&[2], &stride).unwrap()),
+        ];
+        let out = run("slice_update", Opset::Ios18, &args).map_err(|error| error.to_string())?;
+        Ok(out[0].view().slice::<i32>().unwrap().to_vec())
+    }
+
+    #[test]
+    fn replaces_the_part_alone() {
+        assert_eq!(update(&[1, 2], [1, 0], [2, 3], [1, 2]).unwrap(), [0, 0, 0, 1, 0, 2]);
+        assert_eq!(update(&[2, 2], [-1, -1], [-3, 0], [-1, -1]).unwrap(), [0, 4, 3, 0, 2, 1]);
+        assert_eq!(update(&[0, 3], [1, 0], [1, 3], [1, 1]).unwrap(), [0; 6]);
+    }
+
+    #[test]
+    fn the_update_has_the_shape_of_the_part() {
+        let error = update(&[1, 3], [1, 0], [2, 2], [1, 1]).unwrap_err();
+        assert_eq!(
+            error,
+            "`update` is tensor<int32, [1, 3]>, the part to be replaced is tensor<int32, [1, 2]>"
+        );
+    }
+}
