@@ -4,13 +4,17 @@ use super::Opset;
 use super::op::OpDef;
 
 mod broadcast;
+mod choice;
 mod elementwise_binary;
+mod gather;
+mod indexing;
+mod scatter;
 mod softmax;
 #[cfg(test)]
 mod testing;
 
 /// The tables of all families.
-static FAMILIES: &[&[OpDef]] = &[elementwise_binary::OPS, softmax::OPS];
+static FAMILIES: &[&[OpDef]] = &[elementwise_binary::OPS, gather::OPS, scatter::OPS, softmax::OPS];
 
 /// Every definition.
 pub fn all() -> impl Iterator<Item = &'static OpDef> {
