@@ -5,6 +5,7 @@ pub mod conv;
 pub mod convert;
 pub mod floats;
 pub mod copy;
+pub mod gather;
 pub mod gemm;
 mod gemv;
 mod pack;

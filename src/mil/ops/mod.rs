@@ -41,6 +41,11 @@ mod slice;
 mod slice_bounds;
 mod slice_update;
 mod sliding_windows;
+mod choice;
+mod elementwise_binary;
+mod gather;
+mod indexing;
+mod scatter;
 mod softmax;
 mod split;
 #[cfg(test)]
@@ -89,6 +94,7 @@ static FAMILIES: &[&[OpDef]] = &[
     transpose::OPS,
     unit_dims::OPS,
 ];
+static FAMILIES: &[&[OpDef]] = &[elementwise_binary::OPS, gather::OPS, scatter::OPS, softmax::OPS];
 
 /// Every definition.
 pub fn all() -> impl Iterator<Item = &'static OpDef> {
