@@ -4,13 +4,21 @@ use super::Opset;
 use super::op::OpDef;
 
 mod broadcast;
+mod constexpr;
 mod elementwise_binary;
 mod softmax;
 #[cfg(test)]
 mod testing;
 
 /// The tables of all families.
-static FAMILIES: &[&[OpDef]] = &[elementwise_binary::OPS, softmax::OPS];
+static FAMILIES: &[&[OpDef]] = &[
+    constexpr::affine::OPS,
+    constexpr::cast::OPS,
+    constexpr::lut::OPS,
+    constexpr::sparse::OPS,
+    elementwise_binary::OPS,
+    softmax::OPS,
+];
 
 /// Every definition.
 pub fn all() -> impl Iterator<Item = &'static OpDef> {
