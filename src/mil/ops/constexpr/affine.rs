@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::blocks::Blocks;
+use super::super::blocks::Blocks;
 use super::for_each_chunk;
 use super::mask::Mask;
 use super::source::{Source, Window, fixed_shape};

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::blocks::Blocks;
+use super::super::blocks::Blocks;
 use super::mask::Mask;
 use super::source::{Source, fixed_shape, listed_shape};
 use super::sparse::{MaskOutput, check_sparse};

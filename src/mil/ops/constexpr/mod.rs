@@ -4,7 +4,6 @@
 //! the result of another constexpr operation.
 
 pub(super) mod affine;
-mod blocks;
 pub(super) mod cast;
 pub(super) mod lut;
 mod mask;
