@@ -6,6 +6,7 @@ pub mod convert;
 pub mod floats;
 pub mod copy;
 pub mod gather;
+pub mod dequantize;
 pub mod gemm;
 mod gemv;
 mod pack;

@@ -95,6 +95,35 @@ static FAMILIES: &[&[OpDef]] = &[
     unit_dims::OPS,
 ];
 static FAMILIES: &[&[OpDef]] = &[elementwise_binary::OPS, gather::OPS, scatter::OPS, softmax::OPS];
+mod blocks;
+mod broadcast;
+mod classify;
+mod constexpr;
+mod control_flow;
+mod elementwise_binary;
+mod list;
+mod quantization;
+mod softmax;
+mod state;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod typed;
+
+/// The tables of all families.
+static FAMILIES: &[&[OpDef]] = &[
+    classify::OPS,
+    constexpr::affine::OPS,
+    constexpr::cast::OPS,
+    constexpr::lut::OPS,
+    constexpr::sparse::OPS,
+    control_flow::OPS,
+    elementwise_binary::OPS,
+    list::OPS,
+    quantization::OPS,
+    softmax::OPS,
+    state::OPS,
+];
 
 /// Every definition.
 pub fn all() -> impl Iterator<Item = &'static OpDef> {

@@ -1,0 +1,51 @@
+//! `constexpr_cast`: fp16 constants used as fp32.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::source::{Source, fixed_shape};
+use crate::mil::op::domain::TEXT;
+use crate::mil::op::{Call, Decode, Decoders, Eval, OpDef, OpError, Param};
+use crate::mil::{Opset, TensorType, Type};
+use crate::tensor::DType;
+
+pub(crate) const OPS: &[OpDef] = &[OpDef {
+    name: "constexpr_cast",
+    since: Opset::Ios16,
+    params: &[Param::constant("source_val", &[DType::F16]).packed(), Param::constant("output_dtype", TEXT)],
+    infer,
+    eval: Eval::Constexpr(decoders),
+}];
+
+fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+    match call.text("output_dtype")? {
+        "fp32" => Ok(vec![TensorType::fixed(DType::F32, &fixed_shape(call, "source_val")?).into()]),
+        other => Err(OpError::new(format!("`output_dtype` is `{other}`, which can only be `fp32`"))),
+    }
+}
+
+fn decoders(call: &Call<'_>) -> Result<Decoders, OpError> {
+    Ok(vec![Arc::new(Cast { source: Source::of(call, "source_val")? })])
+}
+
+struct Cast {
+    source: Source,
+}
+
+impl Decode for Cast {
+    fn dtype(&self) -> DType {
+        DType::F32
+    }
+
+    fn shape(&self) -> &[usize] {
+        self.source.shape()
+    }
+
+    fn decode(&self, range: Range<usize>, out: &mut [f32]) {
+        self.source.read(range, out);
+    }
+
+    fn stored_bytes(&self) -> usize {
+        self.source.stored_bytes()
+    }
+}
