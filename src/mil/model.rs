@@ -204,7 +204,8 @@ impl Interface {
                 _ => return None,
             };
             let shape = tensor.concrete().unwrap_or_default().iter().map(|&d| d as u64).collect();
-            let array = ArrayType { dtype: tensor.dtype, shape, flexibility: Flexibility::Fixed, default: None };
+            let array =
+                ArrayType { dtype: tensor.dtype, shape, flexibility: Flexibility::Fixed, default: None };
             let ty = if is_state { FeatureType::State(array) } else { FeatureType::Array(array) };
             Some(Feature { name: value.name.clone(), description: String::new(), ty, optional: false })
         };

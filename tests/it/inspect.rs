@@ -26,7 +26,10 @@ fn overview_of_a_stateful_model() {
 fn shared_weights_are_listed_once() {
     let folder = tempfile::tempdir().unwrap();
     let path = fixtures::write(fixtures::two_functions(), folder.path(), "two.mlpackage");
-    insta::assert_snapshot!(redact(anemeter(&["inspect", arg(&path), "--weights"]).succeeded(), folder.path()));
+    insta::assert_snapshot!(redact(
+        anemeter(&["inspect", arg(&path), "--weights"]).succeeded(),
+        folder.path()
+    ));
 }
 
 #[test]

@@ -20,7 +20,8 @@ struct Choices<'a> {
 impl Choices<'_> {
     fn below(&mut self, limit: usize) -> usize {
         self.at += 1;
-        usize::from(self.bytes[(self.at - 1) % self.bytes.len()]).wrapping_add(self.at / self.bytes.len()) % limit
+        usize::from(self.bytes[(self.at - 1) % self.bytes.len()]).wrapping_add(self.at / self.bytes.len())
+            % limit
     }
 }
 
@@ -44,7 +45,12 @@ fn random_function(bytes: &[u8], dtype: DType) -> Function {
     main.finish(&outputs)
 }
 
-fn random_operation(main: &mut Builder, choices: &mut Choices<'_>, x: ValueId, y: ValueId) -> Option<ValueId> {
+fn random_operation(
+    main: &mut Builder,
+    choices: &mut Choices<'_>,
+    x: ValueId,
+    y: ValueId,
+) -> Option<ValueId> {
     let rank = main.ty(x).tensor()?.rank()? as i32;
     if rank == 0 {
         return None;

@@ -37,8 +37,16 @@ fn states_are_carried_from_run_to_run() {
     save(&inputs, &[("x", Dtype::F16, &[1, 4], &halves(&[1.0, 2.0, 3.0, 4.0]))]);
     let (state, outputs) = (folder.path().join("state.safetensors"), folder.path().join("out.safetensors"));
     for round in 1..=3 {
-        let command =
-            ["run", arg(&package), "--inputs", arg(&inputs), "--outputs", arg(&outputs), "--state", arg(&state)];
+        let command = [
+            "run",
+            arg(&package),
+            "--inputs",
+            arg(&inputs),
+            "--outputs",
+            arg(&outputs),
+            "--state",
+            arg(&state),
+        ];
         anemeter(&command).succeeded();
         let expected: Vec<f32> = (1..=4).map(|i| (i * round) as f32).collect();
         assert_eq!(load(&outputs, "sum"), expected);

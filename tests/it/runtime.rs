@@ -83,7 +83,8 @@ fn an_operation_newer_than_the_function_is_refused_at_load() {
     let y = op.arg("query", q).arg("key", q).arg("value", q).named("y").push().unwrap();
     let mut model = Model::single(main.finish(&[y]));
     model.program.functions[0].opset = Opset::Ios17;
-    let Err(RuntimeError::Program(findings)) = runtime::cpu().load_model(model, &LoadOptions::default()) else {
+    let Err(RuntimeError::Program(findings)) = runtime::cpu().load_model(model, &LoadOptions::default())
+    else {
         panic!("was loaded")
     };
     assert_eq!(

@@ -4,125 +4,104 @@ use super::Opset;
 use super::op::OpDef;
 
 mod activation;
+mod attention;
 mod axes;
+mod batch_space;
+mod blocks;
 mod broadcast;
 mod cast;
 mod channel_activation;
 mod channels;
-mod elementwise_binary;
-mod elementwise_unary;
-mod erf;
-mod identity;
-mod in_place;
-mod map;
-mod normalization;
-mod random;
-mod reduction;
-mod select;
-mod attention;
-mod broadcast;
+mod choice;
+mod classify;
+mod concat;
+mod constexpr;
+mod control_flow;
 mod conv;
 mod conv_transpose;
 mod convolution;
-mod einsum;
-mod elementwise_binary;
-mod linear;
-mod pool;
-mod batch_space;
-mod broadcast;
-mod concat;
 mod depth_space;
 mod dims;
+mod einsum;
 mod elementwise_binary;
+mod elementwise_unary;
+mod erf;
+mod gather;
+mod identity;
+mod in_place;
+mod indexing;
+mod linear;
+mod list;
+mod map;
+mod normalization;
 mod pad;
+mod pool;
+mod quantization;
+mod random;
+mod reduction;
 mod reshape;
 mod reverse;
+mod scatter;
+mod select;
 mod slice;
 mod slice_bounds;
 mod slice_update;
 mod sliding_windows;
-mod choice;
-mod elementwise_binary;
-mod gather;
-mod indexing;
-mod scatter;
 mod softmax;
 mod split;
+mod state;
 #[cfg(test)]
 mod testing;
+mod tile;
+mod transpose;
+#[cfg(test)]
+mod typed;
+mod unit_dims;
 mod windows;
 
 /// The tables of all families.
 static FAMILIES: &[&[OpDef]] = &[
     activation::OPS,
+    attention::OPS,
+    batch_space::OPS,
     cast::OPS,
     channel_activation::OPS,
-    elementwise_binary::OPS,
-    elementwise_unary::OPS,
-    identity::OPS,
-    normalization::OPS,
-    random::OPS,
-    reduction::OPS,
-    select::OPS,
-    attention::OPS,
-    conv::OPS,
-    conv_transpose::OPS,
-    einsum::OPS,
-    elementwise_binary::OPS,
-    linear::OPS,
-    pool::OPS,
-    softmax::OPS,
-mod tile;
-mod transpose;
-mod unit_dims;
-
-/// The tables of all families.
-static FAMILIES: &[&[OpDef]] = &[
-    batch_space::OPS,
-    concat::OPS,
-    depth_space::OPS,
-    elementwise_binary::OPS,
-    pad::OPS,
-    reshape::OPS,
-    reverse::OPS,
-    slice::OPS,
-    slice_update::OPS,
-    sliding_windows::OPS,
-    softmax::OPS,
-    split::OPS,
-    tile::OPS,
-    transpose::OPS,
-    unit_dims::OPS,
-];
-static FAMILIES: &[&[OpDef]] = &[elementwise_binary::OPS, gather::OPS, scatter::OPS, softmax::OPS];
-mod blocks;
-mod broadcast;
-mod classify;
-mod constexpr;
-mod control_flow;
-mod elementwise_binary;
-mod list;
-mod quantization;
-mod softmax;
-mod state;
-#[cfg(test)]
-mod testing;
-#[cfg(test)]
-mod typed;
-
-/// The tables of all families.
-static FAMILIES: &[&[OpDef]] = &[
     classify::OPS,
+    concat::OPS,
     constexpr::affine::OPS,
     constexpr::cast::OPS,
     constexpr::lut::OPS,
     constexpr::sparse::OPS,
     control_flow::OPS,
+    conv::OPS,
+    conv_transpose::OPS,
+    depth_space::OPS,
+    einsum::OPS,
     elementwise_binary::OPS,
+    elementwise_unary::OPS,
+    gather::OPS,
+    identity::OPS,
+    linear::OPS,
     list::OPS,
+    normalization::OPS,
+    pad::OPS,
+    pool::OPS,
     quantization::OPS,
+    random::OPS,
+    reduction::OPS,
+    reshape::OPS,
+    reverse::OPS,
+    scatter::OPS,
+    select::OPS,
+    slice::OPS,
+    slice_update::OPS,
+    sliding_windows::OPS,
     softmax::OPS,
+    split::OPS,
     state::OPS,
+    tile::OPS,
+    transpose::OPS,
+    unit_dims::OPS,
 ];
 
 /// Every definition.
