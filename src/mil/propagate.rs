@@ -309,7 +309,8 @@ impl Bindings for FactBindings<'_> {
     }
 }
 
-/// Data types against the parameters' domains and groups.
+/// Data types against the parameters' domains and groups. Constants of another float type than their group are
+/// converted by Core ML, and coremltools writes such.
 pub(super) fn check_types(def: &OpDef, bindings: &dyn Bindings) -> Result<(), OpError> {
     let mut groups: Vec<(char, &str, crate::tensor::DType)> = Vec::new();
     for (index, param) in def.params.iter().enumerate() {
@@ -327,8 +328,9 @@ pub(super) fn check_types(def: &OpDef, bindings: &dyn Bindings) -> Result<(), Op
                 )));
             }
             let Some(group) = param.group else { continue };
+            let is_converted = param.constant && ty.dtype.is_float();
             match groups.iter().find(|g| g.0 == group) {
-                Some(&(_, other, dtype)) if dtype != ty.dtype => {
+                Some(&(_, other, dtype)) if dtype != ty.dtype && !(is_converted && dtype.is_float()) => {
                     return Err(OpError::new(format!(
                         "`{}` is {} and `{other}` is {dtype}; they must be the same",
                         param.name, ty.dtype

@@ -69,7 +69,8 @@ pub(super) fn write_states(path: &Path, session: &dyn Session) -> Result<(), Fai
     write(path, views.collect())
 }
 
-fn write(path: &Path, tensors: Vec<(String, TensorView<'_>)>) -> Result<(), Failure> {
+/// A model may list an output twice; a file holds it once.
+fn write(path: &Path, tensors: BTreeMap<String, TensorView<'_>>) -> Result<(), Failure> {
     let bad = |problem: String| Failure::bad_input(format!("{}: {problem}", path.display()));
     let mut views = Vec::new();
     for (name, view) in tensors {

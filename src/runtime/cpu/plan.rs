@@ -161,7 +161,11 @@ impl<'f> Planner<'f> {
             steps.extend(step);
         }
         for &id in &block.outputs {
-            self.constant_place(id);
+            self.plain_place(id).map_err(|error| Finding {
+                function: self.function.name.clone(),
+                operation: format!("`{}`", self.function.value(id).name),
+                message: error.to_string(),
+            })?;
         }
         Ok(steps)
     }
@@ -253,6 +257,15 @@ impl<'f> Planner<'f> {
             let constant = self.add_constant(known.clone());
             self.places[index] = Place::Constant(constant);
         }
+    }
+
+    /// The same for a value that leaves its block, and so has to be plain.
+    fn plain_place(&mut self, id: ValueId) -> Result<(), OpError> {
+        match self.value_operand(id, false)? {
+            Operand::Constant(constant) => self.places[id.index()] = Place::Constant(constant),
+            Operand::Value(_) => {}
+        }
+        Ok(())
     }
 
     fn add_constant(&mut self, value: KnownValue) -> usize {
@@ -357,7 +370,7 @@ impl<'f> Planner<'f> {
     }
 
     fn byte_len(&self, value: usize) -> usize {
-        let ty = self.facts.types[value].tensor();
+        let ty = storage_type(&self.facts.types[value]).ok();
         ty.and_then(|ty| ty.dtype.byte_len(shape::element_count(&ty.concrete()?)?)).unwrap_or(0)
     }
 }
