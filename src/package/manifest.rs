@@ -4,7 +4,9 @@ use std::fmt;
 use std::path::{Component, Path};
 
 use serde::de::{MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::ser::{PrettyFormatter, Serializer};
+use xxhash_rust::xxh3::xxh3_128;
 
 use super::error::{ErrorKind, PackageError, Result, quoted};
 
@@ -12,6 +14,13 @@ use super::error::{ErrorKind, PackageError, Result, quoted};
 pub(super) const FILE: &str = "Manifest.json";
 /// The largest manifest that is read; real ones have less than a thousandth of it.
 pub(super) const LARGEST: u64 = 1 << 20;
+
+/// The folder in `Data` that holds the model, and who made all items.
+pub(super) const AUTHOR: &str = "com.apple.CoreML";
+/// The model's file name.
+pub(super) const MODEL: &str = "model.mlmodel";
+/// The name of the folder of weights.
+pub(super) const WEIGHTS: &str = "weights";
 
 const FORMAT_VERSION: &str = "1.0.0";
 
@@ -48,6 +57,40 @@ impl Manifest {
         manifest.check_version()?;
         manifest.check_items()?;
         Ok(manifest)
+    }
+
+    /// The manifest of a package with the given model and weights; its identifiers follow from them.
+    pub(super) fn of(model: &[u8], weights_digest: u128) -> Manifest {
+        let digest = (xxh3_128(model) ^ weights_digest.rotate_left(1)).to_le_bytes();
+        let item = |name: &str, description: &str| {
+            let path = format!("{AUTHOR}/{name}");
+            let item = Item {
+                author: AUTHOR.to_owned(),
+                description: description.to_owned(),
+                name: name.to_owned(),
+                path,
+            };
+            (identifier(xxh3_128(&[&digest, name.as_bytes()].concat())), item)
+        };
+        let model = item(MODEL, "CoreML Model Specification");
+        let root_model_identifier = model.0.clone();
+        let mut items = vec![item(WEIGHTS, "CoreML Model Weights"), model];
+        items.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        Manifest {
+            file_format_version: FORMAT_VERSION.to_owned(),
+            item_info_entries: Items(items),
+            root_model_identifier,
+        }
+    }
+
+    /// The manifest as a file, laid out as coremltools does.
+    pub(super) fn to_json(&self) -> Result<Vec<u8>> {
+        let mut json = Vec::new();
+        let layout = PrettyFormatter::with_indent(b"    ");
+        self.serialize(&mut Serializer::with_formatter(&mut json, layout))
+            .map_err(|e| manifest_error(e.to_string()))?;
+        json.push(b'\n');
+        Ok(json)
     }
 
     /// Where the model is, relative to `Data`.
@@ -88,6 +131,13 @@ impl Manifest {
         }
         items.iter().try_for_each(|(_, item)| check_path(&item.path))
     }
+}
+
+/// 128 bits in the form of a UUID (version 8, which leaves their meaning open).
+fn identifier(bits: u128) -> String {
+    let bits = bits & !(0xf << 76) & !(0x3 << 62) | (0x8 << 76) | (0x2 << 62);
+    let hex = format!("{bits:032x}");
+    format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
 fn check_path(path: &str) -> Result<()> {
@@ -133,7 +183,7 @@ impl<'de> Deserialize<'de> for Items {
 }
 
 impl Serialize for Items {
-    fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(id, item)| (id, item)))
     }
 }

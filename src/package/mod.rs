@@ -8,7 +8,10 @@
 //! messages are decoded straight from the mapped bytes, and no count is believed before the bytes behind it
 //! are there.
 
+pub mod atomic;
+mod check;
 mod decode;
+mod encode;
 mod error;
 mod manifest;
 mod read;
@@ -16,8 +19,11 @@ mod schema;
 mod scope;
 mod weights;
 mod wire;
+mod write;
 
 pub use decode::decode_model;
+pub use encode::{EncodedModel, encode_model};
 pub use error::{At, ErrorKind, PackageError};
 pub use read::Package;
 pub use weights::{BlobInfo, WeightFile, WeightFiles};
+pub use write::{Summary, WriteOptions, write};

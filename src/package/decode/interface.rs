@@ -4,6 +4,7 @@ use crate::mil::{
     ArrayType, DefaultValue, Feature, FeatureType, Flexibility, ImageSizes, ImageType, Interface, Interfaces,
     Metadata, Program,
 };
+use crate::package::check::{self, MAIN};
 use crate::package::error::{ErrorKind, PackageError, Result, quoted};
 use crate::package::schema::{
     self, array_feature_type as array, dictionary_feature_type, empty, entry, enumerated_image_sizes,
@@ -13,10 +14,9 @@ use crate::package::schema::{
 };
 use crate::package::wire::{Field, Message};
 
-/// The function of a model that describes only one.
-pub(in crate::package) const MAIN: &str = "main";
-
-/// The fewest bytes of a described feature or function, its tag and length included.
+/// The fewest bytes of a described function, its tag and length included.
+const SMALLEST_FUNCTION: usize = 6;
+/// The fewest bytes of a described feature, its tag and length included.
 const SMALLEST_FEATURE: usize = 9;
 /// The fewest bytes of a shape, size or range, its tag and length included.
 const SMALLEST_SHAPE: usize = 2;
@@ -36,56 +36,30 @@ pub(super) fn description(field: Option<Field<'_>>, program: &Program) -> Result
     let metadata = message.get(description::METADATA).map_or(Ok(Metadata::default()), |f| texts(&f))?;
     let interface = Interface {
         function: MAIN.to_owned(),
-        inputs: distinct_features(&message, description::INPUT)?,
+        inputs: features(&message, description::INPUT)?,
         outputs: features(&message, description::OUTPUT)?,
-        states: distinct_features(&message, description::STATE)?,
+        states: features(&message, description::STATE)?,
         predicted_feature: message.text(description::PREDICTED_FEATURE_NAME)?.to_owned(),
         predicted_probabilities: message.text(description::PREDICTED_PROBABILITIES_NAME)?.to_owned(),
     };
     let default = message.text(description::DEFAULT_FUNCTION_NAME)?;
-    if message.get(description::FUNCTIONS).is_none() {
-        if !default.is_empty() {
-            return Err(message.error(format!(
-                "names the default function {} but describes no functions",
-                quoted(default)
-            )));
+    let interfaces = if message.get(description::FUNCTIONS).is_some() {
+        if interface != (Interface { function: MAIN.to_owned(), ..Interface::default() }) {
+            return Err(message.error("describes both single functions and the model as a whole"));
         }
-        check_functions(&message, &[MAIN], program)?;
-        return Ok((Interfaces::Single(interface), metadata));
-    }
-    if interface != (Interface { function: MAIN.to_owned(), ..Interface::default() }) {
-        return Err(message.error("describes both single functions and the model as a whole"));
-    }
-    let mut functions: Vec<Interface> = message.room_for(description::FUNCTIONS, SMALLEST_FEATURE);
-    for field in message.all(description::FUNCTIONS) {
-        functions.push(function(&field)?);
-    }
-    let names: Vec<&str> = functions.iter().map(|f| &*f.function).collect();
-    check_functions(&message, &names, program)?;
-    if !names.contains(&default) {
-        return Err(message.error(format!("the default function {} is not described", quoted(default))));
-    }
-    Ok((Interfaces::Many { functions, default: default.to_owned() }, metadata))
-}
-
-/// Every function of the program must be described exactly once, and no others.
-fn check_functions(message: &Message<'_>, described: &[&str], program: &Program) -> Result<()> {
-    let mut sorted = described.to_vec();
-    sorted.sort_unstable();
-    if sorted.iter().copied().eq(program.functions.iter().map(|f| &*f.name)) {
-        return Ok(());
-    }
-    let list = |names: &mut dyn Iterator<Item = &str>| {
-        const SHOWN: usize = 8;
-        let mut quoted: Vec<_> = names.take(SHOWN + 1).map(quoted).collect();
-        if quoted.len() > SHOWN {
-            quoted[SHOWN] = "…".to_owned();
+        let mut functions: Vec<Interface> = message.room_for(description::FUNCTIONS, SMALLEST_FUNCTION);
+        for field in message.all(description::FUNCTIONS) {
+            functions.push(function(&field)?);
         }
-        quoted.join(", ")
+        Interfaces::Many { functions, default: default.to_owned() }
+    } else if default.is_empty() {
+        Interfaces::Single(interface)
+    } else {
+        let default = quoted(default);
+        return Err(message.error(format!("names the default function {default} but describes none")));
     };
-    let described = list(&mut sorted.iter().copied());
-    let present = list(&mut program.functions.iter().map(|f| &*f.name));
-    Err(message.error(format!("describes the functions {described}, the program has {present}")))
+    check::interfaces(&interfaces, program).map_err(|text| message.error(text))?;
+    Ok((interfaces, metadata))
 }
 
 fn function(field: &Field<'_>) -> Result<Interface> {
@@ -95,9 +69,9 @@ fn function(field: &Field<'_>) -> Result<Interface> {
     let in_function = |e: PackageError| e.in_function(name);
     Ok(Interface {
         function: name.to_owned(),
-        inputs: distinct_features(&message, function::INPUT).map_err(in_function)?,
+        inputs: features(&message, function::INPUT).map_err(in_function)?,
         outputs: features(&message, function::OUTPUT).map_err(in_function)?,
-        states: distinct_features(&message, function::STATE).map_err(in_function)?,
+        states: features(&message, function::STATE).map_err(in_function)?,
         predicted_feature: message.text(function::PREDICTED_FEATURE_NAME)?.to_owned(),
         predicted_probabilities: message.text(function::PREDICTED_PROBABILITIES_NAME)?.to_owned(),
     })
@@ -111,24 +85,10 @@ fn features(message: &Message<'_>, number: u32) -> Result<Vec<Feature>> {
     Ok(features)
 }
 
-/// Features whose names must differ; only outputs may repeat one.
-fn distinct_features(message: &Message<'_>, number: u32) -> Result<Vec<Feature>> {
-    let features = features(message, number)?;
-    let mut names: Vec<&str> = features.iter().map(|f| &*f.name).collect();
-    names.sort_unstable();
-    match names.windows(2).find(|pair| pair[0] == pair[1]) {
-        Some(pair) => Err(message.error(format!("feature {} is described twice", quoted(pair[0])))),
-        None => Ok(features),
-    }
-}
-
 fn feature(field: &Field<'_>) -> Result<Feature> {
     use feature_description as feature;
     let message = field.message(feature::SCHEMA)?;
     let name = message.text(feature::NAME)?;
-    if name.is_empty() {
-        return Err(message.error("a feature has no name"));
-    }
     let Some(ty) = message.get(feature::TYPE) else {
         return Err(message.error("has no type").at_tensor(name));
     };

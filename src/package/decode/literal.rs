@@ -1,7 +1,8 @@
 //! Constants: in the program or in a weight file.
 
-use super::{DEEPEST, types};
+use super::types;
 use crate::mil::{Dim, Literal, LiteralData, TensorType, Type};
+use crate::package::check::DEEPEST;
 use crate::package::error::Result;
 use crate::package::schema::{
     self, blob_file_value, dictionary_value, immediate_value, key_value_pair, repeated, tensor_value, value,

@@ -9,14 +9,12 @@ mod literal;
 mod program;
 mod types;
 
+use super::check;
 use super::error::{ErrorKind, PackageError, Result};
 use super::schema::{self, model};
 use super::weights::{BlobReader, WeightFile, WeightFiles};
 use super::wire::{Message, top_level_fields};
-use crate::mil::{Model, Opset};
-
-/// How deep blocks, types and values may each nest.
-pub(super) const DEEPEST: usize = 64;
+use crate::mil::Model;
 
 /// The model in the bytes of `model.mlmodel`, with the weight files it refers to.
 pub fn decode_model(bytes: &[u8], weights: &WeightFiles) -> Result<Model> {
@@ -58,16 +56,6 @@ fn check_kind(bytes: &[u8]) -> Result<()> {
 
 fn spec_version(message: &Message<'_>) -> Result<i32> {
     let version = message.int32(model::SPECIFICATION_VERSION)?;
-    if !Opset::all().any(|opset| opset.spec_version() == version) {
-        let message = format!("has specification version {version}; supported are {}", supported_versions());
-        return Err(PackageError::new(ErrorKind::Unsupported, message));
-    }
+    check::spec_version(version).map_err(|text| PackageError::new(ErrorKind::Unsupported, text))?;
     Ok(version)
-}
-
-/// The supported specification versions in words.
-pub(super) fn supported_versions() -> String {
-    let versions = Opset::all().map(Opset::spec_version);
-    let (first, last) = versions.fold((i32::MAX, 0), |(low, high), v| (low.min(v), high.max(v)));
-    format!("{first} to {last}")
 }

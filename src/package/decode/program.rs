@@ -1,7 +1,8 @@
 //! Functions, blocks and operations.
 
-use super::{DEEPEST, literal, types};
+use super::{literal, types};
 use crate::mil::{Argument, Binding, Block, Function, Literal, Operation, Opset, Program, Value, ValueId};
+use crate::package::check::{self, DEEPEST};
 use crate::package::error::{ErrorKind, PackageError, Result, quoted};
 use crate::package::schema::{
     argument, binding, block, entry, function, named_value_type, operation, program,
@@ -18,17 +19,11 @@ const SMALLEST_NAME: usize = 3;
 /// The fewest bytes of an attribute, its tag and length included.
 const SMALLEST_ATTRIBUTE: usize = SMALLEST_NAME + literal::SMALLEST_VALUE;
 
-/// The version of the program format.
-pub(in crate::package) const PROGRAM_VERSION: i64 = 1;
-
 /// A whole program.
 pub(super) fn program(field: &Field<'_>, blobs: &mut BlobReader<'_>) -> Result<Program> {
     let message = field.message(program::SCHEMA)?;
     let version = message.int64(program::VERSION)?;
-    if version != PROGRAM_VERSION {
-        let text = format!("has program version {version}; supported is {PROGRAM_VERSION}");
-        return Err(PackageError::new(ErrorKind::Unsupported, text));
-    }
+    check::program_version(version).map_err(|text| PackageError::new(ErrorKind::Unsupported, text))?;
     if !message.text(program::DOC_STRING)?.is_empty() {
         return Err(message.error("the program has a docString, which is not supported"));
     }

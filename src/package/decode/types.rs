@@ -1,7 +1,7 @@
 //! The types of values.
 
-use super::DEEPEST;
 use crate::mil::{Dim, TensorType, Type};
+use crate::package::check::{DEEPEST, HIGHEST_RANK};
 use crate::package::error::Result;
 use crate::package::schema::{
     self, constant_dimension, dictionary_type, dimension, list_type, state_type, tensor_type, tuple_type,
@@ -11,8 +11,6 @@ use crate::package::wire::Field;
 
 /// The fewest bytes of a type in a tuple, its tag and length included.
 const SMALLEST_TYPE: usize = 4;
-/// Far above MIL's limit of 5; it bounds the length of error messages.
-const HIGHEST_RANK: usize = 64;
 
 /// A `ValueType`; `depth` is how many types are around it.
 pub(super) fn value_type(field: &Field<'_>, depth: usize) -> Result<Type> {

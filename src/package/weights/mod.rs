@@ -1,9 +1,18 @@
 //! Weight files (MIL blob storage, version 2): a 64-byte header, then per blob a 64-byte record and its data.
 
 mod reader;
+mod sink;
+mod writer;
 
 pub(super) use reader::BlobReader;
 pub use reader::{BlobInfo, WeightFile, WeightFiles};
+pub(super) use sink::{FileSink, Sink};
+pub(super) use writer::BlobWriter;
+
+/// The name of the one weight file that is written.
+pub(super) const FILE: &str = "weight.bin";
+/// What the names of weight files start with in a program.
+pub(super) const PREFIX: &str = "@model_path/weights/";
 
 /// Bytes of the header and of each record, and what both and the data are aligned to.
 const UNIT: usize = 64;
@@ -11,10 +20,8 @@ const UNIT: usize = 64;
 const VERSION: u32 = 2;
 /// What each record starts with.
 const SENTINEL: u32 = 0xDEAD_BEEF;
-/// What the names of weight files start with in a program.
-const PREFIX: &str = "@model_path/weights/";
 
-/// Bits of the last byte that `elements` of a sub-byte type leave unused.
+/// Bits of the last byte that `elements` of a type leave unused.
 fn padding_bits(bits: u32, elements: usize) -> u64 {
     let used = (elements % 8) as u64 * u64::from(bits) % 8;
     (8 - used) % 8

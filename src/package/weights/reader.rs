@@ -143,7 +143,7 @@ impl OpenFile {
         if ty.dtype.byte_len(elements) != Some(record.len) {
             return Err(weights_error(format!("blob has {} bytes, the program declares {ty}", record.len)));
         }
-        let padding = if ty.dtype.is_sub_byte() { padding_bits(ty.dtype.bits(), elements) } else { 0 };
+        let padding = padding_bits(ty.dtype.bits(), elements);
         if record.padding != padding {
             let found = record.padding;
             return Err(weights_error(format!("blob has {found} padding bits, {ty} leaves {padding}")));

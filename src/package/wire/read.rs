@@ -1,24 +1,24 @@
-//! Protobuf's wire format, without any memory of its own: fields are found in the bytes when they are asked for.
+//! Reading, without any memory of its own: fields are found in the bytes when they are asked for.
 //!
 //! A [`Message`] is checked once, when it is made, against its [`Schema`]: every field must be known (dropping
 //! one would lose it when the model is written again) and fields that cannot repeat must not. Nothing here
 //! recurses, so nesting is bounded by whoever descends.
 
-use super::error::{PackageError, Result};
+use crate::package::error::{PackageError, Result};
 
 /// Which fields a message may have.
-pub(super) struct Schema {
+pub(in crate::package) struct Schema {
     /// The message's name, for errors.
-    pub(super) name: &'static str,
+    pub(in crate::package) name: &'static str,
     /// Fields that occur at most once.
-    pub(super) once: &'static [u32],
+    pub(in crate::package) once: &'static [u32],
     /// Fields that may repeat.
-    pub(super) many: &'static [u32],
+    pub(in crate::package) many: &'static [u32],
 }
 
 /// The bytes of one message whose top-level fields are known to be well formed.
 #[derive(Clone, Copy)]
-pub(super) struct Message<'a> {
+pub(in crate::package) struct Message<'a> {
     bytes: &'a [u8],
     offset: usize,
     schema: &'static Schema,
@@ -26,7 +26,7 @@ pub(super) struct Message<'a> {
 
 /// One field of a message.
 #[derive(Clone, Copy)]
-pub(super) struct Field<'a> {
+pub(in crate::package) struct Field<'a> {
     number: u32,
     raw: Raw<'a>,
     offset: usize,
@@ -51,7 +51,7 @@ struct Cursor<'a> {
 
 impl<'a> Message<'a> {
     /// The outermost message of a file.
-    pub(super) fn root(bytes: &'a [u8], schema: &'static Schema) -> Result<Message<'a>> {
+    pub(in crate::package) fn root(bytes: &'a [u8], schema: &'static Schema) -> Result<Message<'a>> {
         Message::new(bytes, 0, schema)
     }
 
@@ -75,53 +75,53 @@ impl<'a> Message<'a> {
     }
 
     /// Bytes of the message.
-    pub(super) fn byte_len(&self) -> usize {
+    pub(in crate::package) fn byte_len(&self) -> usize {
         self.bytes.len()
     }
 
     /// The field of the given number, if it is present.
-    pub(super) fn get(&self, number: u32) -> Option<Field<'a>> {
+    pub(in crate::package) fn get(&self, number: u32) -> Option<Field<'a>> {
         self.all(number).next()
     }
 
     /// Every occurrence of a field.
-    pub(super) fn all(&self, number: u32) -> impl Iterator<Item = Field<'a>> + use<'a> {
+    pub(in crate::package) fn all(&self, number: u32) -> impl Iterator<Item = Field<'a>> + use<'a> {
         self.fields().map_while(Result::ok).filter(move |field| field.number == number)
     }
 
     /// Room for every occurrence of a field that takes at least `smallest` bytes, tag and length included.
     /// Occurrences that are smaller must be refused; they reserve nothing.
-    pub(super) fn room_for<T>(&self, number: u32, smallest: usize) -> Vec<T> {
+    pub(in crate::package) fn room_for<T>(&self, number: u32, smallest: usize) -> Vec<T> {
         Vec::with_capacity(self.all(number).count().min(self.bytes.len() / smallest))
     }
 
     /// The string field of the given number; empty if absent.
-    pub(super) fn text(&self, number: u32) -> Result<&'a str> {
+    pub(in crate::package) fn text(&self, number: u32) -> Result<&'a str> {
         self.get(number).map_or(Ok(""), |field| field.text())
     }
 
     /// The integer field of the given number; 0 if absent.
-    pub(super) fn int64(&self, number: u32) -> Result<i64> {
+    pub(in crate::package) fn int64(&self, number: u32) -> Result<i64> {
         self.get(number).map_or(Ok(0), |field| field.int64())
     }
 
     /// The unsigned integer field of the given number; 0 if absent.
-    pub(super) fn uint64(&self, number: u32) -> Result<u64> {
+    pub(in crate::package) fn uint64(&self, number: u32) -> Result<u64> {
         self.get(number).map_or(Ok(0), |field| field.varint())
     }
 
     /// The 32-bit integer or enumeration field of the given number; 0 if absent.
-    pub(super) fn int32(&self, number: u32) -> Result<i32> {
+    pub(in crate::package) fn int32(&self, number: u32) -> Result<i32> {
         self.get(number).map_or(Ok(0), |field| field.int32())
     }
 
     /// The boolean field of the given number; false if absent.
-    pub(super) fn boolean(&self, number: u32) -> Result<bool> {
+    pub(in crate::package) fn boolean(&self, number: u32) -> Result<bool> {
         self.get(number).map_or(Ok(false), |field| field.boolean())
     }
 
     /// An error about this message.
-    pub(super) fn error(&self, message: impl Into<String>) -> PackageError {
+    pub(in crate::package) fn error(&self, message: impl Into<String>) -> PackageError {
         PackageError::malformed(message).at_offset(self.offset as u64)
     }
 
@@ -131,7 +131,7 @@ impl<'a> Message<'a> {
 }
 
 /// The field numbers of a file's outermost message, without a look inside any.
-pub(super) fn top_level_fields<'a>(
+pub(in crate::package) fn top_level_fields<'a>(
     bytes: &'a [u8],
     message: &'static str,
 ) -> impl Iterator<Item = Result<u32>> + use<'a> {
@@ -158,12 +158,12 @@ fn fields<'a>(
 
 impl<'a> Field<'a> {
     /// The field as a nested message.
-    pub(super) fn message(&self, schema: &'static Schema) -> Result<Message<'a>> {
+    pub(in crate::package) fn message(&self, schema: &'static Schema) -> Result<Message<'a>> {
         Message::new(self.bytes()?, self.offset, schema)
     }
 
     /// The field as bytes.
-    pub(super) fn bytes(&self) -> Result<&'a [u8]> {
+    pub(in crate::package) fn bytes(&self) -> Result<&'a [u8]> {
         match self.raw {
             Raw::Bytes(bytes) => Ok(bytes),
             _ => Err(self.wrong_kind("bytes")),
@@ -171,13 +171,13 @@ impl<'a> Field<'a> {
     }
 
     /// The field as a string.
-    pub(super) fn text(&self) -> Result<&'a str> {
+    pub(in crate::package) fn text(&self) -> Result<&'a str> {
         std::str::from_utf8(self.bytes()?)
             .map_err(|_| self.error(format!("field {} of {} is not valid UTF-8", self.number, self.message)))
     }
 
     /// The field as an unsigned integer.
-    pub(super) fn varint(&self) -> Result<u64> {
+    pub(in crate::package) fn varint(&self) -> Result<u64> {
         match self.raw {
             Raw::Varint(value) => Ok(value),
             _ => Err(self.wrong_kind("an integer")),
@@ -185,19 +185,19 @@ impl<'a> Field<'a> {
     }
 
     /// The field as an integer.
-    pub(super) fn int64(&self) -> Result<i64> {
+    pub(in crate::package) fn int64(&self) -> Result<i64> {
         Ok(self.varint()?.cast_signed())
     }
 
     /// The field as a 32-bit integer.
-    pub(super) fn int32(&self) -> Result<i32> {
+    pub(in crate::package) fn int32(&self) -> Result<i32> {
         let value = self.int64()?;
         i32::try_from(value)
             .map_err(|_| self.error(format!("field {} of {} is {value}", self.number, self.message)))
     }
 
     /// The field as a boolean.
-    pub(super) fn boolean(&self) -> Result<bool> {
+    pub(in crate::package) fn boolean(&self) -> Result<bool> {
         match self.varint()? {
             0 => Ok(false),
             1 => Ok(true),
@@ -209,7 +209,7 @@ impl<'a> Field<'a> {
     }
 
     /// The field as a 32-bit float.
-    pub(super) fn float(&self) -> Result<f32> {
+    pub(in crate::package) fn float(&self) -> Result<f32> {
         match self.raw {
             Raw::Fixed32(bytes) => Ok(f32::from_le_bytes(bytes)),
             _ => Err(self.wrong_kind("a 32-bit float")),
@@ -217,7 +217,7 @@ impl<'a> Field<'a> {
     }
 
     /// The field as a 64-bit float.
-    pub(super) fn double(&self) -> Result<f64> {
+    pub(in crate::package) fn double(&self) -> Result<f64> {
         match self.raw {
             Raw::Fixed64(bytes) => Ok(f64::from_le_bytes(bytes)),
             _ => Err(self.wrong_kind("a 64-bit float")),
@@ -225,7 +225,7 @@ impl<'a> Field<'a> {
     }
 
     /// Hands over the integers of a repeated field, packed or not.
-    pub(super) fn each_varint(&self, mut take: impl FnMut(u64) -> Result<()>) -> Result<()> {
+    pub(in crate::package) fn each_varint(&self, mut take: impl FnMut(u64) -> Result<()>) -> Result<()> {
         match self.raw {
             Raw::Varint(value) => take(value),
             Raw::Bytes(bytes) => {
@@ -240,7 +240,7 @@ impl<'a> Field<'a> {
     }
 
     /// The bytes of a repeated field of fixed-size elements, packed or not.
-    pub(super) fn fixed_bytes(&self, size: usize) -> Result<&[u8]> {
+    pub(in crate::package) fn fixed_bytes(&self, size: usize) -> Result<&[u8]> {
         match &self.raw {
             Raw::Bytes(bytes) if bytes.len() % size == 0 => Ok(bytes),
             Raw::Fixed32(bytes) if size == 4 => Ok(bytes),
@@ -250,7 +250,7 @@ impl<'a> Field<'a> {
     }
 
     /// An error about this field.
-    pub(super) fn error(&self, message: impl Into<String>) -> PackageError {
+    pub(in crate::package) fn error(&self, message: impl Into<String>) -> PackageError {
         PackageError::malformed(message).at_offset(self.offset as u64)
     }
 

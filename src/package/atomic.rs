@@ -1,0 +1,235 @@
+//! Files and folders that appear whole or not at all.
+//!
+//! New content is made under a hidden temporary name beside its destination and renamed when it is on disk.
+//! A temporary is locked as long as its writer lives; the next writer in the same folder removes those whose
+//! lock is free, which are the leftovers of writers that were killed.
+
+use std::ffi::OsStr;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// How the names of unfinished content end.
+const UNFINISHED: &str = ".anemeter-tmp";
+/// How the names of content end that is being replaced.
+const REPLACED: &str = ".anemeter-old";
+
+/// Writes a file that is either complete or not there; an existing one is replaced.
+pub fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let (parent, name) = split(path)?;
+    clean(&parent);
+    let mut temporary =
+        Temporary::new(&parent, name, |path| OpenOptions::new().write(true).create_new(true).open(path))?;
+    temporary.handle.write_all(bytes)?;
+    temporary.handle.sync_all()?;
+    temporary.rename(path)?;
+    sync_folder(&parent)
+}
+
+/// A folder in the making.
+pub(super) struct Staging {
+    temporary: Temporary,
+    parent: PathBuf,
+    target: PathBuf,
+}
+
+impl Staging {
+    /// Starts a folder that is to be at `target`.
+    pub(super) fn new(target: &Path) -> io::Result<Staging> {
+        let (parent, name) = split(target)?;
+        clean(&parent);
+        let temporary = Temporary::new(&parent, name, |path| {
+            fs::create_dir(path)?;
+            File::open(path)
+        })?;
+        let target = parent.join(name);
+        Ok(Staging { temporary, parent, target })
+    }
+
+    /// Where its content goes.
+    pub(super) fn path(&self) -> &Path {
+        &self.temporary.path
+    }
+
+    /// Puts the folder in its place. Its content must be on disk; whatever is in the place must be a folder,
+    /// which is moved aside first and removed last.
+    pub(super) fn commit(self) -> io::Result<()> {
+        let Staging { temporary, parent, target } = self;
+        sync_folder(&temporary.path)?;
+        let Some(name) = target.file_name().filter(|_| target.is_dir()) else {
+            temporary.rename(&target)?;
+            return sync_folder(&parent);
+        };
+        let before = File::open(&target)?;
+        let _ = lock(&before);
+        let aside = parent.join(hidden_name(name, REPLACED));
+        fs::rename(&target, &aside)?;
+        if let Err(error) = temporary.rename(&target) {
+            fs::rename(&aside, &target)?;
+            return Err(error);
+        }
+        sync_folder(&parent)?;
+        remove(&aside)
+    }
+}
+
+/// Something under a temporary name, removed unless it is renamed.
+struct Temporary {
+    path: PathBuf,
+    /// Holds the lock.
+    handle: File,
+    renamed: bool,
+}
+
+impl Temporary {
+    fn new(parent: &Path, name: &OsStr, create: impl Fn(&Path) -> io::Result<File>) -> io::Result<Temporary> {
+        const ATTEMPTS: usize = 100;
+        for _ in 0..ATTEMPTS {
+            let path = parent.join(hidden_name(name, UNFINISHED));
+            let handle = match create(&path) {
+                Ok(handle) => handle,
+                // Another writer's cleaning may see the new name before it is locked and take it away.
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => continue,
+                Err(e) if e.kind() == io::ErrorKind::NotFound && parent.is_dir() => continue,
+                Err(e) => return Err(e),
+            };
+            // Where nothing can be locked, nothing is cleaned either.
+            if lock(&handle).unwrap_or(true) && path.symlink_metadata().is_ok() {
+                return Ok(Temporary { path, handle, renamed: false });
+            }
+        }
+        Err(io::Error::other("cannot make a temporary name"))
+    }
+
+    fn rename(mut self, target: &Path) -> io::Result<()> {
+        fs::rename(&self.path, target)?;
+        self.renamed = true;
+        Ok(())
+    }
+}
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        if !self.renamed {
+            let _ = remove(&self.path);
+        }
+    }
+}
+
+/// Flushes a folder's list of names to disk.
+pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
+    File::open(path)?.sync_all()
+}
+
+/// Removes what killed writers left in a folder. What one of them was about to replace is put back instead if
+/// its place is empty. Failures are left to the next writer.
+fn clean(parent: &Path) {
+    let Ok(entries) = fs::read_dir(parent) else { return };
+    for entry in entries.filter_map(Result::ok) {
+        let name = entry.file_name();
+        let Some(name) = name.to_str().filter(|name| name.starts_with('.')) else { continue };
+        if !name.ends_with(UNFINISHED) && !name.ends_with(REPLACED) {
+            continue;
+        }
+        let path = entry.path();
+        let plain = entry.file_type().is_ok_and(|kind| kind.is_file() || kind.is_dir());
+        if !plain || !File::open(&path).is_ok_and(|file| lock(&file).unwrap_or(false)) {
+            continue;
+        }
+        let _ = match original_name(name).map(|original| parent.join(original)) {
+            Some(place) if place.symlink_metadata().is_err() => fs::rename(&path, place),
+            _ => remove(&path),
+        };
+    }
+}
+
+/// A hidden name that no other temporary has; it tells which process made it.
+fn hidden_name(name: &OsStr, ending: &str) -> PathBuf {
+    static SERIAL: AtomicU32 = AtomicU32::new(0);
+    let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
+    let name = name.to_string_lossy();
+    PathBuf::from(format!(".{name}.{}-{serial}{ending}", std::process::id()))
+}
+
+/// The name that something moved aside had before.
+fn original_name(hidden: &str) -> Option<&str> {
+    let (name, _writer) = hidden.strip_prefix('.')?.strip_suffix(REPLACED)?.rsplit_once('.')?;
+    Some(name)
+}
+
+/// Locks a file or folder until the handle is dropped; false if another handle has it.
+fn lock(handle: &File) -> io::Result<bool> {
+    match handle.try_lock() {
+        Ok(()) => Ok(true),
+        Err(TryLockError::WouldBlock) => Ok(false),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match path.symlink_metadata()?.is_dir() {
+        true => fs::remove_dir_all(path),
+        false => fs::remove_file(path),
+    }
+}
+
+/// The folder and the name of a path.
+fn split(path: &Path) -> io::Result<(PathBuf, &OsStr)> {
+    let Some(name) = path.file_name() else {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path has no file name"));
+    };
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok((parent.to_owned(), name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let mut names: Vec<_> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn files_are_replaced_whole_and_leave_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        write_file(&path, b"first").unwrap();
+        write_file(&path, b"second").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"second");
+        assert_eq!(names(folder.path()), ["a.json"]);
+        assert!(write_file(&folder.path().join("none/a.json"), b"").is_err());
+    }
+
+    #[test]
+    fn leftovers_of_the_dead_are_removed_and_those_of_the_living_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let alive = Staging::new(&folder.path().join("alive")).unwrap();
+        fs::create_dir(folder.path().join(".dead.1-0.anemeter-tmp")).unwrap();
+        fs::create_dir(folder.path().join(".kept.1-1.anemeter-old")).unwrap();
+        fs::create_dir(folder.path().join("mine.anemeter-tmp")).unwrap();
+        write_file(&folder.path().join("b"), b"").unwrap();
+        let hidden = alive.path().file_name().unwrap().to_str().unwrap().to_owned();
+        assert_eq!(names(folder.path()), [&hidden, "b", "kept", "mine.anemeter-tmp"]);
+        drop(alive);
+        assert_eq!(names(folder.path()), ["b", "kept", "mine.anemeter-tmp"]);
+    }
+
+    #[test]
+    fn a_staged_folder_replaces_the_one_in_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("p");
+        for content in ["one", "two"] {
+            let staging = Staging::new(&target).unwrap();
+            write_file(&staging.path().join("f"), content.as_bytes()).unwrap();
+            staging.commit().unwrap();
+            assert_eq!(fs::read_to_string(target.join("f")).unwrap(), content);
+        }
+        assert_eq!(names(folder.path()), ["p"]);
+    }
+}

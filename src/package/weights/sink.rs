@@ -1,0 +1,113 @@
+//! Where a weight file is written to: a file on disk, or memory.
+
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+/// Bytes that grow at the end and can be cut off, read back and, at the start, replaced.
+pub(in crate::package) trait Sink {
+    /// Adds bytes at the end.
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
+
+    /// Cuts off everything from `len` on.
+    fn truncate(&mut self, len: u64) -> io::Result<()>;
+
+    /// Fills `out` from `offset` on.
+    fn read_at(&mut self, offset: u64, out: &mut [u8]) -> io::Result<()>;
+
+    /// Replaces bytes at the start.
+    fn replace_start(&mut self, bytes: &[u8]) -> io::Result<()>;
+}
+
+impl Sink for Vec<u8> {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
+        self.truncate(usize::try_from(len).unwrap_or(usize::MAX));
+        Ok(())
+    }
+
+    fn read_at(&mut self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(self.len());
+        (&self[start..]).read_exact(out)
+    }
+
+    fn replace_start(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self[..bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+/// A file that is made when the first bytes arrive. Small pieces are gathered before they are written.
+pub(in crate::package) struct FileSink {
+    path: PathBuf,
+    file: Option<File>,
+    gathered: Vec<u8>,
+}
+
+impl FileSink {
+    const GATHER: usize = 1 << 20;
+
+    pub(in crate::package) fn new(path: &Path) -> FileSink {
+        FileSink { path: path.to_owned(), file: None, gathered: Vec::new() }
+    }
+
+    /// Flushes everything to disk.
+    pub(in crate::package) fn finish(mut self) -> io::Result<()> {
+        match self.file.is_some() {
+            true => self.flushed()?.sync_all(),
+            false => Ok(()),
+        }
+    }
+
+    fn file(&mut self) -> io::Result<&mut File> {
+        if self.file.is_none() {
+            let file = File::options().read(true).write(true).create_new(true).open(&self.path)?;
+            self.file = Some(file);
+        }
+        self.file.as_mut().ok_or_else(|| io::Error::other("no file"))
+    }
+
+    /// The file with all bytes written to it.
+    fn flushed(&mut self) -> io::Result<&mut File> {
+        let gathered = std::mem::take(&mut self.gathered);
+        self.file()?.write_all(&gathered)?;
+        self.gathered = gathered;
+        self.gathered.clear();
+        self.file()
+    }
+}
+
+impl Sink for FileSink {
+    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if self.gathered.len() + bytes.len() <= FileSink::GATHER {
+            self.file()?;
+            self.gathered.extend_from_slice(bytes);
+            return Ok(());
+        }
+        self.flushed()?.write_all(bytes)
+    }
+
+    fn truncate(&mut self, len: u64) -> io::Result<()> {
+        let file = self.flushed()?;
+        file.set_len(len)?;
+        file.seek(SeekFrom::Start(len)).map(drop)
+    }
+
+    fn read_at(&mut self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let file = self.flushed()?;
+        file.seek(SeekFrom::Start(offset))?;
+        file.read_exact(out)?;
+        file.seek(SeekFrom::End(0)).map(drop)
+    }
+
+    fn replace_start(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let file = self.flushed()?;
+        file.seek(SeekFrom::Start(0))?;
+        file.write_all(bytes)?;
+        file.seek(SeekFrom::End(0)).map(drop)
+    }
+}

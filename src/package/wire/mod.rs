@@ -1,0 +1,7 @@
+//! Protobuf's wire format: fields in, fields out, no knowledge of what they mean.
+
+mod read;
+mod write;
+
+pub(super) use read::{Field, Message, Schema, top_level_fields};
+pub(super) use write::Writer;

@@ -1,0 +1,84 @@
+//! Writing a package so that it appears whole or not at all.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::Path;
+
+use super::atomic::{Staging, sync_folder};
+use super::encode::encode;
+use super::error::{ErrorKind, PackageError, Result};
+use super::manifest::{self, Manifest};
+use super::weights::{self, BlobWriter, FileSink};
+use crate::mil::Model;
+
+/// How to write a package.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct WriteOptions {
+    /// Whether to replace a package that is there already.
+    pub overwrite: bool,
+}
+
+/// What a written package came to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Summary {
+    /// Bytes of all its files.
+    pub bytes: u64,
+    /// Weights in the weight file.
+    pub blobs: usize,
+    /// Weights that were left out because an equal one is in the file.
+    pub deduplicated: usize,
+}
+
+/// Writes a model as a package. The same model gives the same bytes each time.
+///
+/// Weights are streamed, so memory stays small however large they are.
+pub fn write(model: &Model, path: impl AsRef<Path>, options: WriteOptions) -> Result<Summary> {
+    let path = path.as_ref();
+    check_destination(path, options)?;
+    let io_error = |e: io::Error| PackageError::io(path, "write", &e);
+    let staging = Staging::new(path).map_err(io_error)?;
+    let data = staging.path().join("Data");
+    let folder = data.join(manifest::AUTHOR);
+    let weights_folder = folder.join(manifest::WEIGHTS);
+    fs::create_dir_all(&weights_folder).map_err(io_error)?;
+
+    let mut sink = FileSink::new(&weights_folder.join(weights::FILE));
+    let mut blobs = BlobWriter::new(&mut sink);
+    let encoded = encode(model, &mut blobs).map_err(|e| e.in_file(path))?;
+    let written = blobs.finish().map_err(io_error)?;
+    sink.finish().map_err(io_error)?;
+
+    let manifest = Manifest::of(&encoded, written.digest).to_json()?;
+    write_synced(&folder.join(manifest::MODEL), &encoded).map_err(io_error)?;
+    write_synced(&staging.path().join(manifest::FILE), &manifest).map_err(io_error)?;
+    for synced in [&weights_folder, &folder, &data] {
+        sync_folder(synced).map_err(io_error)?;
+    }
+    check_destination(path, options)?;
+    staging.commit().map_err(io_error)?;
+    let bytes = written.bytes + encoded.len() as u64 + manifest.len() as u64;
+    Ok(Summary { bytes, blobs: written.blobs, deduplicated: written.deduplicated })
+}
+
+/// Refuses to replace anything but a package, and that only if asked to.
+fn check_destination(path: &Path, options: WriteOptions) -> Result<()> {
+    let Ok(metadata) = path.symlink_metadata() else { return Ok(()) };
+    let exists = |text: &str| PackageError::new(ErrorKind::Exists, text).in_file(path);
+    if !options.overwrite {
+        return Err(
+            exists("already exists").with_help("choose another path, or ask for it to be overwritten")
+        );
+    }
+    let is_package = path.join(manifest::FILE).is_file();
+    let is_empty = metadata.is_dir() && fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none());
+    match is_package || is_empty {
+        true => Ok(()),
+        false => Err(exists("already exists and is not a Core ML package, so it is not replaced")),
+    }
+}
+
+fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
+}
