@@ -6,6 +6,7 @@ use super::op::OpDef;
 mod activation;
 mod attention;
 mod axes;
+mod band_part;
 mod batch_space;
 mod blocks;
 mod broadcast;
@@ -20,6 +21,7 @@ mod control_flow;
 mod conv;
 mod conv_transpose;
 mod convolution;
+mod cumsum;
 mod depth_space;
 mod dims;
 mod einsum;
@@ -43,11 +45,21 @@ mod reshape;
 mod reverse;
 mod scatter;
 mod select;
+mod fill;
+mod non_maximum_suppression;
+mod non_zero;
+mod one_hot;
+mod pad;
+mod range_1d;
+mod reshape;
+mod reverse;
+mod shape;
 mod slice;
 mod slice_bounds;
 mod slice_update;
 mod sliding_windows;
 mod softmax;
+mod sort;
 mod split;
 mod state;
 #[cfg(test)]
@@ -63,6 +75,7 @@ mod windows;
 static FAMILIES: &[&[OpDef]] = &[
     activation::OPS,
     attention::OPS,
+    band_part::OPS,
     batch_space::OPS,
     cast::OPS,
     channel_activation::OPS,
@@ -75,6 +88,7 @@ static FAMILIES: &[&[OpDef]] = &[
     control_flow::OPS,
     conv::OPS,
     conv_transpose::OPS,
+    cumsum::OPS,
     depth_space::OPS,
     einsum::OPS,
     elementwise_binary::OPS,
@@ -93,10 +107,20 @@ static FAMILIES: &[&[OpDef]] = &[
     reverse::OPS,
     scatter::OPS,
     select::OPS,
+    fill::OPS,
+    non_maximum_suppression::OPS,
+    non_zero::OPS,
+    one_hot::OPS,
+    pad::OPS,
+    range_1d::OPS,
+    reshape::OPS,
+    reverse::OPS,
+    shape::OPS,
     slice::OPS,
     slice_update::OPS,
     sliding_windows::OPS,
     softmax::OPS,
+    sort::OPS,
     split::OPS,
     state::OPS,
     tile::OPS,

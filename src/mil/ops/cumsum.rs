@@ -1,0 +1,100 @@
+//! `cumsum`: running sums along a dimension.
+
+use half::f16;
+
+use crate::kernels::convert::round_f16;
+use crate::mil::op::domain::{BOOL, FLOAT_INT, INT};
+use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
+use crate::mil::{Opset, Type};
+use crate::tensor::{DType, Element};
+
+pub(super) const OPS: &[OpDef] = &[OpDef {
+    name: "cumsum",
+    since: Opset::Ios15,
+    params: &[
+        Param::value("x", FLOAT_INT),
+        Param::constant("axis", INT).or_int(0),
+        Param::constant("exclusive", BOOL).or_bool(false),
+        Param::constant("reverse", BOOL).or_bool(false),
+    ],
+    infer,
+    eval: Eval::Kernel(eval),
+}];
+
+fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+    let x = call.ty("x")?;
+    if let Some(rank) = x.rank() {
+        call.axis("axis", rank)?;
+    }
+    Ok(vec![x.clone().into()])
+}
+
+fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    match call.ty("x")?.dtype {
+        DType::F32 => sum(call, outputs, 0.0, |sum: f32, x: f32| sum + x, |sum| sum),
+        DType::F16 if call.rounds(DType::F16) => {
+            sum(call, outputs, 0.0, |sum, x: f16| round_f16(sum + x.to_f32()), f16::from_f32)
+        }
+        DType::F16 => sum(call, outputs, 0.0, |sum, x: f16| sum + x.to_f32(), f16::from_f32),
+        _ => sum(call, outputs, 0, i32::wrapping_add, |sum| sum),
+    }
+}
+
+fn sum<T: Element, S: Copy>(
+    call: &Call<'_>,
+    outputs: &mut Outputs<'_, '_>,
+    zero: S,
+    add: impl Fn(S, T) -> S,
+    store: impl Fn(S) -> T,
+) -> Result<(), OpError> {
+    let x = call.tensor("x")?;
+    let axis = call.axis("axis", x.rank())?;
+    let (exclusive, reverse) = (call.bool("exclusive")?, call.bool("reverse")?);
+    let (length, inner) = (x.shape()[axis], x.shape()[axis + 1..].iter().product::<usize>());
+    let (values, out) = (x.slice::<T>()?, outputs.tensor(0)?.slice::<T>()?);
+    if values.is_empty() {
+        return Ok(());
+    }
+    for plane in (0..values.len()).step_by(length * inner) {
+        for lane in plane..plane + inner {
+            let mut total = zero;
+            for step in 0..length {
+                let at = lane + inner * if reverse { length - 1 - step } else { step };
+                let next = add(total, values[at]);
+                out[at] = store(if exclusive { total } else { next });
+                total = next;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::run;
+    use super::*;
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn sums_run_either_way_with_or_without_the_element() {
+        let x = Tensor::from_slice(&[2, 3], &[1, 2, 3, 4, 5, 6]).unwrap();
+        for (axis, exclusive, reverse, wanted) in [
+            (0, false, false, [1, 2, 3, 5, 7, 9]),
+            (-1, false, true, [6, 5, 3, 15, 11, 6]),
+            (1, true, false, [0, 1, 3, 0, 4, 9]),
+            (1, true, true, [5, 3, 0, 11, 6, 0]),
+        ] {
+            let flag = |flag| Tensor::from_bools(&[], &[flag]).unwrap();
+            let args = [
+                ("x", x.clone()),
+                ("axis", Tensor::scalar(axis)),
+                ("exclusive", flag(exclusive)),
+                ("reverse", flag(reverse)),
+            ];
+            let out = run("cumsum", Opset::Ios15, &args).unwrap();
+            assert_eq!(out[0].view().slice::<i32>().unwrap(), wanted);
+        }
+        let error = run("cumsum", Opset::Ios15, &[("x", x), ("axis", Tensor::scalar(2))]).unwrap_err();
+        assert_eq!(error.to_string(), "`axis` is 2, outside a tensor of rank 2");
+    }
+}
