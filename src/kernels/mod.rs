@@ -3,4 +3,5 @@
 pub mod convert;
 pub mod gather;
 pub mod gemm;
+pub mod resample;
 pub mod softmax;

@@ -5,16 +5,27 @@ use super::op::OpDef;
 
 mod broadcast;
 mod choice;
+mod crop;
+mod crop_resize;
 mod elementwise_binary;
 mod gather;
 mod indexing;
+mod resize;
 mod scatter;
 mod softmax;
 #[cfg(test)]
 mod testing;
 
 /// The tables of all families.
-static FAMILIES: &[&[OpDef]] = &[elementwise_binary::OPS, gather::OPS, scatter::OPS, softmax::OPS];
+static FAMILIES: &[&[OpDef]] = &[
+    crop::OPS,
+    crop_resize::OPS,
+    elementwise_binary::OPS,
+    gather::OPS,
+    resize::OPS,
+    scatter::OPS,
+    softmax::OPS,
+];
 
 /// Every definition.
 pub fn all() -> impl Iterator<Item = &'static OpDef> {
