@@ -10,6 +10,7 @@ mod crop_resize;
 mod elementwise_binary;
 mod gather;
 mod indexing;
+mod resample;
 mod resize;
 mod scatter;
 mod softmax;
@@ -22,6 +23,7 @@ static FAMILIES: &[&[OpDef]] = &[
     crop_resize::OPS,
     elementwise_binary::OPS,
     gather::OPS,
+    resample::OPS,
     resize::OPS,
     scatter::OPS,
     softmax::OPS,
