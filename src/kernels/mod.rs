@@ -16,6 +16,7 @@ mod parallel;
 pub mod pool;
 pub mod reduce;
 pub mod simd;
+pub mod resample;
 pub mod softmax;
 pub mod streamed;
 pub mod window;

@@ -25,6 +25,8 @@ mod cumsum;
 mod depth_space;
 mod dims;
 mod einsum;
+mod crop;
+mod crop_resize;
 mod elementwise_binary;
 mod elementwise_unary;
 mod erf;
@@ -43,6 +45,8 @@ mod random;
 mod reduction;
 mod reshape;
 mod reverse;
+mod resample;
+mod resize;
 mod scatter;
 mod select;
 mod fill;
@@ -126,6 +130,14 @@ static FAMILIES: &[&[OpDef]] = &[
     tile::OPS,
     transpose::OPS,
     unit_dims::OPS,
+    crop::OPS,
+    crop_resize::OPS,
+    elementwise_binary::OPS,
+    gather::OPS,
+    resample::OPS,
+    resize::OPS,
+    scatter::OPS,
+    softmax::OPS,
 ];
 
 /// Every definition.
