@@ -2,10 +2,12 @@
 
 use std::fmt;
 use std::io::{self, BufWriter, ErrorKind, Stdout, Write};
+use std::path::Path;
 
 use serde::Serialize;
 
 use super::Failure;
+use crate::package::atomic;
 
 /// Where a command prints its result.
 pub(super) struct Output {
@@ -37,6 +39,11 @@ impl Output {
     pub(super) fn finish(&mut self) -> Result<(), Failure> {
         self.out.flush().map_err(|e| failure(&e))
     }
+}
+
+/// Writes a whole file or nothing.
+pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    atomic::write_file(path, bytes).map_err(|e| Failure::bad_input(format!("{}: {e}", path.display())))
 }
 
 fn failure(error: &io::Error) -> Failure {

@@ -111,7 +111,7 @@ fn predict(
         let profile: Profile = take(session)?;
         output.text(profile.tables())?;
         if let Some(path) = trace {
-            crate::package::atomic::write_file(path, profile.chrome_trace().as_bytes())?;
+            super::output::write_file(path, profile.chrome_trace().as_bytes())?;
         }
     } else if args.report_overflow {
         session.observe(Some(Box::new(Overflow::default())));

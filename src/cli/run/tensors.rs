@@ -7,8 +7,8 @@ use std::path::Path;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView as SafeView};
 
 use crate::cli::Failure;
+use crate::cli::output::write_file;
 use crate::mil::Model;
-use crate::package::atomic;
 use crate::runtime::Session;
 use crate::tensor::{Bytes, DType, Tensor, TensorView};
 
@@ -81,5 +81,5 @@ fn write(path: &Path, tensors: BTreeMap<String, TensorView<'_>>) -> Result<(), F
         views.push((name.clone(), view.map_err(|e| bad(format!("`{name}`: {e}")))?));
     }
     let bytes = safetensors::serialize(views, None).map_err(|e| bad(e.to_string()))?;
-    Ok(atomic::write_file(path, &bytes)?)
+    write_file(path, &bytes)
 }

@@ -21,15 +21,16 @@ mod control_flow;
 mod conv;
 mod conv_transpose;
 mod convolution;
+mod crop;
+mod crop_resize;
 mod cumsum;
 mod depth_space;
 mod dims;
 mod einsum;
-mod crop;
-mod crop_resize;
 mod elementwise_binary;
 mod elementwise_unary;
 mod erf;
+mod fill;
 mod gather;
 mod identity;
 mod in_place;
@@ -37,26 +38,22 @@ mod indexing;
 mod linear;
 mod list;
 mod map;
+mod non_maximum_suppression;
+mod non_zero;
 mod normalization;
+mod one_hot;
 mod pad;
 mod pool;
 mod quantization;
 mod random;
+mod range_1d;
 mod reduction;
-mod reshape;
-mod reverse;
 mod resample;
+mod reshape;
 mod resize;
+mod reverse;
 mod scatter;
 mod select;
-mod fill;
-mod non_maximum_suppression;
-mod non_zero;
-mod one_hot;
-mod pad;
-mod range_1d;
-mod reshape;
-mod reverse;
 mod shape;
 mod slice;
 mod slice_bounds;
@@ -92,33 +89,34 @@ static FAMILIES: &[&[OpDef]] = &[
     control_flow::OPS,
     conv::OPS,
     conv_transpose::OPS,
+    crop::OPS,
+    crop_resize::OPS,
     cumsum::OPS,
     depth_space::OPS,
     einsum::OPS,
     elementwise_binary::OPS,
     elementwise_unary::OPS,
+    fill::OPS,
     gather::OPS,
     identity::OPS,
     linear::OPS,
     list::OPS,
+    non_maximum_suppression::OPS,
+    non_zero::OPS,
     normalization::OPS,
+    one_hot::OPS,
     pad::OPS,
     pool::OPS,
     quantization::OPS,
     random::OPS,
+    range_1d::OPS,
     reduction::OPS,
+    resample::OPS,
     reshape::OPS,
+    resize::OPS,
     reverse::OPS,
     scatter::OPS,
     select::OPS,
-    fill::OPS,
-    non_maximum_suppression::OPS,
-    non_zero::OPS,
-    one_hot::OPS,
-    pad::OPS,
-    range_1d::OPS,
-    reshape::OPS,
-    reverse::OPS,
     shape::OPS,
     slice::OPS,
     slice_update::OPS,
@@ -130,14 +128,6 @@ static FAMILIES: &[&[OpDef]] = &[
     tile::OPS,
     transpose::OPS,
     unit_dims::OPS,
-    crop::OPS,
-    crop_resize::OPS,
-    elementwise_binary::OPS,
-    gather::OPS,
-    resample::OPS,
-    resize::OPS,
-    scatter::OPS,
-    softmax::OPS,
 ];
 
 /// Every definition.
