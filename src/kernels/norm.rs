@@ -1,9 +1,7 @@
 //! Normalisation of float data in place. With `round_steps` every step is rounded to fp16.
 
-use half::f16;
-
 use super::convert::round_f16;
-use super::reduce::{Axes, fold};
+use super::reduce::{Axes, add_up, rounded};
 
 /// A scale and an offset, each of which may be left out.
 #[derive(Debug, Clone, Copy, Default)]
@@ -36,35 +34,21 @@ pub fn standardize(
     data: &mut [f32],
     statistics: &mut [f64],
     epsilon: f32,
-    affine: (Affine<'_>, AffineIndex),
+    (affine, index): (Affine<'_>, AffineIndex),
     round_steps: bool,
 ) {
-    if round_steps {
-        standardize_with(axes, data, statistics, epsilon, affine, |value| f16::from_f64(value).to_f64());
-    } else {
-        standardize_with(axes, data, statistics, epsilon, affine, |value| value);
-    }
-}
-
-fn standardize_with(
-    axes: &Axes,
-    data: &mut [f32],
-    statistics: &mut [f64],
-    epsilon: f32,
-    (affine, index): (Affine<'_>, AffineIndex),
-    round: impl Fn(f64) -> f64,
-) {
+    let round = |value: f64| rounded(value, round_steps);
     let count = axes.reduced() as f64;
     let (means, deviations) = statistics.split_at_mut(axes.kept());
     means.fill(0.0);
-    fold(axes, data, means, |sum, x, _| round(sum + f64::from(x)));
+    add_up(axes, data, means, round_steps, |x, _| f64::from(x));
     for mean in &mut *means {
         *mean = round(*mean / count);
     }
     deviations.fill(0.0);
-    fold(axes, data, deviations, |sum, x, at| {
+    add_up(axes, data, deviations, round_steps, |x, at| {
         let distance = round(f64::from(x) - means[at]);
-        round(sum + round(distance * distance))
+        distance * distance
     });
     for deviation in &mut *deviations {
         *deviation = round(round(round(*deviation / count) + f64::from(epsilon)).sqrt());
@@ -114,9 +98,9 @@ pub fn batch_norm(
 /// Divides by the square root of the sum of squares over the reduced axes plus `epsilon`. `sums` is working
 /// memory, one per result.
 pub fn l2_norm(axes: &Axes, data: &mut [f32], sums: &mut [f64], epsilon: f32, round_steps: bool) {
-    let round = |value: f64| if round_steps { f16::from_f64(value).to_f64() } else { value };
+    let round = |value: f64| rounded(value, round_steps);
     sums.fill(0.0);
-    fold(axes, data, sums, |sum, x, _| round(sum + round(f64::from(x) * f64::from(x))));
+    add_up(axes, data, sums, round_steps, |x, _| f64::from(x) * f64::from(x));
     for sum in &mut *sums {
         *sum = round(round(*sum + f64::from(epsilon)).sqrt());
     }

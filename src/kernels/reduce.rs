@@ -131,6 +131,43 @@ pub enum Reduction {
     SumSquare,
 }
 
+/// Rounds to the nearest fp16 value if `round_steps` says so.
+pub(super) fn rounded(value: f64, round_steps: bool) -> f64 {
+    if round_steps { f16::from_f64(value).to_f64() } else { value }
+}
+
+/// Adds `term(element, result)` of every element to its result. With `round_steps` every term and sum is
+/// rounded to fp16.
+pub fn add_up(axes: &Axes, x: &[f32], sums: &mut [f64], round_steps: bool, term: impl Fn(f32, usize) -> f64) {
+    if round_steps {
+        return fold(axes, x, sums, |sum, x, at| rounded(sum + rounded(term(x, at), true), true));
+    }
+    axes.runs(|run| {
+        let elements = &x[run.start..run.start + run.len];
+        if run.reduced {
+            sums[run.kept_at] += sum_of(elements, |x| term(x, run.kept_at));
+        } else {
+            for (at, &x) in (run.kept_at..).zip(elements) {
+                sums[at] += term(x, at);
+            }
+        }
+    });
+}
+
+/// The sum of the terms, in a fixed order of several independent chains.
+fn sum_of(elements: &[f32], term: impl Fn(f32) -> f64) -> f64 {
+    const CHAINS: usize = 8;
+    let mut sums = [0.0; CHAINS];
+    let chunks = elements.chunks_exact(CHAINS);
+    let rest: f64 = chunks.remainder().iter().map(|&x| term(x)).sum();
+    for chunk in chunks {
+        for (sum, &x) in sums.iter_mut().zip(chunk) {
+            *sum += term(x);
+        }
+    }
+    sums.iter().sum::<f64>() + rest
+}
+
 /// Reduces floats. `sums` is working memory, one per result. With `round_steps` every step is rounded to fp16.
 pub fn reduce_f32(
     reduction: Reduction,
@@ -140,27 +177,13 @@ pub fn reduce_f32(
     sums: &mut [f64],
     round_steps: bool,
 ) {
-    if round_steps {
-        reduce_floats(reduction, axes, x, out, sums, |value| f16::from_f64(value).to_f64());
-    } else {
-        reduce_floats(reduction, axes, x, out, sums, |value| value);
-    }
-}
-
-fn reduce_floats(
-    reduction: Reduction,
-    axes: &Axes,
-    x: &[f32],
-    out: &mut [f32],
-    sums: &mut [f64],
-    round: impl Fn(f64) -> f64,
-) {
     let count = axes.reduced() as f64;
+    let larger = |max: f32, x: f32, _| if x > max || x.is_nan() { x } else { max };
     sums.fill(if reduction == Reduction::Prod { 1.0 } else { 0.0 });
     match reduction {
         Reduction::Max => {
             out.fill(f32::NEG_INFINITY);
-            return fold(axes, x, out, |max, x, _| if x > max || x.is_nan() { x } else { max });
+            return fold(axes, x, out, larger);
         }
         Reduction::Min => {
             out.fill(f32::INFINITY);
@@ -168,24 +191,26 @@ fn reduce_floats(
         }
         Reduction::LogSumExp => {
             out.fill(f32::NEG_INFINITY);
-            fold(axes, x, out, |max, x, _| if x > max || x.is_nan() { x } else { max });
-            fold(axes, x, sums, |sum, x, at| {
-                let below = if x == out[at] { 0.0 } else { round(f64::from(x) - f64::from(out[at])) };
-                round(sum + round(below.exp()))
+            fold(axes, x, out, larger);
+            add_up(axes, x, sums, round_steps, |x, at| {
+                let below = if x == out[at] { 0.0 } else { f64::from(x) - f64::from(out[at]) };
+                rounded(below, round_steps).exp()
             });
             for (out, sum) in out.iter_mut().zip(sums) {
-                *out = (f64::from(*out) + round(sum.ln())) as f32;
+                *out = (f64::from(*out) + rounded(sum.ln(), round_steps)) as f32;
             }
             return;
         }
-        Reduction::L1Norm => fold(axes, x, sums, |sum, x, _| round(sum + f64::from(x.abs()))),
+        Reduction::L1Norm => add_up(axes, x, sums, round_steps, |x, _| f64::from(x.abs())),
         Reduction::L2Norm | Reduction::SumSquare => {
-            fold(axes, x, sums, |sum, x, _| round(sum + round(f64::from(x) * f64::from(x))));
+            add_up(axes, x, sums, round_steps, |x, _| f64::from(x) * f64::from(x));
         }
         Reduction::LogSum | Reduction::Mean | Reduction::Sum => {
-            fold(axes, x, sums, |sum, x, _| round(sum + f64::from(x)));
+            add_up(axes, x, sums, round_steps, |x, _| f64::from(x));
         }
-        Reduction::Prod => fold(axes, x, sums, |product, x, _| round(product * f64::from(x))),
+        Reduction::Prod => {
+            fold(axes, x, sums, |product, x, _| rounded(product * f64::from(x), round_steps));
+        }
     }
     for (out, &sum) in out.iter_mut().zip(&*sums) {
         *out = match reduction {

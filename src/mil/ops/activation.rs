@@ -7,10 +7,10 @@ use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
 use crate::mil::{Opset, Type};
 
 pub(super) const OPS: &[OpDef] = &[
-    define("clamped_relu", Opset::Ios15, ALPHA_BETA, clamped_relu),
-    define("clamped_relu", Opset::Ios17, ALPHA_BETA_17, clamped_relu),
-    define("elu", Opset::Ios15, ALPHA, elu),
-    define("elu", Opset::Ios17, ALPHA_17, elu),
+    alpha_beta("clamped_relu", Opset::Ios15, ALPHA_BETA, clamped_relu),
+    alpha_beta("clamped_relu", Opset::Ios17, ALPHA_BETA_17, clamped_relu),
+    alpha("elu", Opset::Ios15, ALPHA, elu),
+    alpha("elu", Opset::Ios17, ALPHA_17, elu),
     OpDef {
         name: "gelu",
         since: Opset::Ios15,
@@ -18,22 +18,22 @@ pub(super) const OPS: &[OpDef] = &[
         infer: infer_gelu,
         eval: Eval::Kernel(gelu),
     },
-    define("leaky_relu", Opset::Ios15, ALPHA, leaky_relu),
-    define("leaky_relu", Opset::Ios17, ALPHA_17, leaky_relu),
-    define("linear_activation", Opset::Ios15, ALPHA_BETA, linear_activation),
-    define("linear_activation", Opset::Ios17, ALPHA_BETA_17, linear_activation),
-    define("relu", Opset::Ios15, &[X], |c, o| map::floats(c, o, |x| if x < 0.0 { 0.0 } else { x })),
-    define("relu6", Opset::Ios15, &[X], |c, o| map::floats(c, o, |x| limit(x, 6.0))),
-    define("scaled_tanh", Opset::Ios15, ALPHA_BETA, scaled_tanh),
-    define("scaled_tanh", Opset::Ios17, ALPHA_BETA_17, scaled_tanh),
-    define("sigmoid", Opset::Ios15, &[X], |c, o| map::floats(c, o, sigmoid)),
-    define("sigmoid_hard", Opset::Ios15, ALPHA_BETA, sigmoid_hard),
-    define("sigmoid_hard", Opset::Ios17, ALPHA_BETA_17, sigmoid_hard),
-    define("silu", Opset::Ios15, &[X], silu),
-    define("softplus", Opset::Ios15, &[X], |c, o| map::floats(c, o, softplus)),
-    define("softsign", Opset::Ios15, &[X], softsign),
-    define("thresholded_relu", Opset::Ios15, ALPHA, thresholded_relu),
-    define("thresholded_relu", Opset::Ios17, ALPHA_17, thresholded_relu),
+    alpha("leaky_relu", Opset::Ios15, ALPHA, leaky_relu),
+    alpha("leaky_relu", Opset::Ios17, ALPHA_17, leaky_relu),
+    alpha_beta("linear_activation", Opset::Ios15, ALPHA_BETA, linear_activation),
+    alpha_beta("linear_activation", Opset::Ios17, ALPHA_BETA_17, linear_activation),
+    plain("relu", |c, o| map::floats(c, o, |x| if x < 0.0 { 0.0 } else { x })),
+    plain("relu6", |c, o| map::floats(c, o, |x| limit(x, 6.0))),
+    alpha_beta("scaled_tanh", Opset::Ios15, ALPHA_BETA, scaled_tanh),
+    alpha_beta("scaled_tanh", Opset::Ios17, ALPHA_BETA_17, scaled_tanh),
+    plain("sigmoid", |c, o| map::floats(c, o, sigmoid)),
+    alpha_beta("sigmoid_hard", Opset::Ios15, ALPHA_BETA, sigmoid_hard),
+    alpha_beta("sigmoid_hard", Opset::Ios17, ALPHA_BETA_17, sigmoid_hard),
+    plain("silu", silu),
+    plain("softplus", |c, o| map::floats(c, o, softplus)),
+    plain("softsign", softsign),
+    alpha("thresholded_relu", Opset::Ios15, ALPHA, thresholded_relu),
+    alpha("thresholded_relu", Opset::Ios17, ALPHA_17, thresholded_relu),
 ];
 
 const X: Param = Param::value("x", FLOAT).group('T');
@@ -44,8 +44,18 @@ const ALPHA_BETA: &[Param] =
 const ALPHA_BETA_17: &[Param] =
     &[X, Param::constant("alpha", FLOAT).group('U'), Param::constant("beta", FLOAT).group('U')];
 
-const fn define(name: &'static str, since: Opset, params: &'static [Param], kernel: Kernel) -> OpDef {
-    OpDef { name, since, params, infer: map::same_type, eval: Eval::Kernel(kernel) }
+const fn plain(name: &'static str, kernel: Kernel) -> OpDef {
+    OpDef { name, since: Opset::Ios15, params: &[X], infer: map::same_type, eval: Eval::Kernel(kernel) }
+}
+
+const fn alpha(name: &'static str, since: Opset, params: &'static [Param], kernel: Kernel) -> OpDef {
+    let infer = |call: &Call<'_>| map::same_type_given(call, &["alpha"]);
+    OpDef { name, since, params, infer, eval: Eval::Kernel(kernel) }
+}
+
+const fn alpha_beta(name: &'static str, since: Opset, params: &'static [Param], kernel: Kernel) -> OpDef {
+    let infer = |call: &Call<'_>| map::same_type_given(call, &["alpha", "beta"]);
+    OpDef { name, since, params, infer, eval: Eval::Kernel(kernel) }
 }
 
 fn clamped_relu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {

@@ -49,16 +49,17 @@ fn infer_prelu(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     channels::check_rank(x, 3..=5)?;
     channels::check(call, x, &["alpha"])?;
     if let (Some(rank @ (3 | 5)), Some(alpha)) = (x.rank(), call.known("alpha")) {
-        let mut pair = [0.0; 2];
-        for i in 1..alpha.len() {
-            to_f32(&alpha, 0..1, &mut pair[..1]);
-            to_f32(&alpha, i..i + 1, &mut pair[1..]);
-            if (pair[1] - pair[0]).abs() > EQUAL {
-                return Err(OpError::new(format!(
-                    "`alpha` {i} is {}, which differs from {} at 0: with `x` of rank {rank} all must be equal",
-                    pair[1], pair[0]
-                )));
-            }
+        let slope = |i: usize| {
+            let mut value = [0.0];
+            to_f32(&alpha, i..i + 1, &mut value);
+            value[0]
+        };
+        if let Some(i) = (1..alpha.len()).find(|&i| (slope(i) - slope(0)).abs() > EQUAL) {
+            return Err(OpError::new(format!(
+                "`alpha` {i} is {}, which differs from {} at 0: with `x` of rank {rank} all must be equal",
+                slope(i),
+                slope(0)
+            )));
         }
     }
     map::same_type(call)

@@ -32,7 +32,7 @@ pub(super) const OPS: &[OpDef] = &[
 ];
 
 const NUMBERS: &[Param] = &[Param::value("x", FLOAT_INT).group('T'), Param::value("y", FLOAT_INT).group('T')];
-const BOOLEANS: &[Param] = &[Param::value("x", BOOL), Param::value("y", BOOL)];
+const BOOLEANS: &[Param] = &[Param::value("x", BOOL).group('T'), Param::value("y", BOOL).group('T')];
 
 const fn arithmetic(name: &'static str, kernel: Kernel) -> OpDef {
     OpDef { name, since: Opset::Ios15, params: NUMBERS, infer: same_type, eval: Eval::Kernel(kernel) }

@@ -16,7 +16,7 @@ pub(super) const OPS: &[OpDef] = &[
     plain("atan", |c, o| map::floats(c, o, f32::atan)),
     plain("atanh", |c, o| map::floats(c, o, f32::atanh)),
     plain("ceil", |c, o| map::floats(c, o, f32::ceil)),
-    constants("clip", Opset::Ios15, BOUNDS, map::same_type, clip),
+    constants("clip", Opset::Ios15, BOUNDS, |c| map::same_type_given(c, &["alpha", "beta"]), clip),
     constants("clip", Opset::Ios17, BOUNDS, ordered_bounds, clip),
     plain("cos", |c, o| map::floats(c, o, f32::cos)),
     plain("cosh", |c, o| map::floats(c, o, f32::cosh)),
@@ -24,14 +24,14 @@ pub(super) const OPS: &[OpDef] = &[
     plain("exp", |c, o| map::floats(c, o, f32::exp)),
     with_int("exp2", |c, o| map::numbers(c, o, f32::exp2, |x| f64::from(x).exp2() as i32)),
     plain("floor", |c, o| map::floats(c, o, f32::floor)),
-    constants("inverse", Opset::Ios15, INVERSE, map::same_type, inverse),
-    constants("inverse", Opset::Ios17, INVERSE_17, map::same_type, inverse),
-    constants("log", Opset::Ios15, LOG, map::same_type, log),
-    constants("log", Opset::Ios17, LOG_17, map::same_type, log),
+    constants("inverse", Opset::Ios15, INVERSE, with_epsilon, inverse),
+    constants("inverse", Opset::Ios17, INVERSE_17, with_epsilon, inverse),
+    constants("log", Opset::Ios15, LOG, with_epsilon, log),
+    constants("log", Opset::Ios17, LOG_17, with_epsilon, log),
     constants("logical_not", Opset::Ios15, &[Param::value("x", BOOL)], map::same_type, logical_not),
     plain("round", |c, o| map::floats(c, o, f32::round_ties_even)),
-    constants("rsqrt", Opset::Ios15, RSQRT, map::same_type, rsqrt),
-    constants("rsqrt", Opset::Ios17, RSQRT_17, map::same_type, rsqrt),
+    constants("rsqrt", Opset::Ios15, RSQRT, with_epsilon, rsqrt),
+    constants("rsqrt", Opset::Ios17, RSQRT_17, with_epsilon, rsqrt),
     with_int("sign", |c, o| map::numbers(c, o, sign, i32::signum)),
     plain("sin", |c, o| map::floats(c, o, f32::sin)),
     plain("sinh", |c, o| map::floats(c, o, f32::sinh)),
@@ -39,7 +39,7 @@ pub(super) const OPS: &[OpDef] = &[
     with_int("square", |c, o| map::numbers(c, o, |x| x * x, |x| x.wrapping_mul(x))),
     plain("tan", |c, o| map::floats(c, o, f32::tan)),
     plain("tanh", |c, o| map::floats(c, o, f32::tanh)),
-    constants("threshold", Opset::Ios15, LOWER_BOUND, map::same_type, threshold),
+    constants("threshold", Opset::Ios15, LOWER_BOUND, |c| map::same_type_given(c, &["alpha"]), threshold),
 ];
 
 const X: Param = Param::value("x", FLOAT).group('T');
@@ -78,6 +78,10 @@ const fn constants(
     kernel: Kernel,
 ) -> OpDef {
     OpDef { name, since, params, infer, eval: Eval::Kernel(kernel) }
+}
+
+fn with_epsilon(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+    map::same_type_given(call, &["epsilon"])
 }
 
 fn ordered_bounds(call: &Call<'_>) -> Result<Vec<Type>, OpError> {

@@ -19,6 +19,14 @@ pub(super) fn same_type(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     Ok(vec![call.ty("x")?.clone().into()])
 }
 
+/// The same for an operation with further constants, each a single number.
+pub(super) fn same_type_given(call: &Call<'_>, constants: &[&str]) -> Result<Vec<Type>, OpError> {
+    for name in constants {
+        call.float(name)?;
+    }
+    same_type(call)
+}
+
 /// Applies `f` to every element of the float tensor `x`.
 pub(super) fn floats(
     call: &Call<'_>,

@@ -73,8 +73,7 @@ fn infer_batch_norm(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     let x = call.ty("x")?;
     channels::check_rank(x, 3..=5)?;
     channels::check(call, x, &["mean", "variance", "gamma", "beta"])?;
-    call.float("epsilon")?;
-    map::same_type(call)
+    map::same_type_given(call, &["epsilon"])
 }
 
 fn batch_norm(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
@@ -105,8 +104,7 @@ fn infer_instance_norm(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     let x = call.ty("x")?;
     channels::check_rank(x, 3..=5)?;
     channels::check(call, x, &["gamma", "beta"])?;
-    call.float("epsilon")?;
-    map::same_type(call)
+    map::same_type_given(call, &["epsilon"])
 }
 
 fn instance_norm(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
@@ -122,8 +120,7 @@ fn infer_l2_norm(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     if let Some(rank) = call.ty("x")?.rank().filter(|&rank| rank < L2_DIMS) {
         return Err(OpError::new(format!("`x` has rank {rank}, below {L2_DIMS}")));
     }
-    call.float("epsilon")?;
-    map::same_type(call)
+    map::same_type_given(call, &["epsilon"])
 }
 
 fn l2_norm(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
@@ -155,8 +152,7 @@ fn infer_layer_norm(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
             }
         }
     }
-    call.float("epsilon")?;
-    map::same_type(call)
+    map::same_type_given(call, &["epsilon"])
 }
 
 fn layer_norm(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
@@ -189,10 +185,7 @@ fn infer_local(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     if size < 1 {
         return Err(OpError::new(format!("`size` is {size}, which is no neighbourhood")));
     }
-    for name in ["alpha", "beta", "k"] {
-        call.float(name)?;
-    }
-    map::same_type(call)
+    map::same_type_given(call, &["alpha", "beta", "k"])
 }
 
 fn local(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {

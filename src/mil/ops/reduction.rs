@@ -7,9 +7,9 @@ use super::axes;
 use super::map::Kernel;
 use crate::kernels::reduce::{Axes, Reduction, first_best, reduce_f32, reduce_i32};
 use crate::mil::op::domain::{BOOL, FLOAT_INT, INT, TEXT};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
+use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param, Scratch};
 use crate::mil::{Dim, Opset, TensorType, Type};
-use crate::tensor::{DType, TensorView};
+use crate::tensor::DType;
 
 pub(super) const OPS: &[OpDef] = &[
     arg("reduce_argmax", Opset::Ios15, ARG, |c, o| eval_arg(c, o, Side::Max)),
@@ -143,26 +143,35 @@ enum Side {
 }
 
 fn eval_arg(call: &Call<'_>, outputs: &mut Outputs<'_, '_>, side: Side) -> Result<(), OpError> {
-    let x = call.tensor("x")?;
-    let axis = call.axis("axis", x.rank())?;
-    let out = outputs.tensor(0)?;
+    let (out, scratch) = outputs.with_scratch(0)?;
     match out.dtype() {
         DType::U16 => {
             let out = out.slice::<u16>()?;
-            find(x, axis, side, |result, index| out[result] = index as u16)
+            find(call, scratch, side, |result, index| out[result] = index as u16)
         }
         _ => {
             let out = out.slice::<i32>()?;
-            find(x, axis, side, |result, index| out[result] = index as i32)
+            find(call, scratch, side, |result, index| out[result] = index as i32)
         }
     }
 }
 
-fn find(x: TensorView<'_>, axis: usize, side: Side, store: impl FnMut(usize, usize)) -> Result<(), OpError> {
+fn find(
+    call: &Call<'_>,
+    scratch: &mut Scratch,
+    side: Side,
+    store: impl FnMut(usize, usize),
+) -> Result<(), OpError> {
+    let x = call.tensor("x")?;
+    let axis = call.axis("axis", x.rank())?;
     match x.dtype() {
+        DType::I32 => find_in::<i32>(x.slice()?, x.shape(), axis, side, store),
         DType::F32 => find_in::<f32>(x.slice()?, x.shape(), axis, side, store),
-        DType::F16 => find_in::<f16>(x.slice()?, x.shape(), axis, side, store),
-        _ => find_in::<i32>(x.slice()?, x.shape(), axis, side, store),
+        _ => {
+            let [work] = scratch.floats([x.len()]);
+            x.slice::<f16>()?.convert_to_f32_slice(work);
+            find_in::<f32>(work, x.shape(), axis, side, store);
+        }
     }
     Ok(())
 }

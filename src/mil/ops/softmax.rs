@@ -1,13 +1,10 @@
 //! `softmax` along one axis.
 
-use half::f16;
-use half::slice::HalfFloatSliceExt;
-
+use super::in_place;
 use crate::kernels::softmax::{softmax_f16_steps, softmax_f32};
 use crate::mil::op::domain::{FLOAT, INT};
 use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
 use crate::mil::{Opset, Type};
-use crate::tensor::DType;
 
 pub(super) const OPS: &[OpDef] = &[OpDef {
     name: "softmax",
@@ -29,22 +26,14 @@ fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
     let x = call.tensor("x")?;
     let axis = call.axis("axis", x.rank())?;
     let (length, inner) = (x.shape()[axis], x.shape()[axis + 1..].iter().product());
-    let (out, scratch) = outputs.with_scratch(0)?;
-    if x.dtype() == DType::F32 {
-        let out = out.slice::<f32>()?;
-        out.copy_from_slice(x.slice()?);
-        softmax_f32(out, length, inner);
-        return Ok(());
-    }
-    let [work] = scratch.floats([x.len()]);
-    x.slice::<f16>()?.convert_to_f32_slice(work);
-    if call.rounds(DType::F16) {
-        softmax_f16_steps(work, length, inner);
-    } else {
-        softmax_f32(work, length, inner);
-    }
-    out.slice::<f16>()?.convert_from_f32_slice(work);
-    Ok(())
+    in_place::run(call, outputs, 0, |data, _| {
+        if call.rounds(x.dtype()) {
+            softmax_f16_steps(data, length, inner);
+        } else {
+            softmax_f32(data, length, inner);
+        }
+        Ok(())
+    })
 }
 
 #[cfg(test)]
