@@ -15,6 +15,8 @@ mod pool;
 mod softmax;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod testing_calls;
 mod windows;
 
 /// The tables of all families.
