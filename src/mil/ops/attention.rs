@@ -209,3 +209,97 @@ fn attend(
     };
     head.attend(operands, apply, rest, out);
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::run;
+    use super::super::testing_calls::{call, infer};
+    use super::*;
+    use crate::mil::op::{KnownValue, Numerics};
+    use crate::tensor::Tensor;
+
+    fn floats(shape: &[usize], values: &[f32]) -> Tensor {
+        Tensor::from_slice(shape, values).unwrap()
+    }
+
+    fn halves(shape: &[usize], step: usize) -> Tensor {
+        let values: Vec<_> = (0..shape.iter().product())
+            .map(|i: usize| f16::from_f32((i * step % 17) as f32 / 8.0 - 1.0))
+            .collect();
+        Tensor::from_slice(shape, &values).unwrap()
+    }
+
+    fn attention(more: &[(&str, Tensor)]) -> Result<Vec<f32>, OpError> {
+        let own = [
+            ("query", floats(&[2, 1, 1], &[0.0, 3.0])),
+            ("key", floats(&[2, 3, 1], &[0.0, 1.0, 2.0, 0.0, 0.0, 100.0])),
+            ("value", floats(&[2, 3, 2], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0])),
+        ];
+        let out = run("scaled_dot_product_attention", Opset::Ios18, &[&own, more].concat())?;
+        assert_eq!(out[0].shape(), [2, 1, 2]);
+        Ok(out[0].view().slice::<f32>()?.to_vec())
+    }
+
+    #[test]
+    fn masks_choose_keys() {
+        assert_eq!(attention(&[]).unwrap(), [3.0, 4.0, 5.0, 6.0]);
+        let keep = Tensor::from_bools(&[3], &[true, true, false]).unwrap();
+        assert_eq!(attention(&[("attn_mask", keep)]).unwrap(), [2.0, 3.0, 2.0, 3.0]);
+        let none = f32::NEG_INFINITY;
+        let per_head = floats(&[2, 1, 3], &[0.0, none, 0.0, none, none, 0.0]);
+        assert_eq!(attention(&[("attn_mask", per_head)]).unwrap(), [3.0, 4.0, 5.0, 6.0]);
+        let halves = Tensor::from_slice(&[1, 3], &[none, 0.0, none].map(f16::from_f32)).unwrap();
+        assert_eq!(attention(&[("attn_mask", halves)]).unwrap(), [3.0, 4.0, 3.0, 4.0]);
+    }
+
+    #[test]
+    fn is_the_composition_of_its_parts_in_either_arithmetic() {
+        let (query, key, value) = (halves(&[3, 70, 16], 5), halves(&[3, 40, 16], 7), halves(&[3, 40, 8], 3));
+        for numerics in [Numerics::Fast, Numerics::Fp16Exact] {
+            let step = |name: &str, args: &[(&str, KnownValue)]| call(name, numerics, args).unwrap();
+            let transpose = Tensor::from_bools(&[], &[true]).unwrap();
+            let x = query.clone().into();
+            let products = [("x", x), ("y", key.clone().into()), ("transpose_y", transpose.into())];
+            let scale = Tensor::scalar(f16::from_f32(0.25));
+            let scores = [("x", step("matmul", &products).into()), ("y", scale.into())];
+            let weights = step("softmax", &[("x", step("mul", &scores).into())]);
+            let expected = step("matmul", &[("x", weights.into()), ("y", value.clone().into())]);
+            let operands = [("query", &query), ("key", &key), ("value", &value)];
+            let found = step(
+                "scaled_dot_product_attention",
+                &operands.map(|(name, tensor)| (name, tensor.clone().into())),
+            );
+            let (found, expected) = (found.view(), expected.view());
+            let pairs = found.slice::<f16>().unwrap().iter().zip(expected.slice::<f16>().unwrap());
+            let worst = pairs.map(|(a, b)| (a.to_f32() - b.to_f32()).abs()).fold(0.0, f32::max);
+            let allowed = if numerics == Numerics::Fast { 2e-3 } else { 0.0 };
+            assert!(worst <= allowed, "{numerics:?} {worst}");
+        }
+    }
+
+    #[test]
+    fn unknown_lengths_stay_unknown() {
+        let ty = |rows: Dim, columns: u64| {
+            TensorType::new(DType::F16, vec![Dim::Fixed(1), Dim::Fixed(9), rows, Dim::Fixed(columns)])
+        };
+        let unknown = Dim::Unknown;
+        let types = [("query", ty(unknown, 64)), ("key", ty(unknown, 64)), ("value", ty(Dim::Fixed(5), 32))];
+        let out = infer("scaled_dot_product_attention", &types, &[]).unwrap();
+        assert_eq!(out, ty(unknown, 32));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let mask = |shape: &[usize]| [("attn_mask", floats(shape, &vec![0.0; shape.iter().product()]))];
+        assert_eq!(
+            attention(&mask(&[4])).unwrap_err().to_string(),
+            "`attn_mask` is a tensor<fp32, [4]>, whose dimension 0 does not broadcast to 3"
+        );
+        assert!(attention(&mask(&[3, 1, 3])).is_err());
+        assert!(attention(&mask(&[1, 2, 1, 3])).is_err());
+        let heads = [("query", floats(&[1, 1, 1], &[0.0])), ("key", floats(&[2, 1, 1], &[0.0; 2]))];
+        let args = [&heads[..], &[("value", floats(&[2, 1, 1], &[0.0; 2]))]].concat();
+        let error = run("scaled_dot_product_attention", Opset::Ios18, &args).unwrap_err();
+        assert_eq!(error.to_string(), "`query` has 1 and `key` has 2 in dimension 0 of 3");
+    }
+}

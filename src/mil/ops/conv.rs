@@ -199,3 +199,166 @@ fn eval(
     convolution.evaluate(&x, scratch, &mut Sink::new(out)?);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use half::f16;
+
+    use super::super::testing::run;
+    use super::super::testing_calls::{call, compressed, infer};
+    use super::*;
+    use crate::mil::op::Numerics;
+    use crate::tensor::Tensor;
+
+    fn floats(shape: &[usize], values: &[f32]) -> Tensor {
+        Tensor::from_slice(shape, values).unwrap()
+    }
+
+    fn ints(values: &[i32]) -> Tensor {
+        Tensor::from_slice(&[values.len()], values).unwrap()
+    }
+
+    fn counting(shape: &[usize]) -> Tensor {
+        let values: Vec<f32> =
+            (0..shape.iter().product()).map(|i: usize| (i * 5 % 13) as f32 - 6.0).collect();
+        floats(shape, &values)
+    }
+
+    #[test]
+    fn pad_types_place_the_window() {
+        let x = floats(&[1, 1, 4], &[1.0, 2.0, 3.0, 4.0]);
+        let weight = floats(&[1, 1, 2], &[1.0, 10.0]);
+        let (pad, one) = (ints(&[1, 2]), ints(&[1]));
+        for (pad_type, strides, dilations, expected) in [
+            ("valid", &one, &one, &[21.0, 32.0, 43.0][..]),
+            ("valid", &ints(&[2]), &one, &[21.0, 43.0]),
+            ("valid", &one, &ints(&[3]), &[41.0]),
+            ("same", &one, &one, &[21.0, 32.0, 43.0, 4.0]),
+            ("same_lower", &one, &one, &[10.0, 21.0, 32.0, 43.0]),
+            ("custom", &one, &one, &[10.0, 21.0, 32.0, 43.0, 4.0, 0.0]),
+            ("custom", &ints(&[2]), &ints(&[2]), &[20.0, 42.0, 4.0]),
+        ] {
+            let args = [
+                ("x", x.clone()),
+                ("weight", weight.clone()),
+                ("pad_type", Tensor::from_text(pad_type)),
+                ("pad", pad.clone()),
+                ("strides", strides.clone()),
+                ("dilations", dilations.clone()),
+            ];
+            let out = run("conv", Opset::Ios16, &args).unwrap();
+            assert_eq!(out[0].view().slice::<f32>().unwrap(), expected, "{pad_type}");
+        }
+    }
+
+    /// The definition, for stride 1 and no padding.
+    fn defined(x: &Tensor, weight: &Tensor, groups: usize) -> Vec<f32> {
+        let (&[n, channels, height, width], &[outputs, inputs, kh, kw]) = (x.shape(), weight.shape()) else {
+            panic!("two spatial dimensions");
+        };
+        let (view, filter) = (x.view(), weight.view());
+        let (x, w) = (view.slice::<f32>().unwrap(), filter.slice::<f32>().unwrap());
+        let (oh, ow) = (height - kh + 1, width - kw + 1);
+        let mut out = Vec::new();
+        for (item, o) in (0..n).flat_map(|item| (0..outputs).map(move |o| (item, o))) {
+            for (y, column) in (0..oh).flat_map(|y| (0..ow).map(move |column| (y, column))) {
+                let first = o / (outputs / groups) * inputs;
+                out.push((0..inputs * kh * kw).fold(0.0, |sum, at| {
+                    let (c, ky, kx) = (at / (kh * kw), at / kw % kh, at % kw);
+                    let plane = (item * channels + first + c) * height;
+                    sum + x[(plane + y + ky) * width + column + kx] * w[o * inputs * kh * kw + at]
+                }));
+            }
+        }
+        out
+    }
+
+    #[test]
+    fn every_way_of_computing_gives_the_definition() {
+        for (name, x, weight, groups) in [
+            ("depthwise", [2, 4, 5, 6], [8, 1, 3, 2], 4),
+            ("one position", [3, 6, 2, 2], [40, 3, 2, 2], 2),
+            ("one pointwise position", [2, 64, 1, 1], [600, 64, 1, 1], 1),
+            ("pointwise", [2, 6, 9, 7], [10, 3, 1, 1], 2),
+            ("unfolded", [2, 6, 9, 7], [10, 3, 3, 2], 2),
+            ("several blocks", [1, 64, 40, 40], [8, 64, 5, 5], 1),
+        ] {
+            let (x, weight) = (counting(&x), counting(&weight));
+            let expected = defined(&x, &weight, groups);
+            let groups = Tensor::scalar(i32::try_from(groups).unwrap());
+            let args = [("x", x.into()), ("weight", compressed(weight)), ("groups", groups.into())];
+            let out = call("conv", Numerics::Fast, &args).unwrap();
+            assert_eq!(out.view().slice::<f32>().unwrap(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn bias_is_added_per_channel_and_rounded_in_fp16() {
+        let halves = |shape: &[usize], values: &[f32]| {
+            let values: Vec<_> = values.iter().map(|&x| f16::from_f32(x)).collect();
+            Tensor::from_slice(shape, &values).unwrap()
+        };
+        let args = [
+            ("x", halves(&[1, 2, 1], &[2048.0, 1.0]).into()),
+            ("weight", halves(&[2, 2, 1], &[1.0; 4]).into()),
+            ("bias", halves(&[2], &[1.0, 5.0]).into()),
+        ];
+        for (numerics, expected) in
+            [(Numerics::Fast, [2050.0, 2054.0]), (Numerics::Fp16Exact, [2048.0, 2052.0])]
+        {
+            let out = call("conv", numerics, &args).unwrap();
+            let view = out.view();
+            let found: Vec<_> = view.slice::<f16>().unwrap().iter().map(|x| x.to_f32()).collect();
+            assert_eq!(found, expected, "{numerics:?}");
+        }
+    }
+
+    #[test]
+    fn quantized_weights_are_scaled_per_channel() {
+        let args = [
+            ("x", floats(&[1, 2, 1], &[1.0, 10.0])),
+            ("weight", Tensor::from_slice(&[2, 2, 1], &[1u8, 2, 3, 4]).unwrap()),
+            ("quantization_type", Tensor::from_text("linear")),
+            ("quant_scale", floats(&[2], &[1.0, 2.0])),
+            ("quant_bias", floats(&[1], &[-1.0])),
+        ];
+        let out = run("conv_quantized", Opset::Ios15, &args).unwrap();
+        assert_eq!(out[0].view().slice::<f32>().unwrap(), [10.0, 75.0]);
+    }
+
+    #[test]
+    fn unknown_sizes_stay_unknown() {
+        let unknown = Dim::Unknown;
+        let x = TensorType::new(DType::F32, vec![unknown, unknown, Dim::Fixed(8), unknown]);
+        let weight = TensorType::fixed(DType::F32, &[4, 2, 3, 3]);
+        let out = infer("conv", &[("x", x), ("weight", weight)], &[]).unwrap();
+        assert_eq!(out.shape, [unknown, Dim::Fixed(4), Dim::Fixed(6), unknown]);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let (x, weight) = (counting(&[1, 4, 2]), counting(&[2, 2, 3]));
+        let refused = |opset, more: &[(&str, Tensor)]| {
+            let args = [&[("x", x.clone()), ("weight", weight.clone())], more].concat();
+            run("conv", opset, &args).unwrap_err().to_string()
+        };
+        let two = || ("groups", Tensor::scalar(2i32));
+        assert_eq!(refused(Opset::Ios15, &[]), "`weight` takes 2 channels per group, `x` has 4 in 1 groups");
+        assert_eq!(
+            refused(Opset::Ios15, &[two()]),
+            "spatial dimension 0 of size 2 with padding 0 and a window of 3 gives an output of size 0"
+        );
+        assert_eq!(
+            refused(Opset::Ios15, &[two(), ("pad_type", Tensor::from_text("same_lower"))]),
+            "`pad_type` is `same_lower`, which opset ios15 does not have"
+        );
+        assert_eq!(
+            refused(Opset::Ios15, &[two(), ("strides", ints(&[0]))]),
+            "`strides` holds 0, which is not positive"
+        );
+        assert_eq!(
+            refused(Opset::Ios15, &[("groups", Tensor::scalar(-1i32))]),
+            "`groups` is -1, which is not positive"
+        );
+    }
+}

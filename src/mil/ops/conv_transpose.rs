@@ -269,3 +269,80 @@ impl Transpose<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::run;
+    use super::super::testing_calls::{call, compressed};
+    use super::*;
+    use crate::mil::op::Numerics;
+    use crate::tensor::Tensor;
+
+    fn floats(shape: &[usize], values: &[f32]) -> Tensor {
+        Tensor::from_slice(shape, values).unwrap()
+    }
+
+    fn ints(values: &[i32]) -> Tensor {
+        Tensor::from_slice(&[values.len()], values).unwrap()
+    }
+
+    #[test]
+    fn pad_types_and_output_shapes_cut_the_whole_output() {
+        let x = floats(&[1, 1, 2], &[1.0, 2.0]);
+        let weight = floats(&[1, 1, 3], &[1.0, 10.0, 100.0]);
+        let (none, five, three) = (None, Some(ints(&[1, 1, 5])), Some(ints(&[1, 1, 3])));
+        for (pad_type, output_shape, expected) in [
+            ("valid", &none, &[1.0, 10.0, 102.0, 20.0, 200.0][..]),
+            ("custom", &none, &[10.0, 102.0, 20.0]),
+            ("same", &none, &[1.0, 10.0, 102.0, 20.0]),
+            ("same", &three, &[10.0, 102.0, 20.0]),
+            ("same", &five, &[1.0, 10.0, 102.0, 20.0, 200.0]),
+            ("valid", &Some(ints(&[1, 1, 6])), &[1.0, 10.0, 102.0, 20.0, 200.0, 0.0]),
+        ] {
+            let mut args = vec![
+                ("x", x.clone()),
+                ("weight", weight.clone()),
+                ("strides", ints(&[2])),
+                ("pad", ints(&[1, 1])),
+                ("pad_type", Tensor::from_text(pad_type)),
+            ];
+            args.extend(output_shape.clone().map(|shape| ("output_shape", shape)));
+            let out = run("conv_transpose", Opset::Ios15, &args).unwrap();
+            assert_eq!(out[0].view().slice::<f32>().unwrap(), expected, "{pad_type} {output_shape:?}");
+        }
+    }
+
+    #[test]
+    fn groups_have_their_own_weights_and_bias() {
+        let args = [
+            ("x", floats(&[1, 2, 1, 2], &[1.0, 2.0, 3.0, 4.0]).into()),
+            ("weight", compressed(floats(&[2, 2, 1, 2], &[1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 2.0, 0.0]))),
+            ("bias", floats(&[4], &[10.0, 20.0, 30.0, 40.0]).into()),
+            ("groups", Tensor::scalar(2i32).into()),
+        ];
+        let out = call("conv_transpose", Numerics::Fast, &args).unwrap();
+        assert_eq!(out.shape(), [1, 4, 1, 3]);
+        let expected = [[11.0, 12.0, 10.0], [20.0, 21.0, 22.0], [33.0, 37.0, 34.0], [46.0, 48.0, 40.0]];
+        assert_eq!(out.view().slice::<f32>().unwrap(), expected.concat());
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let x = floats(&[1, 1, 1], &[1.0]);
+        let refused = |weight: &[usize], more: &[(&str, Tensor)]| {
+            let weight = floats(weight, &vec![0.0; weight.iter().product()]);
+            let args = [&[("x", x.clone()), ("weight", weight)], more].concat();
+            run("conv_transpose", Opset::Ios15, &args).unwrap_err().to_string()
+        };
+        assert_eq!(refused(&[2, 1, 1], &[]), "`weight` takes 2 channels, `x` has 1");
+        assert_eq!(
+            refused(&[1, 3, 1], &[("output_shape", ints(&[1, 2, 1]))]),
+            "`output_shape` is [1, 2, 1], it has 2 in place of 3"
+        );
+        let custom = [("pad_type", Tensor::from_text("custom")), ("pad", ints(&[1, 0]))];
+        assert_eq!(
+            refused(&[1, 1, 1], &custom),
+            "spatial dimension 0 of size 1 with a window of 1 gives an output of size 0"
+        );
+    }
+}

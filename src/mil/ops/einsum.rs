@@ -323,3 +323,100 @@ fn product_axes(equation: &Equation, out_shape: &[usize]) -> Axes {
     }
     axes
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::testing::run;
+    use super::*;
+    use crate::tensor::Tensor;
+
+    fn einsum(equation: &str, x: &Tensor, y: &Tensor) -> Result<Tensor, OpError> {
+        let equation = Tensor::from_text(equation);
+        let args = [("values", x.clone()), ("values", y.clone()), ("equation", equation)];
+        Ok(run("einsum", Opset::Ios15, &args)?.remove(0))
+    }
+
+    fn counting(shape: &[usize]) -> Tensor {
+        let values: Vec<f32> = (0..shape.iter().product()).map(|i: usize| (i % 7) as f32 - 2.0).collect();
+        Tensor::from_slice(shape, &values).unwrap()
+    }
+
+    /// The definition itself: a sum over all labels.
+    fn defined(equation: &str, x: &Tensor, y: &Tensor) -> Vec<f32> {
+        let (inputs, out) = equation.split_once("->").unwrap();
+        let (a, b) = inputs.split_once(',').unwrap();
+        let mut sizes = BTreeMap::new();
+        for (labels, tensor) in [(a, x), (b, y)] {
+            for (label, &size) in labels.chars().zip(tensor.shape()) {
+                let entry = sizes.entry(label).or_insert(size);
+                *entry = size.max(*entry);
+            }
+        }
+        let labels: Vec<char> = sizes.keys().copied().collect();
+        let mut result = vec![0.0; out.chars().map(|c| sizes[&c]).product()];
+        for mut number in 0..sizes.values().product() {
+            let mut index = BTreeMap::new();
+            for label in &labels {
+                index.insert(*label, number % sizes[label]);
+                number /= sizes[label];
+            }
+            let at = |term: &str, shape: Option<&[usize]>| {
+                term.chars().enumerate().fold(0, |at, (i, c)| {
+                    let size = shape.map_or(sizes[&c], |shape| shape[i]);
+                    at * size + index[&c].min(size - 1)
+                })
+            };
+            let value = |term: &str, tensor: &Tensor| {
+                tensor.view().slice::<f32>().unwrap()[at(term, Some(tensor.shape()))]
+            };
+            result[at(out, None)] += value(a, x) * value(b, y);
+        }
+        result
+    }
+
+    #[test]
+    fn equations_mean_what_they_say() {
+        for (equation, x, y) in [
+            ("nchw,nwhu->nchu", &[2, 3, 2, 4][..], &[1, 4, 2, 3][..]),
+            ("chw,whr->chr", &[2, 1, 3], &[3, 4, 2]),
+            ("bhqd,bhkd->bhqk", &[1, 2, 3, 4], &[1, 2, 2, 4]),
+            ("ij,jk->ki", &[2, 3], &[3, 4]),
+            ("ij,ij->", &[2, 3], &[2, 3]),
+            ("ij,kl->li", &[2, 3], &[4, 2]),
+            ("iji,ji->j", &[3, 2, 3], &[2, 3]),
+        ] {
+            let (x, y) = (counting(x), counting(y));
+            let out = einsum(equation, &x, &y).unwrap();
+            assert_eq!(out.view().slice::<f32>().unwrap(), defined(equation, &x, &y), "{equation}");
+        }
+    }
+
+    #[test]
+    fn ellipses_and_implied_outputs_follow_numpy() {
+        let (x, y) = (counting(&[2, 1, 3, 4]), counting(&[5, 4, 2]));
+        let out = einsum("...ij, ...jk -> k...i", &x, &y).unwrap();
+        assert_eq!(out.shape(), [2, 2, 5, 3]);
+        assert_eq!(out.view().slice::<f32>().unwrap(), defined("abij,bjk->kabi", &x, &y));
+        let (x, y) = (counting(&[2, 3]), counting(&[3, 4]));
+        let out = einsum("zb,ba", &x, &y).unwrap();
+        assert_eq!(out.view().slice::<f32>().unwrap(), defined("zb,ba->az", &x, &y));
+    }
+
+    #[test]
+    fn bad_equations_are_refused() {
+        let (x, y) = (counting(&[2, 3]), counting(&[3, 4]));
+        for (equation, why) in [
+            ("ij,jk,kl->il", "which does not name two operands"),
+            ("ijk,jk->i", "where `ijk` does not fit an operand of rank 2"),
+            ("ij,jk->iz", "whose output has a label that no operand has"),
+            ("ij,jk->ii", "whose output repeats a label"),
+        ] {
+            let error = einsum(equation, &x, &y).unwrap_err();
+            assert_eq!(error.to_string(), format!("`equation` is `{equation}`, {why}"));
+        }
+        assert!(einsum("ij,ij->ij", &x, &y).is_err());
+        assert!(einsum("ij,jk->ik", &counting(&[2, 3]), &counting(&[1, 4])).is_err());
+    }
+}

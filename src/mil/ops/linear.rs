@@ -324,3 +324,124 @@ fn read_columns(y: &Operand<'_>, at: usize, extents: Extents, columns: Range<usi
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use half::f16;
+
+    use super::super::testing::run;
+    use super::super::testing_calls::{call, compressed, infer};
+    use super::*;
+    use crate::mil::op::{KnownValue, Numerics};
+    use crate::tensor::Tensor;
+
+    fn floats(shape: &[usize], values: &[f32]) -> Tensor {
+        Tensor::from_slice(shape, values).unwrap()
+    }
+
+    fn halves(shape: &[usize], values: &[f32]) -> Tensor {
+        let values: Vec<_> = values.iter().map(|&x| f16::from_f32(x)).collect();
+        Tensor::from_slice(shape, &values).unwrap()
+    }
+
+    #[test]
+    fn linear_multiplies_by_the_transposed_weight() {
+        let x = floats(&[1, 2, 2], &[1.0, 2.0, 3.0, 4.0]);
+        let weight = floats(&[3, 2], &[1.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
+        let bias = floats(&[3], &[10.0, 20.0, 30.0]);
+        let args = [("x", x), ("weight", weight), ("bias", bias)];
+        let out = run("linear", Opset::Ios15, &args).unwrap();
+        assert_eq!(out[0].shape(), [1, 2, 3]);
+        assert_eq!(out[0].view().slice::<f32>().unwrap(), [11.0, 22.0, 33.0, 13.0, 24.0, 37.0]);
+        let out = run("linear", Opset::Ios15, &args[..2]).unwrap();
+        assert_eq!(out[0].view().slice::<f32>().unwrap(), [1.0, 2.0, 3.0, 3.0, 4.0, 7.0]);
+    }
+
+    #[test]
+    fn integers_are_exact() {
+        let x = Tensor::from_slice(&[1, 2], &[16_777_217, 1]).unwrap();
+        let y = Tensor::from_slice(&[2, 1], &[1, 2]).unwrap();
+        let out = run("matmul", Opset::Ios15, &[("x", x.clone()), ("y", y)]).unwrap();
+        assert_eq!(out[0].view().slice::<i32>().unwrap(), [16_777_219]);
+        let (weight, bias) = (Tensor::from_slice(&[1, 2], &[1, 2]), Tensor::from_slice(&[1], &[-1]));
+        let args = [("x", x), ("weight", weight.unwrap()), ("bias", bias.unwrap())];
+        let out = run("linear", Opset::Ios15, &args).unwrap();
+        assert_eq!(out[0].view().slice::<i32>().unwrap(), [16_777_218]);
+    }
+
+    #[test]
+    fn matrices_broadcast_and_transpose() {
+        let x = floats(&[2, 1, 1, 2], &[1.0, 2.0, 3.0, 4.0]);
+        let y = floats(&[2, 2, 1], &[1.0, 0.0, 0.0, 1.0]);
+        let flag = |b| Tensor::from_bools(&[], &[b]).unwrap();
+        let out = run("matmul", Opset::Ios15, &[("x", x.clone()), ("y", y.clone())]).unwrap();
+        assert_eq!(out[0].shape(), [2, 2, 1, 1]);
+        assert_eq!(out[0].view().slice::<f32>().unwrap(), [1.0, 2.0, 3.0, 4.0]);
+        let args = [("x", x), ("y", y), ("transpose_x", flag(true)), ("transpose_y", flag(true))];
+        let out = run("matmul", Opset::Ios15, &args).unwrap();
+        assert_eq!(out[0].shape(), [2, 2, 2, 2]);
+        let expected =
+            [[1.0, 0.0, 2.0, 0.0], [0.0, 1.0, 0.0, 2.0], [3.0, 0.0, 4.0, 0.0], [0.0, 3.0, 0.0, 4.0]];
+        assert_eq!(out[0].view().slice::<f32>().unwrap(), expected.concat());
+    }
+
+    #[test]
+    fn vectors_lose_the_dimension_they_are_given() {
+        let (vector, matrices) = (floats(&[2], &[1.0, 2.0]), floats(&[2, 2, 2], &[1.0; 8]));
+        for (x, y, shape) in
+            [(&vector, &vector, &[][..]), (&vector, &matrices, &[2, 2]), (&matrices, &vector, &[2, 2])]
+        {
+            let out = run("matmul", Opset::Ios15, &[("x", x.clone()), ("y", y.clone())]).unwrap();
+            assert_eq!(out[0].shape(), shape);
+        }
+    }
+
+    #[test]
+    fn fp16_exact_rounds_every_sum() {
+        let args = [
+            ("x", halves(&[1, 3], &[2048.0, 1.0, 1.0]).into()),
+            ("weight", halves(&[1, 3], &[1.0, 1.0, 1.0]).into()),
+        ];
+        let value = |numerics| call("linear", numerics, &args).unwrap().view().slice::<f16>().unwrap()[0];
+        assert_eq!(value(Numerics::Fast).to_f32(), 2050.0);
+        assert_eq!(value(Numerics::Fp16Exact).to_f32(), 2048.0);
+    }
+
+    #[test]
+    fn compressed_weights_are_streamed_to_the_same_result() {
+        let (m, k, n) = (3, 300, 700);
+        let values = |len: usize| -> Vec<f32> { (0..len).map(|i| (i * 7 % 11) as f32 - 5.0).collect() };
+        let (x, weight) = (values(m * k), values(n * k));
+        let expected: Vec<f32> =
+            (0..m * n).map(|at| (0..k).map(|i| x[at / n * k + i] * weight[at % n * k + i]).sum()).collect();
+        let transposed: Vec<f32> = (0..k * n).map(|at| weight[at % n * k + at / n]).collect();
+        let x = KnownValue::from(floats(&[m, k], &x));
+        let linear = [("x", x.clone()), ("weight", compressed(floats(&[n, k], &weight)))];
+        let matmul = [("x", x), ("y", compressed(floats(&[k, n], &transposed)))];
+        for (name, args) in [("linear", linear), ("matmul", matmul)] {
+            let out = call(name, Numerics::Fast, &args).unwrap();
+            assert_eq!(out.view().slice::<f32>().unwrap(), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn unknown_dimensions_stay_unknown() {
+        let ty = |shape: &[Dim]| TensorType::new(DType::F16, shape.to_vec());
+        let (two, unknown) = (Dim::Fixed(2), Dim::Unknown);
+        let types = [("x", ty(&[unknown, unknown, two])), ("y", ty(&[Dim::Fixed(3), two, unknown]))];
+        assert_eq!(infer("matmul", &types, &[]).unwrap().shape, [Dim::Fixed(3), unknown, unknown]);
+    }
+
+    #[test]
+    fn mismatches_are_named() {
+        let (x, y) = (floats(&[2, 3], &[0.0; 6]), floats(&[2, 3], &[0.0; 6]));
+        let error = run("matmul", Opset::Ios15, &[("x", x.clone()), ("y", y)]).unwrap_err();
+        let text = "tensor<fp32, [2, 3]> times tensor<fp32, [2, 3]>: 3 columns against 2 rows";
+        assert_eq!(error.to_string(), text);
+        let mixed = [("x", x.clone()), ("y", Tensor::from_slice(&[3, 1], &[0i32; 3]).unwrap())];
+        assert!(run("matmul", Opset::Ios17, &mixed).is_err());
+        let error =
+            run("linear", Opset::Ios15, &[("x", x), ("weight", floats(&[1, 2], &[0.0; 2]))]).unwrap_err();
+        assert_eq!(error.to_string(), "`x` has 3 in its last dimension, `weight` takes 2");
+    }
+}

@@ -70,6 +70,8 @@ mod transpose;
 #[cfg(test)]
 mod typed;
 mod unit_dims;
+#[cfg(test)]
+mod testing_calls;
 mod windows;
 
 /// The tables of all families.

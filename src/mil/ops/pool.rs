@@ -137,3 +137,89 @@ fn eval(
     Sink::new(out)?.write(0, result);
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use half::f16;
+
+    use super::super::testing::run;
+    use super::super::testing_calls::call;
+    use super::*;
+    use crate::mil::op::Numerics;
+    use crate::tensor::Tensor;
+
+    fn ints(values: &[i32]) -> Tensor {
+        Tensor::from_slice(&[values.len()], values).unwrap()
+    }
+
+    fn pooled(name: &str, kernel: i32, stride: i32, more: &[(&str, Tensor)]) -> Result<Vec<f32>, OpError> {
+        let x = Tensor::from_slice(&[1, 1, 6], &[1.0f32, 2.0, 3.0, 4.0, 5.0, -6.0]).unwrap();
+        let own = [("x", x), ("kernel_sizes", ints(&[kernel])), ("strides", ints(&[stride]))];
+        let out = run(name, Opset::Ios16, &[&own, more].concat())?;
+        Ok(out[0].view().slice::<f32>()?.to_vec())
+    }
+
+    #[test]
+    fn padding_never_wins_and_counts_only_if_included() {
+        let pad_type = |text| ("pad_type", Tensor::from_text(text));
+        let set = |name| (name, Tensor::from_bools(&[], &[true]).unwrap());
+        let custom = [pad_type("custom"), ("pad", ints(&[1, 1]))];
+        let exclude = set("exclude_padding_from_average");
+        for (name, kernel, stride, more, expected) in [
+            ("max_pool", 3, 3, vec![pad_type("valid")], vec![3.0, 5.0]),
+            ("max_pool", 2, 5, vec![pad_type("same")], vec![2.0, -6.0]),
+            ("max_pool", 2, 1, vec![pad_type("same_lower")], vec![1.0, 2.0, 3.0, 4.0, 5.0, 5.0]),
+            ("avg_pool", 3, 2, custom.to_vec(), vec![1.0, 3.0, 1.0]),
+            ("avg_pool", 3, 2, [custom.to_vec(), vec![exclude.clone()]].concat(), vec![1.5, 3.0, 1.0]),
+            // The last window starts at 4 and ends beyond the input: only what exists counts.
+            ("avg_pool", 3, 4, vec![pad_type("valid"), set("ceil_mode")], vec![2.0, -0.5]),
+            // The last window would start in the padding after the input.
+            ("avg_pool", 2, 7, [custom.to_vec(), vec![set("ceil_mode")]].concat(), vec![0.5]),
+            ("l2_pool", 2, 4, vec![pad_type("valid")], vec![5.0f32.sqrt(), 61.0f32.sqrt()]),
+        ] {
+            let more_text = format!("{name} {kernel} {stride} {more:?}");
+            assert_eq!(pooled(name, kernel, stride, &more).unwrap(), expected, "{more_text}");
+        }
+    }
+
+    #[test]
+    fn planes_have_up_to_three_dimensions() {
+        let values: Vec<f32> = (0..16).map(|i| i as f32).collect();
+        let args = [
+            ("x", Tensor::from_slice(&[1, 2, 2, 2, 2], &values).unwrap()),
+            ("kernel_sizes", ints(&[2, 1, 2])),
+            ("pad_type", Tensor::from_text("valid")),
+        ];
+        let out = run("max_pool", Opset::Ios15, &args).unwrap();
+        assert_eq!(out[0].shape(), [1, 2, 1, 2, 1]);
+        assert_eq!(out[0].view().slice::<f32>().unwrap(), [5.0, 7.0, 13.0, 15.0]);
+    }
+
+    #[test]
+    fn fp16_exact_rounds_every_sum() {
+        let values = [2048.0, 1.0, 1.0, 2.0].map(f16::from_f32);
+        let args = [
+            ("x", Tensor::from_slice(&[1, 1, 4], &values).unwrap().into()),
+            ("kernel_sizes", ints(&[4]).into()),
+            ("pad_type", Tensor::from_text("valid").into()),
+        ];
+        let value = |numerics| call("avg_pool", numerics, &args).unwrap().view().slice::<f16>().unwrap()[0];
+        assert_eq!(value(Numerics::Fast).to_f32(), 513.0);
+        assert_eq!(value(Numerics::Fp16Exact).to_f32(), 512.5);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        let same = ("pad_type", Tensor::from_text("same"));
+        let ceil = ("ceil_mode", Tensor::from_bools(&[], &[true]).unwrap());
+        let error = pooled("max_pool", 2, 1, &[same.clone(), ceil]).unwrap_err();
+        assert_eq!(error.to_string(), "`ceil_mode` is set, which `pad_type` `same` does not allow");
+        let error = pooled("max_pool", 0, 1, &[same]).unwrap_err();
+        assert_eq!(error.to_string(), "`kernel_sizes` holds 0, which is not positive");
+        let error = pooled("max_pool", 7, 1, &[("pad_type", Tensor::from_text("valid"))]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "spatial dimension 0 of size 6 with padding 0 and a window of 7 gives an output of size 0"
+        );
+    }
+}
