@@ -3,4 +3,5 @@
 pub mod convert;
 pub mod dequantize;
 pub mod gemm;
+pub mod recurrent;
 pub mod softmax;

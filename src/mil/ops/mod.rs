@@ -11,6 +11,7 @@ mod control_flow;
 mod elementwise_binary;
 mod list;
 mod quantization;
+mod recurrent;
 mod softmax;
 mod state;
 #[cfg(test)]
@@ -29,6 +30,7 @@ static FAMILIES: &[&[OpDef]] = &[
     elementwise_binary::OPS,
     list::OPS,
     quantization::OPS,
+    recurrent::OPS,
     softmax::OPS,
     state::OPS,
 ];
