@@ -17,6 +17,7 @@ pub mod pool;
 pub mod reduce;
 pub mod resample;
 pub mod simd;
+pub mod recurrent;
 pub mod softmax;
 pub mod streamed;
 pub mod window;

@@ -59,6 +59,7 @@ mod slice;
 mod slice_bounds;
 mod slice_update;
 mod sliding_windows;
+mod recurrent;
 mod softmax;
 mod sort;
 mod split;
@@ -123,6 +124,7 @@ static FAMILIES: &[&[OpDef]] = &[
     slice::OPS,
     slice_update::OPS,
     sliding_windows::OPS,
+    recurrent::OPS,
     softmax::OPS,
     sort::OPS,
     split::OPS,
