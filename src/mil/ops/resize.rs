@@ -1,5 +1,10 @@
 //! `resize`, `resize_bilinear`, `resize_nearest_neighbor`, `upsample_bilinear` and
 //! `upsample_nearest_neighbor`: the trailing dimensions of a tensor at another size.
+//!
+//! The nearest-neighbour operations differ in which input element an output element repeats: upsampling takes
+//! the one its start lies in, resizing the one its centre lies in. `resize` does the latter by default and
+//! rounds the positions of any other sampling mode. Scale factors only determine sizes; positions follow from
+//! the sizes.
 
 use bytemuck::cast_slice_mut;
 use half::f16;
@@ -242,7 +247,7 @@ fn linear(
     }
     // Shrinking first keeps what lies between no larger than input and output.
     let growth = |axis: usize| to[axis] as f64 / from[axis] as f64;
-    steps.sort_by(|a, b| growth(a.0).total_cmp(&growth(b.0)));
+    steps.sort_unstable_by(|a, b| growth(a.0).total_cmp(&growth(b.0)));
     let largest = elements.max(x.len());
     let longest = to.iter().copied().max().unwrap_or(0);
     let [mut source, mut target, low, weight] = scratch.floats([largest, largest, longest, longest]);
