@@ -47,6 +47,7 @@ mod pool;
 mod quantization;
 mod random;
 mod range_1d;
+mod recurrent;
 mod reduction;
 mod resample;
 mod reshape;
@@ -59,20 +60,19 @@ mod slice;
 mod slice_bounds;
 mod slice_update;
 mod sliding_windows;
-mod recurrent;
 mod softmax;
 mod sort;
 mod split;
 mod state;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod testing_calls;
 mod tile;
 mod transpose;
 #[cfg(test)]
 mod typed;
 mod unit_dims;
-#[cfg(test)]
-mod testing_calls;
 mod windows;
 
 /// The tables of all families.
@@ -113,6 +113,7 @@ static FAMILIES: &[&[OpDef]] = &[
     quantization::OPS,
     random::OPS,
     range_1d::OPS,
+    recurrent::OPS,
     reduction::OPS,
     resample::OPS,
     reshape::OPS,
@@ -124,7 +125,6 @@ static FAMILIES: &[&[OpDef]] = &[
     slice::OPS,
     slice_update::OPS,
     sliding_windows::OPS,
-    recurrent::OPS,
     softmax::OPS,
     sort::OPS,
     split::OPS,
