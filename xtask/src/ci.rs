@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use crate::outcome::Outcome;
 use crate::process::succeed;
 use crate::project::Project;
-use crate::{Command, test, tidy};
+use crate::{Command, conformance, test, tidy};
 
 pub(crate) const COMMAND: Command = Command {
     name: "ci",
@@ -55,6 +55,7 @@ fn run(project: &Project) -> Result<Outcome> {
     step("docs", &mut || docs(project));
     step("tidy", &mut || tidy::check(project));
     step("apple", &mut || apple(project));
+    step("conformance", &mut || conformance::check(project, &conformance::Selection::all()));
 
     let failed = steps.iter().filter(|step| step.result.is_err()).count();
     print!("{}", summary(&steps, start.elapsed()));

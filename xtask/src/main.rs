@@ -1,6 +1,7 @@
 //! Project tasks: `cargo xtask COMMAND`. One file per command, one line per command in [`COMMANDS`].
 
 mod ci;
+mod conformance;
 mod outcome;
 mod process;
 mod project;
@@ -26,7 +27,7 @@ struct Command {
     run: fn(&Project, Arguments) -> Result<Outcome>,
 }
 
-const COMMANDS: &[Command] = &[ci::COMMAND, test::COMMAND, tidy::COMMAND];
+const COMMANDS: &[Command] = &[ci::COMMAND, conformance::COMMAND, test::COMMAND, tidy::COMMAND];
 
 fn main() -> ExitCode {
     match run() {

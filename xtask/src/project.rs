@@ -6,6 +6,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result};
 
+use crate::process::succeed;
+
 /// The environment variable that says where the material beside the repository is instead.
 pub(crate) const SHARED_VARIABLE: &str = "ANEMETER_SHARED";
 
@@ -13,6 +15,8 @@ pub(crate) const SHARED_VARIABLE: &str = "ANEMETER_SHARED";
 pub(crate) struct Project {
     /// Its top folder.
     pub(crate) root: PathBuf,
+    /// Where cargo builds.
+    pub(crate) target: PathBuf,
     /// Corpus, samples and validators that are not part of the repository; may not exist.
     pub(crate) shared: PathBuf,
 }
@@ -24,7 +28,11 @@ impl Project {
         let absolute = |variable: &str, default: &str| {
             root.join(env::var_os(variable).map_or_else(|| PathBuf::from(default), PathBuf::from))
         };
-        Ok(Project { root: root.to_owned(), shared: absolute(SHARED_VARIABLE, "../shared") })
+        Ok(Project {
+            root: root.to_owned(),
+            target: absolute("CARGO_TARGET_DIR", "target"),
+            shared: absolute(SHARED_VARIABLE, "../shared"),
+        })
     }
 
     /// A program to be started in the repository, without input.
@@ -39,5 +47,19 @@ impl Project {
         let mut command = self.command("cargo");
         command.args(arguments);
         command
+    }
+
+    /// The `anemeter` program, built for speed.
+    pub(crate) fn release_program(&self) -> Result<PathBuf> {
+        succeed(&mut self.cargo(&[
+            "build",
+            "--release",
+            "--quiet",
+            "--package",
+            "anemeter",
+            "--bin",
+            "anemeter",
+        ]))?;
+        Ok(self.target.join("release").join(format!("anemeter{}", env::consts::EXE_SUFFIX)))
     }
 }
