@@ -1,2 +1,89 @@
-//! Project tasks.
-fn main() {}
+//! Project tasks: `cargo xtask COMMAND`. One file per command, one line per command in [`COMMANDS`].
+
+mod ci;
+mod conformance;
+mod outcome;
+mod process;
+mod project;
+mod test;
+mod tidy;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use pico_args::Arguments;
+
+use outcome::Outcome;
+use project::Project;
+
+/// One task.
+struct Command {
+    name: &'static str,
+    /// Its arguments, as `--help` shows them.
+    arguments: &'static str,
+    about: &'static str,
+    /// Exit status when what it checks is not available on this machine.
+    not_checked: u8,
+    run: fn(&Project, Arguments) -> Result<Outcome>,
+}
+
+const COMMANDS: &[Command] = &[ci::COMMAND, conformance::COMMAND, test::COMMAND, tidy::COMMAND];
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<ExitCode> {
+    let mut arguments = Arguments::from_env();
+    let help = arguments.contains(["-h", "--help"]);
+    let Some(name) = arguments.subcommand()? else {
+        print!("{}", help_text());
+        return Ok(if help { ExitCode::SUCCESS } else { ExitCode::from(2) });
+    };
+    let Some(command) = COMMANDS.iter().find(|command| command.name == name) else {
+        bail!("there is no task `{name}`\nhelp: `cargo xtask --help` lists the tasks");
+    };
+    if help {
+        println!("cargo xtask {} {}\n\n{}", command.name, command.arguments, command.about);
+        return Ok(ExitCode::SUCCESS);
+    }
+    Ok(match (command.run)(&Project::find()?, arguments)? {
+        Outcome::Checked(_) => ExitCode::SUCCESS,
+        Outcome::NotChecked(_) => ExitCode::from(command.not_checked),
+    })
+}
+
+fn help_text() -> String {
+    let mut text = String::from("cargo xtask COMMAND [ARGUMENTS]\n\n");
+    for command in COMMANDS {
+        text += &format!("  {:<14} {}\n", command.name, command.about);
+    }
+    text + "\n`cargo xtask COMMAND --help` shows a command's arguments.\n"
+}
+
+/// Refuses whatever a command did not take.
+fn finish(arguments: Arguments) -> Result<()> {
+    let rest = arguments.finish();
+    if let Some(first) = rest.first() {
+        bail!("`{}` is not an argument of this task", first.to_string_lossy());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_sorted_and_described() {
+        assert!(COMMANDS.is_sorted_by(|a, b| a.name < b.name));
+        assert!(COMMANDS.iter().all(|command| !command.about.is_empty()));
+        assert!(help_text().contains("tidy"));
+    }
+}

@@ -1,0 +1,34 @@
+//! The conformance corpus: packages with inputs and expected outputs, unpacked below `target/`.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+
+use crate::process::succeed;
+use crate::project::Project;
+
+/// The folder of unpacked cases, or nothing where the archive is not at hand.
+pub(super) fn unpack(project: &Project) -> Result<Option<PathBuf>> {
+    let archive = project.shared.join("conformance/open.tar.xz");
+    if !archive.is_file() {
+        return Ok(None);
+    }
+    let folder = project.target.join("conformance");
+    let (cases, stamp_file) = (folder.join("open"), folder.join("open.stamp"));
+    let metadata = archive.metadata()?;
+    let stamp = format!("{} bytes, modified {:?}\n", metadata.len(), metadata.modified()?);
+    if fs::read_to_string(&stamp_file).is_ok_and(|old| old == stamp) {
+        return Ok(Some(cases));
+    }
+    if cases.exists() {
+        fs::remove_dir_all(&cases)?;
+    }
+    fs::create_dir_all(&folder)?;
+    succeed(project.command("tar").arg("-xJf").arg(&archive).arg("-C").arg(&folder))?;
+    if !cases.is_dir() {
+        bail!("{} has no folder `open`", archive.display());
+    }
+    fs::write(stamp_file, stamp)?;
+    Ok(Some(cases))
+}

@@ -1,0 +1,103 @@
+//! `cargo xtask conformance`: the library and the program held against coremltools.
+
+mod corpus;
+mod ops;
+mod python;
+mod signatures;
+
+use anyhow::{Result, bail};
+use pico_args::Arguments;
+
+use crate::Command;
+use crate::outcome::Outcome;
+use crate::project::Project;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "conformance",
+    arguments: "[--signatures] [--ops] [--limit N]",
+    about: "operation signatures and operation results against coremltools",
+    not_checked: 0,
+    run: |project, arguments| check(project, &Selection::parse(arguments)?),
+};
+
+/// One comparison.
+struct Part {
+    flag: &'static str,
+    run: fn(&Project, Option<usize>) -> Result<Outcome>,
+}
+
+const PARTS: &[Part] = &[
+    Part { flag: "--signatures", run: |project, _| signatures::check(project) },
+    Part { flag: "--ops", run: ops::check },
+];
+
+/// What to compare, and over how many cases.
+pub(crate) struct Selection {
+    parts: Vec<&'static Part>,
+    limit: Option<usize>,
+}
+
+impl Selection {
+    /// Everything.
+    pub(crate) fn all() -> Selection {
+        Selection { parts: PARTS.iter().collect(), limit: None }
+    }
+
+    fn parse(mut arguments: Arguments) -> Result<Selection> {
+        let parts: Vec<_> = PARTS.iter().filter(|part| arguments.contains(part.flag)).collect();
+        let limit = arguments.opt_value_from_str("--limit")?;
+        crate::finish(arguments)?;
+        Ok(if parts.is_empty() {
+            Selection { limit, ..Selection::all() }
+        } else {
+            Selection { parts, limit }
+        })
+    }
+}
+
+/// Makes the selected comparisons, all of them even if one fails.
+pub(crate) fn check(project: &Project, selection: &Selection) -> Result<Outcome> {
+    let (mut done, mut missing, mut failed) = (Vec::new(), Vec::new(), Vec::new());
+    for part in &selection.parts {
+        println!("\n-- conformance {} --", part.flag);
+        match (part.run)(project, selection.limit) {
+            Ok(Outcome::Checked(text)) => {
+                println!("{text}");
+                done.push(text);
+            }
+            Ok(Outcome::NotChecked(why)) => missing.push(why),
+            Err(error) => {
+                eprintln!("error: {error:#}");
+                failed.push(part.flag);
+            }
+        }
+    }
+    if !failed.is_empty() {
+        bail!("failed: {}", failed.join(" "));
+    }
+    if !missing.is_empty() {
+        return Ok(Outcome::NotChecked([missing, done].concat().join("; ")));
+    }
+    Ok(Outcome::Checked(done.join("; ")))
+}
+
+/// A share as a percentage that shows 100 only when it is complete.
+fn percent(part: usize, whole: usize) -> String {
+    if whole == 0 {
+        return "no cases".to_owned();
+    }
+    let hundredths = part * 10_000 / whole;
+    format!("{}.{:02} %", hundredths / 100, hundredths % 100)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentages_round_down() {
+        assert_eq!(percent(1689, 1689), "100.00 %");
+        assert_eq!(percent(99_999, 100_000), "99.99 %");
+        assert_eq!(percent(0, 0), "no cases");
+    }
+}

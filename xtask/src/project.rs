@@ -1,0 +1,65 @@
+//! Where things are: the repository, its target folder, and the optional material beside it.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+
+use crate::process::succeed;
+
+/// The environment variable that says where the material beside the repository is instead.
+pub(crate) const SHARED_VARIABLE: &str = "ANEMETER_SHARED";
+
+/// The repository this task belongs to.
+pub(crate) struct Project {
+    /// Its top folder.
+    pub(crate) root: PathBuf,
+    /// Where cargo builds.
+    pub(crate) target: PathBuf,
+    /// Corpus, samples and validators that are not part of the repository; may not exist.
+    pub(crate) shared: PathBuf,
+}
+
+impl Project {
+    /// The repository that this program was built from.
+    pub(crate) fn find() -> Result<Project> {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask/ has no parent folder")?;
+        let absolute = |variable: &str, default: &str| {
+            root.join(env::var_os(variable).map_or_else(|| PathBuf::from(default), PathBuf::from))
+        };
+        Ok(Project {
+            root: root.to_owned(),
+            target: absolute("CARGO_TARGET_DIR", "target"),
+            shared: absolute(SHARED_VARIABLE, "../shared"),
+        })
+    }
+
+    /// A program to be started in the repository, without input.
+    pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(&self.root).stdin(Stdio::null());
+        command
+    }
+
+    /// A cargo command.
+    pub(crate) fn cargo(&self, arguments: &[&str]) -> Command {
+        let mut command = self.command("cargo");
+        command.args(arguments);
+        command
+    }
+
+    /// The `anemeter` program, built for speed.
+    pub(crate) fn release_program(&self) -> Result<PathBuf> {
+        succeed(&mut self.cargo(&[
+            "build",
+            "--release",
+            "--quiet",
+            "--package",
+            "anemeter",
+            "--bin",
+            "anemeter",
+        ]))?;
+        Ok(self.target.join("release").join(format!("anemeter{}", env::consts::EXE_SUFFIX)))
+    }
+}

@@ -1,0 +1,100 @@
+//! `cargo xtask tidy`: rules of the house that neither the compiler nor clippy knows.
+
+mod document;
+mod files;
+mod imports;
+mod package;
+mod source;
+mod unsafety;
+mod words;
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use pico_args::Arguments;
+
+use crate::Command;
+use crate::outcome::Outcome;
+use crate::process::read;
+use crate::project::Project;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "tidy",
+    arguments: "",
+    about: "import table, file sizes, unsafe islands, leftovers, machine paths, package list",
+    not_checked: 1,
+    run: |project, arguments: Arguments| {
+        crate::finish(arguments)?;
+        check(project)
+    },
+};
+
+/// A text file of the repository.
+#[derive(Debug)]
+struct File {
+    /// Relative to the top folder, with forward slashes.
+    path: String,
+    text: String,
+}
+
+impl File {
+    fn is_rust(&self) -> bool {
+        Path::new(&self.path).extension().is_some_and(|extension| extension == "rs")
+    }
+}
+
+/// Makes every check and reports all findings at once.
+pub(crate) fn check(project: &Project) -> Result<Outcome> {
+    let files = read_files(project)?;
+    let architecture = files
+        .iter()
+        .find(|file| file.path == document::PATH)
+        .with_context(|| format!("{} is missing", document::PATH))?;
+    let table = document::import_table(&architecture.text)?;
+    let islands = document::unsafe_islands(&architecture.text)?;
+
+    let mut findings = imports::check(&table, &files);
+    findings.extend(files::check_docs(&files));
+    findings.extend(files::check_sizes(&files));
+    findings.extend(files::check_names(&files));
+    findings.extend(unsafety::check(&islands, &files));
+    findings.extend(words::check(&files));
+    findings.extend(package::check(&read(&mut project.cargo(&["package", "--list", "--allow-dirty"]))?));
+
+    for warning in files::growing(&files) {
+        println!("warning: {warning}");
+    }
+    for finding in &findings {
+        eprintln!("tidy: {finding}");
+    }
+    if !findings.is_empty() {
+        bail!("{} findings", findings.len());
+    }
+    let done = format!("{} files", files.len());
+    println!("tidy: {done}, nothing to complain about");
+    Ok(Outcome::Checked(done))
+}
+
+/// Every text file that git tracks or would track.
+fn read_files(project: &Project) -> Result<Vec<File>> {
+    let mut list = project.command("git");
+    list.args(["ls-files", "--cached", "--others", "--exclude-standard"]);
+    let mut files = Vec::new();
+    for path in read(&mut list)?.lines() {
+        let full = project.root.join(path);
+        if !full.is_file() {
+            continue;
+        }
+        let bytes = fs::read(&full).with_context(|| format!("read {path}"))?;
+        if let Ok(text) = String::from_utf8(bytes) {
+            files.push(File { path: path.to_owned(), text });
+        }
+    }
+    Ok(files)
+}
+
+#[cfg(test)]
+fn file(path: &str, text: &str) -> File {
+    File { path: path.to_owned(), text: text.to_owned() }
+}
