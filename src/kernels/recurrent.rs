@@ -91,6 +91,9 @@ pub fn run<C: Cell>(
     state: &mut [f32],
     mut emit: impl FnMut(usize, usize, &[f32]),
 ) {
+    if state.is_empty() {
+        return;
+    }
     let row = sequence.batch * C::GATES * sequence.hidden;
     for step in 0..sequence.steps {
         let time = if sequence.reverse { sequence.steps - 1 - step } else { step };

@@ -36,33 +36,31 @@ pub(crate) const OPS: &[OpDef] = &[
     },
 ];
 
-/// The mask of the first generation: a list of bytes.
-fn flat_mask(call: &Call<'_>, shape: &[usize]) -> Result<Mask, OpError> {
-    let len = shape::element_count(shape)
-        .ok_or_else(|| OpError::new(format!("`shape` {shape:?} is too large to address")))?;
+/// The first generation: the mask is a list of bytes, the shape is given apart.
+fn flat(call: &Call<'_>) -> Result<(Mask, Shape), OpError> {
+    check_vector(call, "nonzero_data")?;
+    check_vector(call, "mask")?;
+    let shape = listed_shape(call, "shape")?;
+    let len = shape::element_count(&shape)
+        .ok_or_else(|| OpError::new(format!("`shape` {:?} is too large to address", &shape[..])))?;
     let mask = Mask::new(call.shared("mask")?.bytes().clone(), len)?;
+    check_population(&mask, fixed_shape(call, "nonzero_data")?[0])?;
     match call.tensor("mask")?.bytes().last() {
         Some(last) if len % 8 != 0 && last >> (len % 8) != 0 => {
             Err(OpError::new(format!("`mask` has bits set after the {len} that `shape` implies")))
         }
-        _ => Ok(mask),
+        _ => Ok((mask, shape)),
     }
 }
 
 fn infer_flat(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
-    let shape = listed_shape(call, "shape")?;
-    check_vector(call, "nonzero_data")?;
-    check_vector(call, "mask")?;
-    check_population(&flat_mask(call, &shape)?, fixed_shape(call, "nonzero_data")?[0])?;
+    let (_, shape) = flat(call)?;
     Ok(vec![TensorType::fixed(call.ty("nonzero_data")?.dtype, &shape).into()])
 }
 
 fn decode_flat(call: &Call<'_>) -> Result<Decoders, OpError> {
-    let shape = listed_shape(call, "shape")?;
-    let mask = flat_mask(call, &shape)?;
-    let data = Source::of(call, "nonzero_data")?;
-    check_population(&mask, data.len())?;
-    Ok(vec![Arc::new(Sparse { mask, data, shape })])
+    let (mask, shape) = flat(call)?;
+    Ok(vec![Arc::new(Sparse { mask, data: Source::of(call, "nonzero_data")?, shape })])
 }
 
 fn infer_shaped(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
@@ -178,8 +176,11 @@ impl Decode for MaskOutput {
 
     fn decode(&self, range: Range<usize>, out: &mut [f32]) {
         for (out, i) in out.iter_mut().zip(range) {
-            let row = i / self.inner / self.repeats;
-            *out = f32::from(u8::from(self.mask.is_set(row * self.inner + i % self.inner)));
+            let bit = match self.repeats {
+                1 => i,
+                repeats => i / self.inner / repeats * self.inner + i % self.inner,
+            };
+            *out = f32::from(u8::from(self.mask.is_set(bit)));
         }
     }
 

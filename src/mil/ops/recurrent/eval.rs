@@ -123,7 +123,7 @@ impl Pass<'_> {
 
         let inputs = Matrix::row_major(elements(Weight::Dense(x), x_buffer)?, input);
         let weights = elements(weight_ih?, &mut weight_buffer[..width * input])?;
-        let extents = Extents { m: steps * batch, k: input, n: width };
+        let extents = Extents { m: Sizes::product(&[steps, batch])?, k: input, n: width };
         gemm(extents, inputs, Matrix::row_major(weights, input).transposed(), projected, round_steps);
         if !self.bias.is_empty() {
             for (value, bias) in projected.iter_mut().zip(self.bias.iter().cycle()) {
