@@ -114,9 +114,9 @@ impl Walk<'_> {
         let blocks = self.nested(op, def, &arguments);
         let (types, known) = self.results(op, def, &arguments, &blocks).map_err(|e| vec![e.to_string()])?;
         for ((&id, ty), value) in op.outputs.iter().zip(types).zip(known) {
-            let declared = &self.function.value(id).ty;
-            self.facts.types[id.index()] =
-                if self.options.trust_declared { refine(ty, declared) } else { ty };
+            let refined = refine(&ty, &self.function.value(id).ty);
+            let trusted = self.options.trust_declared || !is_concrete(&refined);
+            self.facts.types[id.index()] = if trusted { refined } else { ty };
             self.facts.known[id.index()] = value;
         }
         Ok(())
@@ -376,7 +376,7 @@ fn byte_len(ty: &TensorType) -> Option<usize> {
 }
 
 /// Takes the declared size where the inferred one is unknown.
-fn refine(inferred: Type, declared: &Type) -> Type {
+fn refine(inferred: &Type, declared: &Type) -> Type {
     match (inferred, declared) {
         (Type::Tensor(ty), Type::Tensor(declared)) if ty.rank().is_none() => {
             TensorType::new(ty.dtype, declared.shape.clone()).into()
@@ -385,8 +385,13 @@ fn refine(inferred: Type, declared: &Type) -> Type {
             let pick = |(a, b): (&Dim, &Dim)| if *a == Dim::Unknown { *b } else { *a };
             TensorType::new(ty.dtype, ty.shape.iter().zip(&declared.shape).map(pick).collect()).into()
         }
-        (inferred, _) => inferred,
+        (inferred, _) => inferred.clone(),
     }
+}
+
+/// A value is planned at a fixed size only if the type rule says so, whatever the program declares.
+fn is_concrete(ty: &Type) -> bool {
+    ty.tensor().is_none_or(|ty| ty.concrete().is_some())
 }
 
 /// The narrowest type that covers both.

@@ -104,7 +104,7 @@ impl<'a> TensorView<'a> {
 
     /// Number of elements.
     pub fn len(&self) -> usize {
-        self.shape.iter().product()
+        shape::element_count(self.shape).unwrap_or(usize::MAX)
     }
 
     /// Whether there are no elements.
