@@ -25,7 +25,7 @@ fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
         return Ok(dims::one(x.dtype, vec![Dim::Unknown; rank]));
     };
     let dims = x.shape.iter().zip(&reps).map(|(&dim, &times)| {
-        let times = dims::positive("reps", times)?;
+        let times = dims::size("reps", times)?;
         dims::map(dim, |size| dims::times(size, times))
     });
     Ok(dims::one(x.dtype, dims.collect::<Result<_, _>>()?))
@@ -34,7 +34,7 @@ fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
 fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
     let x = call.tensor("x")?;
     let out = outputs.tensor(0)?;
-    if x.is_empty() {
+    if out.shape().contains(&0) {
         return Ok(());
     }
     let (from, to) = (shape::strides(x.shape()), shape::strides(out.shape()));
@@ -65,7 +65,8 @@ mod tests {
         assert_eq!(out[0].shape(), [4, 6]);
         let (one, two) = ([1, 2, 1, 2, 1, 2], [3, 4, 3, 4, 3, 4]);
         assert_eq!(out[0].view().slice::<i32>().unwrap(), [one, two, one, two].concat());
-        assert_eq!(tile(&[1, 0]).unwrap_err().to_string(), "`reps` is 0");
+        assert_eq!(tile(&[1, 0]).unwrap()[0].shape(), [2, 0]);
+        assert_eq!(tile(&[1, -1]).unwrap_err().to_string(), "`reps` is -1, which is not a size");
         assert_eq!(tile(&[1]).unwrap_err().to_string(), "`reps` has 1 elements, not 2");
     }
 }
