@@ -95,6 +95,9 @@ fn infer_concat(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
 fn eval_concat(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
     let interleave = call.bool("interleave")?;
     let out = outputs.tensor(0)?;
+    if out.shape().contains(&0) {
+        return Ok(());
+    }
     let axis =
         if call.tensor_at("values", 0)?.rank() == 0 { 0 } else { call.axis("axis", out.shape().len())? };
     let (length, inner) = (out.shape()[axis], out.shape()[axis + 1..].iter().product::<usize>());
@@ -133,7 +136,11 @@ fn infer_stack(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
 }
 
 fn eval_stack(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
-    let out = outputs.tensor(0)?.bytes();
+    let out = outputs.tensor(0)?;
+    if out.shape().contains(&0) {
+        return Ok(());
+    }
+    let out = out.bytes();
     let count = call.count("values");
     for i in 0..count {
         let value = call.tensor_at("values", i)?;

@@ -49,12 +49,12 @@ fn sum<T: Element, S: Copy>(
 ) -> Result<(), OpError> {
     let x = call.tensor("x")?;
     let axis = call.axis("axis", x.rank())?;
+    if x.shape().contains(&0) {
+        return Ok(());
+    }
     let (exclusive, reverse) = (call.bool("exclusive")?, call.bool("reverse")?);
     let (length, inner) = (x.shape()[axis], x.shape()[axis + 1..].iter().product::<usize>());
     let (values, out) = (x.slice::<T>()?, outputs.tensor(0)?.slice::<T>()?);
-    if values.is_empty() {
-        return Ok(());
-    }
     for plane in (0..values.len()).step_by(length * inner) {
         for lane in plane..plane + inner {
             let mut total = zero;

@@ -96,6 +96,9 @@ fn move_blocks(
 ) -> Result<(), OpError> {
     let x = call.tensor("x")?;
     let out = outputs.tensor(0)?;
+    if out.shape().contains(&0) {
+        return Ok(());
+    }
     let block = dims::positive(factor, call.int(factor)?)?;
     let (depth, space) = match towards {
         Towards::Space => (x.shape(), out.shape()),

@@ -219,10 +219,8 @@ fn overlap(corners: &[f32], a: usize, b: usize, rounds: bool) -> f32 {
 
 /// Copies the numbers of the selected boxes; zero where there are fewer boxes than asked for.
 fn gather(input: &Input<'_>, from: &TensorView<'_>, indices: &[i32], out: TensorMut<'_>) {
-    let (fields, most) = match (input.boxes_last, out.shape()) {
-        (true, &[_, fields, most]) | (false, &[_, most, fields]) => (fields, most),
-        _ => return,
-    };
+    let &[_, outer, inner] = out.shape() else { return };
+    let (fields, most) = if input.boxes_last { (outer, inner) } else { (inner, outer) };
     let width = from.dtype().bits() as usize / 8;
     let out = out.bytes();
     out.fill(0);

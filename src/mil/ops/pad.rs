@@ -45,10 +45,10 @@ fn margins(pad: &Ints, axis: usize, rank: usize) -> Result<[usize; 2], OpError> 
 }
 
 fn check_length(length: usize, rank: usize) -> Result<(), OpError> {
-    match length % 2 == 0 && length <= 2 * rank {
-        true => Ok(()),
-        false => Err(OpError::new(format!("`pad` has {length} elements for a tensor of rank {rank}"))),
+    if length.is_multiple_of(2) && length <= 2 * rank {
+        return Ok(());
     }
+    Err(OpError::new(format!("`pad` has {length} elements for a tensor of rank {rank}")))
 }
 
 fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
@@ -56,7 +56,7 @@ fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     let length = dims::of_rank("pad", call.ty("pad")?, 1)?[0].size();
     let Some(rank) = x.rank() else { return Ok(dims::unranked(x.dtype)) };
     let pad = call.known_ints("pad")?;
-    if let Some(length) = pad.as_ref().map(|pad| pad.len()).or(length) {
+    if let Some(length) = pad.as_ref().map(SmallVec::len).or(length) {
         check_length(length, rank)?;
     }
     let Some(pad) = pad else {
@@ -90,6 +90,9 @@ fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
     let before = (0..x.rank()).map(|axis| Ok(margins(&pad, axis, x.rank())?[0]));
     let before = before.collect::<Result<Shape, OpError>>()?;
     let out = outputs.tensor(0)?;
+    if out.shape().contains(&0) {
+        return Ok(());
+    }
     if mode != Mode::Constant {
         extend(x, out, &before, mode);
         return Ok(());

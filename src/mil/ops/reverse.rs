@@ -62,7 +62,7 @@ fn infer_reverse(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
 
 fn eval_reverse(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
     let x = call.tensor("x")?;
-    if x.is_empty() {
+    if x.shape().contains(&0) {
         return Ok(());
     }
     let strides = shape::strides(x.shape());
@@ -97,6 +97,9 @@ fn infer_sequence(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
 fn eval_sequence(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
     let x = call.tensor("x")?;
     let (seq, batch) = (call.axis("seq_axis", x.rank())?, call.axis("batch_axis", x.rank())?);
+    if x.shape().contains(&0) {
+        return Ok(());
+    }
     let strides = shape::strides(x.shape());
     let out = outputs.tensor(0)?.bytes();
     for (b, length) in call.ints("lengths")?.into_iter().enumerate() {

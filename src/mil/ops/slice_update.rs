@@ -48,6 +48,9 @@ fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
     }
     let out = outputs.tensor(0)?.bytes();
     out.copy_from_slice(x.bytes());
+    if part.contains(&0) {
+        return Ok(());
+    }
     bounds.copy(x.shape(), Direction::Into)?.run(x.dtype(), update.bytes(), out);
     Ok(())
 }

@@ -122,6 +122,9 @@ fn lanes(
     kept: usize,
     mut f: impl FnMut(Lane, Lane) -> Result<(), OpError>,
 ) -> Result<(), OpError> {
+    if kept == 0 || x.contains(&0) {
+        return Ok(());
+    }
     let (len, step) = (x[axis], x[axis + 1..].iter().product());
     for outer in 0..x[..axis].iter().product() {
         for inner in 0..step {

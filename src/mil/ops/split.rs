@@ -70,6 +70,9 @@ fn sizes(call: &Call<'_>, whole: Dim) -> Result<Vec<Dim>, OpError> {
 fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
     let x = call.tensor("x")?;
     let axis = call.axis("axis", x.rank())?;
+    if x.shape().contains(&0) {
+        return Ok(());
+    }
     let outer: usize = x.shape()[..axis].iter().product();
     let inner: usize = x.shape()[axis + 1..].iter().product();
     let row = x.shape()[axis] * inner;
@@ -90,7 +93,9 @@ mod tests {
     use super::*;
     use crate::tensor::Tensor;
 
-    fn split(args: &[(&str, Tensor)], outputs: usize) -> Result<Vec<(Vec<usize>, Vec<i32>)>, String> {
+    type Part = (Vec<usize>, Vec<i32>);
+
+    fn split(args: &[(&str, Tensor)], outputs: usize) -> Result<Vec<Part>, String> {
         let x = Tensor::from_slice(&[2, 4], &[0, 1, 2, 3, 4, 5, 6, 7]).unwrap();
         let args = [&[("x", x), ("axis", Tensor::scalar(-1))], args].concat();
         let parts = run_many("split", Opset::Ios15, &args, outputs).map_err(|error| error.to_string())?;

@@ -40,6 +40,9 @@ fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
     let x = call.tensor("x")?;
     let perm = permutation(call, x.rank())?;
     let out = outputs.tensor(0)?;
+    if out.shape().contains(&0) {
+        return Ok(());
+    }
     let (from, to) = (shape::strides(x.shape()), shape::strides(out.shape()));
     let mut copy = StridedCopy::new(0, 0);
     for (&axis, to) in perm.iter().zip(to) {

@@ -56,9 +56,7 @@ fn drop_units(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     let x = call.ty("x")?;
     let Some(rank) = x.rank() else { return Ok(dims::unranked(x.dtype)) };
     let axes = if call.has("axes") { axes(call, rank)? } else { (0..rank).collect() };
-    let given = call.has("axes");
-    let dropped =
-        |i: usize, dim: Dim| axes.contains(&i) && (dim == Dim::Fixed(1) || given && dim == Dim::Unknown);
+    let dropped = |i: usize, dim: Dim| dim == Dim::Fixed(1) && axes.contains(&i);
     let kept = x.shape.iter().enumerate().filter(|&(i, &dim)| !dropped(i, dim));
     Ok(dims::one(x.dtype, kept.map(|(_, &dim)| dim).collect()))
 }
