@@ -17,7 +17,7 @@ pub fn element_count(shape: &[usize]) -> Option<usize> {
 pub fn strides(shape: &[usize]) -> Shape {
     let mut strides: Shape = smallvec![1; shape.len()];
     for axis in (1..shape.len()).rev() {
-        strides[axis - 1] = strides[axis] * shape[axis].max(1);
+        strides[axis - 1] = strides[axis].saturating_mul(shape[axis].max(1));
     }
     strides
 }

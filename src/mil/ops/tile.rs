@@ -65,12 +65,8 @@ mod tests {
         assert_eq!(out[0].shape(), [4, 6]);
         let (one, two) = ([1, 2, 1, 2, 1, 2], [3, 4, 3, 4, 3, 4]);
         assert_eq!(out[0].view().slice::<i32>().unwrap(), [one, two, one, two].concat());
-<<<<<<< HEAD
-        assert_eq!(tile(&[1, 0]).unwrap()[0].shape(), [x.shape()[0], 0]);
-=======
         assert_eq!(tile(&[1, 0]).unwrap()[0].shape(), [2, 0]);
         assert_eq!(tile(&[1, -1]).unwrap_err().to_string(), "`reps` is -1, which is not a size");
->>>>>>> opsc
         assert_eq!(tile(&[1]).unwrap_err().to_string(), "`reps` has 1 elements, not 2");
     }
 }
