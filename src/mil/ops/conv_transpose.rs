@@ -220,7 +220,7 @@ impl Transpose<'_> {
         let (taps, positions) = (self.window.kernel_len(), self.window.output_len());
         let plane = self.window.input_len();
         let block = (WEIGHT_BLOCK / (self.inputs * taps).max(1)).clamp(1, self.outputs);
-        let width = (PRODUCT_BLOCK / (block * taps)).max(16).min(positions);
+        let width = (PRODUCT_BLOCK / (block * taps)).max(16).min(positions).max(1);
         let [copy, bias, weights, columns, result] = scratch.floats([
             floats::scratch_len(x),
             if self.bias.is_some() { self.groups * self.outputs } else { 0 },
