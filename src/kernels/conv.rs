@@ -2,13 +2,9 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
+use super::chunks::for_each_chunk;
 use super::convert::round_f16;
 use super::window::Window;
-
-/// Elements from which threads are worth their start.
-const PARALLEL: usize = 1 << 16;
 
 /// Unfolds input planes into a matrix with one row per (plane, element of the window) and one column per
 /// output position in `positions`. Padding becomes zeros.
@@ -17,7 +13,8 @@ pub fn unfold(window: &Window, planes: &[f32], positions: Range<usize>, columns:
     if width == 0 || taps == 0 {
         return;
     }
-    let fill = |(row, out): (usize, &mut [f32])| {
+    let work = columns.len();
+    for_each_chunk(columns, width, work, |row, out| {
         let plane = &planes[row / taps * window.input_len()..];
         let stride = window.stride[2];
         out.fill(0.0);
@@ -31,12 +28,7 @@ pub fn unfold(window: &Window, planes: &[f32], positions: Range<usize>, columns:
                 }
             }
         });
-    };
-    if columns.len() >= PARALLEL {
-        columns.par_chunks_exact_mut(width).enumerate().for_each(fill);
-    } else {
-        columns.chunks_exact_mut(width).enumerate().for_each(fill);
-    }
+    });
 }
 
 /// Adds the rows of a matrix of the shape that [`unfold`] gives for one plane into the *input* positions of

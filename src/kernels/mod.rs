@@ -1,6 +1,7 @@
 //! Arithmetic on slices. No kernel knows of programs or files.
 
 pub mod attention;
+pub mod chunks;
 pub mod conv;
 pub mod convert;
 pub mod copy;

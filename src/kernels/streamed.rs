@@ -3,8 +3,7 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
+use super::chunks::for_each_chunk;
 use super::convert::round_f16;
 use super::gemm::{Extents, Matrix, gemm};
 
@@ -68,8 +67,6 @@ const LANES: usize = 32;
 const LANES_ELEMENTS: usize = 1 << 22;
 /// Columns that are worth a call when each is scattered over memory.
 const SCATTERED_COLUMNS: usize = 64;
-/// Multiply-adds from which threads are worth their start.
-const PARALLEL: usize = 1 << 16;
 
 /// A product `left x right`.
 #[derive(Clone, Copy)]
@@ -133,16 +130,11 @@ impl Product<'_> {
                     let start = n.min(first + lane * tiling.columns);
                     start..n.min(start + tiling.columns)
                 };
-                let compute = |(lane, memory): (usize, &mut [f32])| {
+                let work = rows.len().saturating_mul(k).saturating_mul(n.min(first + wave) - first);
+                for_each_chunk(memory, tiling.lane(), work, |lane, memory| {
                     let (operand, out) = memory.split_at_mut(tiling.operand);
                     self.block(rows.clone(), columns(lane), operand, out);
-                };
-                let work = rows.len().saturating_mul(k).saturating_mul(n.min(first + wave) - first);
-                if tiling.lanes > 1 && work >= PARALLEL {
-                    memory.par_chunks_exact_mut(tiling.lane()).enumerate().for_each(compute);
-                } else {
-                    memory.chunks_exact_mut(tiling.lane()).enumerate().for_each(compute);
-                }
+                });
                 for (lane, memory) in memory.chunks_exact_mut(tiling.lane()).enumerate() {
                     let columns = columns(lane);
                     let values = &mut memory[tiling.operand..][..rows.len() * columns.len()];

@@ -1,9 +1,9 @@
 //! `scaled_dot_product_attention`.
 
 use half::f16;
-use rayon::prelude::*;
 
 use crate::kernels::attention::Head;
+use crate::kernels::chunks::for_each_chunk;
 use crate::kernels::convert::to_f32;
 use crate::kernels::floats::Sink;
 use crate::mil::op::domain::FLOAT;
@@ -129,8 +129,6 @@ impl<'a> Mask<'a> {
 /// Heads that are computed side by side, and the memory they may take together.
 const LANES: usize = 16;
 const LANES_ELEMENTS: usize = 1 << 24;
-/// Multiply-adds from which threads are worth their start.
-const PARALLEL: usize = 1 << 16;
 
 fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
     let tensors = [call.tensor("query")?, call.tensor("key")?, call.tensor("value")?];
@@ -156,22 +154,17 @@ fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
     let out_len = head.queries * head.features;
     let lane = out_len + copies + head.scratch_len();
     let lanes = (LANES_ELEMENTS / lane.max(1)).clamp(1, LANES).min(heads);
-    let [work] = scratch.floats([lanes * lane]);
+    let [memory] = scratch.floats([lanes * lane]);
     let mut sink = Sink::new(out)?;
-    let macs = heads.saturating_mul(head.queries).saturating_mul(lengths[1] + lengths[2]);
+    let work = heads.saturating_mul(head.queries).saturating_mul(lengths[1] + lengths[2]);
     for first in (0..heads).step_by(lanes) {
         let count = lanes.min(heads - first);
-        let compute = |(i, memory): (usize, &mut [f32])| {
+        let memory = &mut memory[..count * lane];
+        for_each_chunk(memory, lane, work, |i, memory| {
             let (out, memory) = memory.split_at_mut(out_len);
             attend(&head, first + i, &tensors, mask.as_ref(), memory, out);
-        };
-        let work = &mut work[..count * lane];
-        if macs >= PARALLEL && count > 1 {
-            work.par_chunks_exact_mut(lane).enumerate().for_each(compute);
-        } else {
-            work.chunks_exact_mut(lane).enumerate().for_each(compute);
-        }
-        for (i, memory) in work.chunks_exact(lane).enumerate() {
+        });
+        for (i, memory) in memory.chunks_exact(lane).enumerate() {
             sink.write((first + i) * out_len, &memory[..out_len]);
         }
     }

@@ -1,9 +1,8 @@
 //! `conv_transpose` over one to three spatial dimensions.
 
-use rayon::prelude::*;
-
 use super::conv::{DILATIONS, GROUPS, PAD, PAD_TYPE, STRIDES, check_bias, check_kernel, groups};
 use super::windows::{Padding, Windows, per_axis, spatial_rank};
+use crate::kernels::chunks::for_each_chunk;
 use crate::kernels::conv::{add_bias, fold};
 use crate::kernels::floats::{self, Sink};
 use crate::kernels::gemm::{Extents, Matrix, gemm};
@@ -198,8 +197,6 @@ fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
 /// Elements of the weight and of products that are worked on at a time.
 const WEIGHT_BLOCK: usize = 1 << 18;
 const PRODUCT_BLOCK: usize = 1 << 20;
-/// Additions from which threads are worth their start.
-const PARALLEL: usize = 1 << 16;
 
 /// A transposed convolution of known sizes; channels are per group.
 struct Transpose<'a> {
@@ -220,7 +217,7 @@ impl Transpose<'_> {
         let (taps, positions) = (self.window.kernel_len(), self.window.output_len());
         let plane = self.window.input_len();
         let block = (WEIGHT_BLOCK / (self.inputs * taps).max(1)).clamp(1, self.outputs);
-        let width = (PRODUCT_BLOCK / (block * taps)).max(16).min(positions);
+        let width = (PRODUCT_BLOCK / (block * taps)).max(16).min(positions).max(1);
         let [copy, bias, weights, columns, result] = scratch.floats([
             floats::scratch_len(x),
             if self.bias.is_some() { self.groups * self.outputs } else { 0 },
@@ -251,15 +248,10 @@ impl Transpose<'_> {
                         let extents = Extents { m: row, k: self.inputs, n: span.len() };
                         let columns = &mut columns[..row * span.len()];
                         gemm(extents, left, right, columns, self.round_steps);
-                        let add = |(i, out): (usize, &mut [f32])| {
+                        for_each_chunk(result, plane, columns.len(), |i, out| {
                             let columns = &columns[i * taps * span.len()..];
                             fold(&self.window, columns, span.clone(), out, self.round_steps);
-                        };
-                        if columns.len() >= PARALLEL {
-                            result.par_chunks_exact_mut(plane).enumerate().for_each(add);
-                        } else {
-                            result.chunks_exact_mut(plane).enumerate().for_each(add);
-                        }
+                        });
                     }
                     let channel = group * self.outputs + first;
                     add_bias(result, plane, bias.get(channel..).unwrap_or(&[]), self.round_steps);

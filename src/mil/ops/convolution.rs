@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use rayon::prelude::*;
-
+use crate::kernels::chunks::for_each_chunk;
 use crate::kernels::conv::{add_bias, depthwise, unfold};
 use crate::kernels::convert::to_f32;
 use crate::kernels::floats::{self, Sink};
@@ -42,8 +41,6 @@ impl Filter<'_> {
 const FILTER_BLOCK: usize = 1 << 20;
 const COLUMN_BLOCK: usize = 1 << 19;
 const OUTPUT_BLOCK: usize = 1 << 20;
-/// Multiply-adds from which threads are worth their start.
-const PARALLEL: usize = 1 << 16;
 
 /// A convolution of known sizes; channels are per group.
 pub(super) struct Convolution<'a> {
@@ -91,18 +88,14 @@ impl Convolution<'_> {
         let x = floats::read(x, copy);
         self.read_bias(bias);
         self.filter.read(0..channels, kernels);
-        let compute = |(plane, out): (usize, &mut [f32])| {
+        let work = result.len().saturating_mul(self.filter.row);
+        for_each_chunk(result, positions, work, |plane, out| {
             let (item, channel) = (plane / channels, plane % channels);
             let input = (item * self.groups + channel / self.outputs) * self.window.input_len();
             let kernel = &kernels[channel * self.filter.row..][..self.filter.row];
             depthwise(&self.window, &x[input..][..self.window.input_len()], kernel, out, self.round_steps);
             add_bias(out, positions, bias.get(channel..).unwrap_or(&[]), self.round_steps);
-        };
-        if result.len().saturating_mul(self.filter.row) >= PARALLEL {
-            result.par_chunks_exact_mut(positions).enumerate().for_each(compute);
-        } else {
-            result.chunks_exact_mut(positions).enumerate().for_each(compute);
-        }
+        });
         sink.write(0, result);
     }
 

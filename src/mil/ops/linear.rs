@@ -433,6 +433,14 @@ mod tests {
     }
 
     #[test]
+    fn a_constant_of_another_type_leaves_the_type_to_the_other_operand() {
+        let x = TensorType::fixed(DType::F16, &[2, 3]);
+        let y = Tensor::from_slice(&[3, 1], &[0i32; 3]).unwrap();
+        let out = infer("matmul", &[("x", x)], &[("y", y)]).unwrap();
+        assert_eq!(out, TensorType::fixed(DType::F16, &[2, 1]));
+    }
+
+    #[test]
     fn mismatches_are_named() {
         let (x, y) = (floats(&[2, 3], &[0.0; 6]), floats(&[2, 3], &[0.0; 6]));
         let error = run("matmul", Opset::Ios15, &[("x", x.clone()), ("y", y)]).unwrap_err();

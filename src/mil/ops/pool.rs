@@ -1,9 +1,8 @@
 //! `avg_pool`, `max_pool` and `l2_pool` over up to three spatial dimensions.
 
-use rayon::prelude::*;
-
 use super::conv::{PAD, STRIDES};
 use super::windows::{Padding, Windows, in_three, pads, per_axis, spatial_rank};
+use crate::kernels::chunks::for_each_chunk;
 use crate::kernels::floats::{self, Sink};
 use crate::kernels::pool::{Pooling, pool};
 use crate::mil::op::domain::{BOOL, FLOAT, INT, TEXT};
@@ -50,9 +49,6 @@ const X: Param = Param::value("x", FLOAT);
 const KERNEL_SIZES: Param = Param::constant("kernel_sizes", INT);
 const PAD_TYPE: Param = Param::constant("pad_type", TEXT);
 const CEIL_MODE: Param = Param::constant("ceil_mode", BOOL).or_bool(false);
-
-/// Multiply-adds from which threads are worth their start.
-const PARALLEL: usize = 1 << 16;
 
 fn windows(call: &Call<'_>, spatial: usize) -> Result<Windows, OpError> {
     let windows = Windows {
@@ -123,17 +119,11 @@ fn eval(
     let out_len = out.shape().iter().product();
     let [copy, result] = scratch.floats([floats::scratch_len(&x), out_len]);
     let x = floats::read(&x, copy);
-    let compute = |(plane, out): (usize, &mut [f32])| {
+    let work = window.kernel.iter().fold(out_len, |n, &size| n.saturating_mul(size));
+    for_each_chunk(result, window.output_len(), work, |plane, out| {
         let input = &x[plane * window.input_len()..][..window.input_len()];
         pool(&window, pooling, input, out, round_steps);
-    };
-    let plane = window.output_len();
-    let elements = window.kernel.iter().fold(out_len, |n, &size| n.saturating_mul(size));
-    if elements >= PARALLEL {
-        result.par_chunks_exact_mut(plane).enumerate().for_each(compute);
-    } else {
-        result.chunks_exact_mut(plane).enumerate().for_each(compute);
-    }
+    });
     Sink::new(out)?.write(0, result);
     Ok(())
 }
