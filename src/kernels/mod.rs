@@ -1,7 +1,6 @@
 //! Arithmetic on slices. No kernel knows of programs or files.
 
 pub mod attention;
-pub mod chunks;
 pub mod conv;
 pub mod convert;
 pub mod copy;
@@ -13,7 +12,7 @@ mod gemv;
 pub mod int_gemm;
 pub mod norm;
 mod pack;
-mod parallel;
+pub(crate) mod parallel;
 pub mod pool;
 pub mod recurrent;
 pub mod reduce;

@@ -27,7 +27,7 @@ pub(crate) fn for_each_chunk<T: Send>(
     work: usize,
     f: impl Fn(usize, &mut [T]) + Sync + Send,
 ) {
-    if work >= WORTHWHILE && threads() > 1 {
+    if work >= WORTHWHILE && data.len() > size && threads() > 1 {
         data.par_chunks_mut(size).enumerate().for_each(|(i, chunk)| f(i, chunk));
     } else {
         data.chunks_mut(size).enumerate().for_each(|(i, chunk)| f(i, chunk));
