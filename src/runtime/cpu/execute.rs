@@ -51,7 +51,7 @@ impl Execution<'_> {
 
     fn steps(&mut self, steps: &[Step]) -> Result<(), RuntimeError> {
         for step in steps {
-            let started = Instant::now();
+            let started = self.observer.is_some().then(Instant::now);
             match &step.action {
                 Action::Kernel => self.kernel(step).map_err(|e| self.step_failed(step, &e))?,
                 Action::ReadState { state } => {
@@ -63,7 +63,9 @@ impl Execution<'_> {
                 Action::Cond { branches } => self.cond(step, branches)?,
                 Action::While { condition, body } => self.repeat(step, condition, body)?,
             }
-            self.observe(step, started);
+            if let Some(started) = started {
+                self.observe(step, started);
+            }
         }
         Ok(())
     }
