@@ -193,7 +193,6 @@ impl Walk<'_> {
         }
     }
 
-    #[expect(clippy::type_complexity, reason = "types and constants of the outputs, side by side")]
     fn results(
         &self,
         op: &Operation,
