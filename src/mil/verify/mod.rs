@@ -6,6 +6,8 @@ mod interface;
 mod names;
 mod operations;
 mod shapes;
+#[cfg(test)]
+mod tests;
 
 use super::propagate::Finding;
 use super::{Function, Model};
@@ -37,16 +39,18 @@ pub fn verify(model: Model) -> Result<Verified, Faults> {
     if findings.is_empty() { Ok(Verified(model)) } else { Err(Faults(findings)) }
 }
 
-/// Everything that is wrong with a model.
+/// Everything that is wrong with a model. Where values are not even defined before they are used, only that.
 pub fn findings(model: &Model) -> Vec<Finding> {
     let mut report = Report::default();
+    for function in &model.program.functions {
+        operations::check_structure(function, &mut report);
+    }
+    if !report.0.is_empty() {
+        return report.0;
+    }
     names::check(model, &mut report);
     for function in &model.program.functions {
-        let before = report.0.len();
-        operations::check_structure(function, &mut report);
-        if report.0.len() == before {
-            operations::check_types(function, &mut report);
-        }
+        operations::check_types(function, &mut report);
     }
     interface::check(model, &mut report);
     if report.0.is_empty() {
