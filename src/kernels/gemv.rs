@@ -141,9 +141,9 @@ fn dot_tile<S: Simd, T: Load, const X: usize, const W: usize>(
     let rest = whole * LANES..k;
     if !rest.is_empty() {
         for (j, w) in w.iter().enumerate() {
-            let w = T::load_part(s, &w[rest.clone()]);
+            let w = T::load_some(s, &w[rest.clone()]);
             for (sums, x) in sums.iter_mut().zip(x) {
-                sums[j] = s.mul_add(f32::load_part(s, &x[rest.clone()]), w, sums[j]);
+                sums[j] = s.mul_add(f32::load_some(s, &x[rest.clone()]), w, sums[j]);
             }
         }
     }
@@ -263,7 +263,7 @@ impl<T: Load> RowSums<'_, T> {
             for (sums, factors) in sums.iter_mut().zip(&factors) {
                 let mut sum = s.load(&sums[whole]);
                 for (&factor, line) in factors.iter().zip(lines) {
-                    sum = s.mul_add(factor, T::load_part(s, &line[rest.clone()]), sum);
+                    sum = s.mul_add(factor, T::load_some(s, &line[rest.clone()]), sum);
                 }
                 s.store(sum, &mut sums[whole]);
             }

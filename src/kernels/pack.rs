@@ -52,18 +52,10 @@ fn pack_along<S: Simd, T: Load, const WIDTH: usize>(
     for (i, steps) in panel.chunks_mut(LANES).enumerate() {
         let mut block = [s.splat(0.0); LANES];
         for (v, line) in block.iter_mut().zip(&lines[..rows.len()]) {
-            let part = &line[i * LANES..][..steps.len()];
-            *v = match part.first_chunk() {
-                Some(whole) => T::load(s, whole),
-                None => T::load_part(s, part),
-            };
+            *v = T::load_some(s, &line[i * LANES..]);
         }
-        let block = s.transpose(block);
-        for (step, v) in steps.iter_mut().zip(block) {
-            match step[lane..].first_chunk_mut() {
-                Some(whole) => s.store(v, whole),
-                None => f32::store_part(s, v, &mut step[lane..][..width]),
-            }
+        for (step, v) in steps.iter_mut().zip(s.transpose(block)) {
+            f32::store_some(s, v, &mut step[lane..][..width]);
         }
     }
 }
@@ -80,15 +72,8 @@ fn pack_across<S: Simd, T: Load, const WIDTH: usize>(
     for (step, column) in panel.iter_mut().zip(depth) {
         let line = &source.data[column * source.column_stride..][rows.clone()];
         for (lane, out) in step.chunks_mut(LANES).enumerate() {
-            let part = &line[line.len().min(lane * LANES)..line.len().min(lane * LANES + LANES)];
-            let v = match part.first_chunk() {
-                Some(whole) => T::load(s, whole),
-                None => T::load_part(s, part),
-            };
-            match out.first_chunk_mut() {
-                Some(whole) => s.store(v, whole),
-                None => f32::store_part(s, v, out),
-            }
+            let v = T::load_some(s, &line[line.len().min(lane * LANES)..]);
+            f32::store_some(s, v, out);
         }
     }
 }

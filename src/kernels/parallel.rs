@@ -15,8 +15,48 @@ pub(crate) fn threads() -> usize {
 
 /// How many pieces to make of work of the given size in multiply-adds.
 pub(crate) fn pieces(work: usize) -> usize {
+<<<<<<< HEAD
     let threads = threads();
     if threads == 1 { 1 } else { (work / WORTHWHILE).clamp(1, threads * PIECES) }
+=======
+    let most = work / WORTHWHILE;
+    if most < 2 {
+        return 1;
+    }
+    match rayon::current_num_threads() {
+        1 => 1,
+        threads => most.min(threads * PIECES),
+    }
+}
+
+/// Calls `body` with disjoint parts of `data` and the index where each starts; each part but the last is a
+/// multiple of `unit` long.
+pub(crate) fn parts<T: Send>(
+    data: &mut [T],
+    unit: usize,
+    pieces: usize,
+    body: &(impl Fn(usize, &mut [T]) + Sync),
+) {
+    fn divide<T: Send>(
+        start: usize,
+        data: &mut [T],
+        unit: usize,
+        pieces: usize,
+        body: &(impl Fn(usize, &mut [T]) + Sync),
+    ) {
+        match half(data.len(), unit, pieces) {
+            Some(middle) => {
+                let (left, right) = data.split_at_mut(middle);
+                rayon::join(
+                    || divide(start, left, unit, pieces / 2, body),
+                    || divide(start + middle, right, unit, pieces - pieces / 2, body),
+                );
+            }
+            None => body(start, data),
+        }
+    }
+    divide(0, data, unit, pieces, body);
+>>>>>>> kern
 }
 
 /// Calls `f` with the index and the content of each chunk of `size` elements, on several threads if the work,

@@ -41,13 +41,11 @@ pub fn verify(model: Model) -> Result<Verified, Faults> {
 
 /// Everything that is wrong with a model. Where values are not even defined before they are used, only that.
 pub fn findings(model: &Model) -> Vec<Finding> {
+    let structure = structure(model);
+    if !structure.is_empty() {
+        return structure;
+    }
     let mut report = Report::default();
-    for function in &model.program.functions {
-        operations::check_structure(function, &mut report);
-    }
-    if !report.0.is_empty() {
-        return report.0;
-    }
     names::check(model, &mut report);
     for function in &model.program.functions {
         operations::check_types(function, &mut report);
@@ -55,6 +53,15 @@ pub fn findings(model: &Model) -> Vec<Finding> {
     interface::check(model, &mut report);
     if report.0.is_empty() {
         shapes::check_enumerated(model, &mut report);
+    }
+    report.0
+}
+
+/// Values that are used before they are defined, defined twice or not there at all.
+pub fn structure(model: &Model) -> Vec<Finding> {
+    let mut report = Report::default();
+    for function in &model.program.functions {
+        operations::check_structure(function, &mut report);
     }
     report.0
 }

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use crate::mil::op::Numerics;
 use crate::mil::propagate::{self, Facts, Finding, Options};
-use crate::mil::{Function, Model};
+use crate::mil::{Function, Model, verify};
 use crate::package::Package;
 use crate::runtime::{Availability, LoadOptions, Loaded, Runtime, RuntimeError, Session};
 
@@ -58,7 +58,10 @@ struct CpuLoaded {
 
 impl CpuLoaded {
     fn new(model: Model, options: &LoadOptions) -> Result<CpuLoaded, RuntimeError> {
-        let mut findings = Vec::new();
+        let mut findings = verify::structure(&model);
+        if !findings.is_empty() {
+            return Err(RuntimeError::Program(findings));
+        }
         let mut facts = Vec::new();
         for function in &model.program.functions {
             let (known, problems) = propagate::propagate(function, &[], fold_options(options.numerics, true));
