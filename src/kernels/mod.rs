@@ -16,7 +16,6 @@ mod math;
 pub mod norm;
 mod pack;
 pub(crate) mod parallel;
-mod parallel;
 pub mod pool;
 pub mod recurrent;
 pub mod reduce;

@@ -15,15 +15,11 @@ pub(crate) fn threads() -> usize {
 
 /// How many pieces to make of work of the given size in multiply-adds.
 pub(crate) fn pieces(work: usize) -> usize {
-<<<<<<< HEAD
-    let threads = threads();
-    if threads == 1 { 1 } else { (work / WORTHWHILE).clamp(1, threads * PIECES) }
-=======
     let most = work / WORTHWHILE;
     if most < 2 {
         return 1;
     }
-    match rayon::current_num_threads() {
+    match threads() {
         1 => 1,
         threads => most.min(threads * PIECES),
     }
@@ -56,7 +52,6 @@ pub(crate) fn parts<T: Send>(
         }
     }
     divide(0, data, unit, pieces, body);
->>>>>>> kern
 }
 
 /// Calls `f` with the index and the content of each chunk of `size` elements, on several threads if the work,
