@@ -3,7 +3,7 @@
     validate_many.py VALIDATOR < paths > verdicts
 
 VALIDATOR is the path of validate_mlpackage.py. Reads one package path per line and writes one JSON object per
-package, in the same order: {"path", "ok", "violations": [text, ...]}.
+package, in the same order: {"path", "violations": [{"check", "where", "message"}, ...]}.
 """
 import argparse
 import importlib.util
@@ -26,14 +26,10 @@ def load_validator(path):
 
 def validate(path):
     try:
-        violations = [as_text(violation) for violation in validator.validate(path, OPTIONS).violations]
+        violations = validator.validate(path, OPTIONS).violations
     except Exception as error:  # a crash of the validator must not look like a pass
-        violations = [f"the validator failed: {type(error).__name__}: {error}"]
-    return {"path": path, "ok": not violations, "violations": violations}
-
-
-def as_text(violation):
-    return violation if isinstance(violation, str) else json.dumps(violation)
+        violations = [{"check": "validator", "where": "crash", "message": f"{type(error).__name__}: {error}"}]
+    return {"path": path, "violations": violations}
 
 
 def main():

@@ -49,17 +49,9 @@ impl Project {
         command
     }
 
-    /// The `anemeter` program, built for speed.
-    pub(crate) fn release_program(&self) -> Result<PathBuf> {
-        succeed(&mut self.cargo(&[
-            "build",
-            "--release",
-            "--quiet",
-            "--package",
-            "anemeter",
-            "--bin",
-            "anemeter",
-        ]))?;
-        Ok(self.target.join("release").join(format!("anemeter{}", env::consts::EXE_SUFFIX)))
+    /// A program of the workspace, built for speed.
+    pub(crate) fn release(&self, package: &str) -> Result<PathBuf> {
+        succeed(&mut self.cargo(&["build", "--release", "--quiet", "--package", package, "--bin", package]))?;
+        Ok(self.target.join("release").join(format!("{package}{}", env::consts::EXE_SUFFIX)))
     }
 }

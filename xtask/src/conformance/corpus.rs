@@ -1,9 +1,9 @@
 //! The conformance corpus: packages with inputs and expected outputs, unpacked below `target/`.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::process::succeed;
 use crate::project::Project;
@@ -31,4 +31,18 @@ pub(super) fn unpack(project: &Project) -> Result<Option<PathBuf>> {
     }
     fs::write(stamp_file, stamp)?;
     Ok(Some(cases))
+}
+
+/// The sub-folders of a folder for which `wanted` holds, in name order.
+pub(super) fn folders(folder: &Path, wanted: impl Fn(&Path) -> bool) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;
+    let mut found = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if wanted(&path) {
+            found.push(path);
+        }
+    }
+    found.sort();
+    Ok(found)
 }

@@ -3,6 +3,7 @@
 mod corpus;
 mod ops;
 mod python;
+mod round_trip;
 mod signatures;
 
 use anyhow::{Result, bail};
@@ -14,8 +15,8 @@ use crate::project::Project;
 
 pub(crate) const COMMAND: Command = Command {
     name: "conformance",
-    arguments: "[--signatures] [--ops] [--limit N]",
-    about: "operation signatures and operation results against coremltools",
+    arguments: "[--round-trip] [--signatures] [--ops] [--limit N]",
+    about: "packages, operation signatures and operation results against coremltools",
     not_checked: 0,
     run: |project, arguments| check(project, &Selection::parse(arguments)?),
 };
@@ -27,6 +28,7 @@ struct Part {
 }
 
 const PARTS: &[Part] = &[
+    Part { flag: "--round-trip", run: round_trip::check },
     Part { flag: "--signatures", run: |project, _| signatures::check(project) },
     Part { flag: "--ops", run: ops::check },
 ];

@@ -9,10 +9,8 @@ use serde::Deserialize;
 
 use super::{corpus, percent};
 use crate::outcome::Outcome;
-use crate::process::read;
 use crate::project::Project;
 
-const WHAT: &str = "operation results";
 /// Share of the cases that must pass.
 const REQUIRED_RATE: &str = "0.99";
 
@@ -45,12 +43,9 @@ struct Case {
 /// Scores the release program over the corpus.
 pub(super) fn check(project: &Project, limit: Option<usize>) -> Result<Outcome> {
     let Some(cases) = corpus::unpack(project)? else {
-        return Ok(Outcome::not_checked(WHAT, "the corpus is not beside the repository"));
+        return Ok(Outcome::not_checked("operation results", "the corpus is not beside the repository"));
     };
-    let program = project.release_program()?;
-    if !read(project.command(&program).args(["run", "--help"])).is_ok_and(|help| help.contains("--inputs")) {
-        return Ok(Outcome::not_checked(WHAT, "this program has no `run` command"));
-    }
+    let program = project.release("anemeter")?;
     let folder = project.target.join("conformance");
     let (report, log) = (folder.join("ops.json"), folder.join("ops.txt"));
     let _ = fs::remove_file(&report);

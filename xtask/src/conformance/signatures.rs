@@ -73,7 +73,7 @@ pub(super) fn check(project: &Project) -> Result<Outcome> {
     let compared: usize = registry.values().map(BTreeMap::len).sum();
     let excepted = judge(&compare(&registry, ops::find)?, &exceptions.exception)?;
     Ok(Outcome::Checked(format!(
-        "{compared} signatures of {} opsets agree, {excepted} differences are meant",
+        "{compared} signatures of {} opsets compared, {excepted} differences, all of them meant",
         registry.len()
     )))
 }
@@ -131,22 +131,26 @@ fn compare_parameters(theirs: &[Theirs], ours: &[Param], mut differs: impl FnMut
             differs("default", format!("`{name}`: theirs {theirs}, ours {:?}", ours.presence));
         }
     }
-    let (theirs, ours) = (
-        groups(theirs.iter().map(|theirs| (theirs.name.as_str(), theirs.group.clone()))),
-        groups(ours.iter().map(|ours| (ours.name, ours.group.map(String::from)))),
-    );
+    // A parameter of a single data type says nothing new by sharing it.
+    let is_open = |dtypes: usize| dtypes != 1;
+    let theirs = groups(theirs.iter().filter_map(|theirs| {
+        let open = is_open(theirs.dtypes.as_ref().map_or(0, BTreeSet::len));
+        theirs.group.clone().filter(|_| open).map(|group| (theirs.name.as_str(), group))
+    }));
+    let ours = groups(ours.iter().filter_map(|ours| {
+        let open = is_open(ours.dtypes.len());
+        ours.group.filter(|_| open).map(|group| (ours.name, group.to_string()))
+    }));
     if theirs != ours {
         differs("groups", format!("theirs {theirs:?}, ours {ours:?}"));
     }
 }
 
 /// Parameters that must share their data type; the names of the groups mean nothing.
-fn groups<'a>(parameters: impl Iterator<Item = (&'a str, Option<String>)>) -> BTreeSet<BTreeSet<&'a str>> {
+fn groups<'a>(parameters: impl Iterator<Item = (&'a str, String)>) -> BTreeSet<BTreeSet<&'a str>> {
     let mut by_group: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
     for (name, group) in parameters {
-        if let Some(group) = group {
-            by_group.entry(group).or_default().insert(name);
-        }
+        by_group.entry(group).or_default().insert(name);
     }
     by_group.into_values().filter(|members| members.len() > 1).collect()
 }
