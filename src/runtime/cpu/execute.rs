@@ -84,10 +84,11 @@ impl Execution<'_> {
     }
 
     fn view(&self, value: usize) -> Result<TensorView<'_>, OpError> {
-        let place =
-            Places { plan: self.plan, inputs: self.inputs, states: self.states, slots: self.state_slots };
-        let readable = |range| self.memory.arena.get(range);
-        place.view(value, readable, &self.memory.grown)
+        self.places().view(value, |range| self.memory.arena.get(range), &self.memory.grown)
+    }
+
+    fn places(&self) -> Places<'_> {
+        Places { plan: self.plan, inputs: self.inputs, states: self.states, slots: self.state_slots }
     }
 
     /// Copies a value into a buffer of its own.
@@ -148,17 +149,9 @@ impl Execution<'_> {
             };
             slots.push(Output { dtype: values[value].dtype, shape: shape.clone(), buffer });
         }
-        let bindings = StepBindings {
-            step,
-            places: Places {
-                plan: self.plan,
-                inputs: self.inputs,
-                states: self.states,
-                slots: self.state_slots,
-            },
-            readable: &readable,
-            grown: &self.memory.grown,
-        };
+        let places =
+            Places { plan: self.plan, inputs: self.inputs, states: self.states, slots: self.state_slots };
+        let bindings = StepBindings { step, places, readable: &readable, grown: &self.memory.grown };
         let call =
             Call::new(step.def, self.opset, step.outputs.len(), &bindings).with_numerics(self.numerics);
         kernel(&call, &mut Outputs::new(&mut slots, &mut self.memory.scratch))?;
@@ -183,17 +176,8 @@ impl Execution<'_> {
     /// Output shapes from the values at hand.
     fn shapes_now(&self, step: &Step) -> Result<SmallVec<[Option<Shape>; 4]>, OpError> {
         let whole = Readable::whole(&self.memory.arena);
-        let bindings = StepBindings {
-            step,
-            places: Places {
-                plan: self.plan,
-                inputs: self.inputs,
-                states: self.states,
-                slots: self.state_slots,
-            },
-            readable: &whole,
-            grown: &self.memory.grown,
-        };
+        let bindings =
+            StepBindings { step, places: self.places(), readable: &whole, grown: &self.memory.grown };
         let call =
             Call::new(step.def, self.opset, step.outputs.len(), &bindings).with_numerics(self.numerics);
         let types = (step.def.infer)(&call)?;
@@ -250,10 +234,7 @@ impl Execution<'_> {
         });
         self.states[slot] = target;
         result?;
-        match (step.outputs.is_empty(), operand) {
-            (true, _) => Ok(()),
-            (false, _) => self.read_state(step, state),
-        }
+        if step.outputs.is_empty() { Ok(()) } else { self.read_state(step, state) }
     }
 
     fn flag(&self, value: usize) -> Result<bool, OpError> {
