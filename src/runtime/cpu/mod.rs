@@ -4,8 +4,10 @@
 //! new set of shapes makes a [plan](plan); later ones reuse it and allocate nothing.
 
 mod arena;
+mod bindings;
 mod execute;
 mod image;
+mod lifetimes;
 mod memory;
 mod plan;
 mod session;
