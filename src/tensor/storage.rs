@@ -162,6 +162,7 @@ mod tests {
     use std::io::Write;
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri maps no files")]
     fn mapped_bytes_survive_release() {
         let mut file = tempfile::tempfile().unwrap();
         let content: Vec<u8> = (0..20_000u32).map(|i| (i % 251) as u8).collect();

@@ -86,6 +86,23 @@ mod tests {
     }
 
     #[test]
+    fn parts_are_written_by_threads_of_their_own() {
+        let mut data = vec![0.0; 4 * 6];
+        let (left, right) = Grid::new(&mut data, 6).split_columns(2);
+        let mark = |mut part: Grid<'_>, mark: f32| {
+            (0..part.rows()).for_each(|row| part.row(row).fill(mark + row as f32));
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| mark(left, 1.0));
+            scope.spawn(|| mark(right, 10.0));
+        });
+        for (row, found) in data.chunks(6).enumerate() {
+            let (a, b) = (1.0 + row as f32, 10.0 + row as f32);
+            assert_eq!(found, [a, a, b, b, b, b]);
+        }
+    }
+
+    #[test]
     fn empty_matrices_divide() {
         let (top, bottom) = Grid::new(&mut [], 3).split_rows(0);
         assert_eq!((top.rows(), bottom.rows()), (0, 0));
