@@ -290,7 +290,7 @@ def description(case, model, expected):
     blocks = function.block_specializations.values()
     ops = Counter(op.type for block in blocks for op in operations(block))
     dtype = np.dtype(PRECISIONS[case.precision][1]).name
-    # For fp16 nothing is granted beyond the scorer's own rule: a hundredth of the largest value.
+    # For fp16 nothing is granted beyond the rule of the scorer itself.
     tolerance = FP32_TOLERANCE if case.precision == "fp32" else 0.0
     return {
         "case": case.name,
