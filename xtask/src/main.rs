@@ -5,6 +5,7 @@ mod conformance;
 mod outcome;
 mod process;
 mod project;
+mod sanitize;
 mod test;
 mod tidy;
 
@@ -27,7 +28,8 @@ struct Command {
     run: fn(&Project, Arguments) -> Result<Outcome>,
 }
 
-const COMMANDS: &[Command] = &[ci::COMMAND, conformance::COMMAND, test::COMMAND, tidy::COMMAND];
+const COMMANDS: &[Command] =
+    &[ci::COMMAND, conformance::COMMAND, sanitize::COMMAND, test::COMMAND, tidy::COMMAND];
 
 fn main() -> ExitCode {
     match run() {

@@ -43,10 +43,7 @@ pub(crate) fn run(project: &Project) -> Result<Report> {
     };
     let mut report = Report::default();
     for arguments in runners {
-        let status = watch(&mut project.cargo(arguments), |line| report.count(line))?;
-        if !status.success() {
-            report.broken.push(format!("cargo {} ({status})", arguments.join(" ")));
-        }
+        report.watch(&mut project.cargo(arguments), &format!("cargo {}", arguments.join(" ")))?;
     }
     Ok(report)
 }
@@ -70,6 +67,15 @@ impl Report {
         }
         let skipped = if self.skipped > 0 { format!(", {} skipped", self.skipped) } else { String::new() };
         Ok(self.totals() + &skipped)
+    }
+
+    /// Runs a test runner and takes down what it says.
+    pub(crate) fn watch(&mut self, runner: &mut std::process::Command, name: &str) -> Result<()> {
+        let status = watch(runner, |line| self.count(line))?;
+        if !status.success() {
+            self.broken.push(format!("{name} ({status})"));
+        }
+        Ok(())
     }
 
     /// Takes the numbers from a runner's summary line; other lines have none.

@@ -7,7 +7,7 @@ mod round_trip;
 mod signatures;
 mod torch;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use pico_args::Arguments;
 
 use crate::Command;
@@ -61,30 +61,10 @@ impl Selection {
     }
 }
 
-/// Makes the selected comparisons, all of them even if one fails.
+/// Makes the selected comparisons.
 pub(crate) fn check(project: &Project, selection: &Selection) -> Result<Outcome> {
-    let (mut done, mut missing, mut failed) = (Vec::new(), Vec::new(), Vec::new());
-    for part in &selection.parts {
-        println!("\n-- conformance {} --", part.flag);
-        match (part.run)(project, selection.limit) {
-            Ok(Outcome::Checked(text)) => {
-                println!("{text}");
-                done.push(text);
-            }
-            Ok(Outcome::NotChecked(why)) => missing.push(why),
-            Err(error) => {
-                eprintln!("error: {error:#}");
-                failed.push(part.flag);
-            }
-        }
-    }
-    if !failed.is_empty() {
-        bail!("failed: {}", failed.join(" "));
-    }
-    if !missing.is_empty() {
-        return Ok(Outcome::NotChecked([missing, done].concat().join("; ")));
-    }
-    Ok(Outcome::Checked(done.join("; ")))
+    let parts = selection.parts.iter().map(|part| (part.flag, || (part.run)(project, selection.limit)));
+    Outcome::of_parts("conformance", parts)
 }
 
 /// A share as a percentage that shows 100 only when it is complete.

@@ -1,0 +1,218 @@
+//! `cargo xtask sanitize`: the unsafe islands and a whole prediction under tools that see every memory access.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anemeter::kernels::simd::Isa;
+use anyhow::{Context, Result, bail, ensure};
+use pico_args::Arguments;
+use serde::Deserialize;
+
+use crate::Command;
+use crate::outcome::Outcome;
+use crate::process::{read, works};
+use crate::project::Project;
+use crate::test::Report;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "sanitize",
+    arguments: "[--miri] [--valgrind] [--instruction-sets]",
+    about: "tests of the unsafe islands under Miri and Valgrind",
+    not_checked: 77,
+    run,
+};
+
+/// One tool.
+struct Part {
+    flag: &'static str,
+    run: fn(&Project) -> Result<Outcome>,
+}
+
+const PARTS: &[Part] = &[Part { flag: "--miri", run: miri }, Part { flag: "--valgrind", run: valgrind }];
+
+fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
+    if arguments.contains("--instruction-sets") {
+        crate::finish(arguments)?;
+        return instruction_sets();
+    }
+    let named: Vec<&Part> = PARTS.iter().filter(|part| arguments.contains(part.flag)).collect();
+    crate::finish(arguments)?;
+    let parts = if named.is_empty() { PARTS.iter().collect() } else { named };
+    Outcome::of_parts("sanitize", parts.into_iter().map(|part| (part.flag, || (part.run)(project))))
+}
+
+/// Prints what the kernels find on this CPU; under Valgrind that is the CPU that Valgrind shows.
+fn instruction_sets() -> Result<Outcome> {
+    let variant = |isa| format!("{isa:?}").split('(').next().unwrap_or_default().to_owned();
+    let names = Isa::all().map(variant).collect::<Vec<String>>().join(" and ");
+    println!("{names}");
+    Ok(Outcome::Checked(names))
+}
+
+/// On any host, because Miri knows no F16C, which AVX2 kernels need, and no NEON: the scalar kernels run.
+const MIRI_TARGET: &str = "x86_64-unknown-linux-gnu";
+/// Tests make files and read the environment.
+const MIRI_FLAGS: &str = "-Zmiri-disable-isolation";
+const MIRI_TESTS: &[&str] = &["tensor::", "kernels::simd"];
+
+fn miri(project: &Project) -> Result<Outcome> {
+    const WHAT: &str = "unsafe islands under Miri";
+    if !works(&mut project.cargo(&["+nightly", "miri", "--version"])) {
+        let why = "there is no Miri\nhelp: `rustup toolchain install nightly --component miri,rust-src`";
+        return Ok(Outcome::not_checked(WHAT, why));
+    }
+    if let Err(error) = read(&mut project.cargo(&["+nightly", "miri", "setup", "--target", MIRI_TARGET])) {
+        return Ok(Outcome::not_checked(WHAT, &format!("its standard library cannot be built: {error}")));
+    }
+    let mut command = project.cargo(&["+nightly", "miri", "test", "--target", MIRI_TARGET, "--lib", "--"]);
+    command.args(MIRI_TESTS).env("MIRIFLAGS", MIRI_FLAGS);
+    let mut report = Report::default();
+    report.watch(&mut command, "cargo miri test")?;
+    let totals = report.verdict()?;
+    Ok(Outcome::Checked(format!("Miri: {totals}; scalar kernels, for Miri has no F16C; no mapped files")))
+}
+
+/// A program that is checked, by its cargo target, and which of its tests are run.
+struct Checked {
+    target: &'static str,
+    tests: &'static [&'static str],
+}
+
+const VALGRIND_PROGRAMS: &[Checked] = &[
+    Checked { target: "anemeter", tests: &["tensor::", "kernels::", "runtime::"] },
+    // These start `anemeter run`, with and without states, and Valgrind follows.
+    Checked { target: "it", tests: &["run::", "runtime::"] },
+];
+
+const VALGRIND_OPTIONS: &[&str] = &[
+    "--quiet",
+    "--error-exitcode=99",
+    "--leak-check=full",
+    "--errors-for-leak-kinds=definite",
+    "--show-leak-kinds=definite",
+    "--trace-children=yes",
+    "--num-callers=30",
+];
+
+fn valgrind(project: &Project) -> Result<Outcome> {
+    if !works(project.command("valgrind").arg("--version")) {
+        return Ok(Outcome::not_checked("unsafe islands under Valgrind", "there is no Valgrind"));
+    }
+    let logs = project.target.join("sanitize");
+    let _ = fs::remove_dir_all(&logs);
+    fs::create_dir_all(&logs)?;
+    let this = env::current_exe().context("find this program")?;
+    let mut probe = project.command("valgrind");
+    probe.arg("--quiet").arg(this).args(["sanitize", "--instruction-sets"]);
+    let instruction_sets = read(&mut probe)?.trim().to_owned();
+    let executables = test_executables(project)?;
+    let mut report = Report::default();
+    for Checked { target, tests } in VALGRIND_PROGRAMS {
+        let find = |executable: &&Executable| executable.target == *target;
+        let executable =
+            executables.iter().find(find).with_context(|| format!("cargo built no `{target}`"))?;
+        let mut command = project.command("valgrind");
+        // The tests compare what programs write, so Valgrind must write elsewhere.
+        command.args(VALGRIND_OPTIONS).arg(format!("--log-file={}/%p.txt", logs.display()));
+        command.arg(&executable.path).args(*tests).arg("--test-threads=1");
+        report.watch(command.env("PROPTEST_CASES", "8"), &format!("valgrind {target}"))?;
+    }
+    let (processes, findings) = read_logs(&logs)?;
+    print!("{findings}");
+    let totals = report.verdict()?;
+    ensure!(findings.is_empty(), "Valgrind has findings");
+    Ok(Outcome::Checked(format!("Valgrind: {totals}, in {processes} processes, on {instruction_sets}")))
+}
+
+/// A test program that cargo built.
+#[derive(Debug, PartialEq, Eq)]
+struct Executable {
+    target: String,
+    path: PathBuf,
+}
+
+/// What cargo says of one thing that it built.
+#[derive(Deserialize)]
+struct Message {
+    target: Option<Target>,
+    executable: Option<PathBuf>,
+    profile: Option<Profile>,
+}
+
+#[derive(Deserialize)]
+struct Target {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Profile {
+    test: bool,
+}
+
+fn test_executables(project: &Project) -> Result<Vec<Executable>> {
+    let mut command =
+        project.cargo(&["test", "--no-run", "--quiet", "--package", "anemeter", "--lib", "--test", "it"]);
+    executables_of(&read(command.arg("--message-format=json-render-diagnostics"))?)
+}
+
+fn executables_of(messages: &str) -> Result<Vec<Executable>> {
+    let mut executables = Vec::new();
+    for line in messages.lines() {
+        let message: Message =
+            serde_json::from_str(line).with_context(|| format!("read cargo's message {line}"))?;
+        if let Message {
+            target: Some(target),
+            executable: Some(path),
+            profile: Some(Profile { test: true }),
+        } = message
+        {
+            executables.push(Executable { target: target.name, path });
+        }
+    }
+    Ok(executables)
+}
+
+/// How many processes were watched, and all that was said of them.
+fn read_logs(folder: &Path) -> Result<(usize, String)> {
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        paths.push(entry?.path());
+    }
+    paths.sort();
+    if paths.is_empty() {
+        bail!("Valgrind left no log in {}", folder.display());
+    }
+    let texts: Result<Vec<String>, _> = paths.iter().map(fs::read_to_string).collect();
+    Ok((paths.len(), texts?.concat()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn test_programs_are_told_from_other_programs() {
+        let messages = [
+            r#"{"reason":"compiler-artifact","target":{"name":"anemeter"},"profile":{"test":false},"executable":"/bin"}"#,
+            r#"{"reason":"compiler-artifact","target":{"name":"half"},"profile":{"test":false},"executable":null}"#,
+            r#"{"reason":"compiler-artifact","target":{"name":"anemeter"},"profile":{"test":true},"executable":"/test"}"#,
+            r#"{"reason":"build-finished","success":true}"#,
+        ];
+        let found = executables_of(&messages.join("\n")).unwrap();
+        assert_eq!(found, [Executable { target: "anemeter".into(), path: "/test".into() }]);
+        assert!(executables_of("warning: text").is_err());
+    }
+
+    #[test]
+    fn findings_of_every_process_are_kept() {
+        let folder = env::temp_dir().join(format!("anemeter-xtask-logs-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        assert!(read_logs(&folder).unwrap_err().to_string().starts_with("Valgrind left no log"));
+        for (name, text) in [("1.txt", ""), ("2.txt", "invalid read\n")] {
+            fs::write(folder.join(name), text).unwrap();
+        }
+        assert_eq!(read_logs(&folder).unwrap(), (2, "invalid read\n".to_owned()));
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
