@@ -1,5 +1,6 @@
 //! Project tasks: `cargo xtask COMMAND`. One file per command, one line per command in [`COMMANDS`].
 
+mod bench_package;
 mod ci;
 mod conformance;
 mod outcome;
@@ -27,7 +28,8 @@ struct Command {
     run: fn(&Project, Arguments) -> Result<Outcome>,
 }
 
-const COMMANDS: &[Command] = &[ci::COMMAND, conformance::COMMAND, test::COMMAND, tidy::COMMAND];
+const COMMANDS: &[Command] =
+    &[bench_package::COMMAND, ci::COMMAND, conformance::COMMAND, test::COMMAND, tidy::COMMAND];
 
 fn main() -> ExitCode {
     match run() {
