@@ -276,3 +276,89 @@ fn record(kind: Kind, offset: u64) -> io::Result<[u8; UNIT]> {
     record[24..32].copy_from_slice(&kind.padding.to_le_bytes());
     Ok(record)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::FileSink;
+    use super::*;
+
+    struct Repeated(u8, u64);
+
+    impl Payload for Repeated {
+        fn byte_len(&self) -> u64 {
+            self.1
+        }
+
+        fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
+            (0..self.1).try_for_each(|_| out.write_all(&[self.0]))
+        }
+    }
+
+    #[test]
+    fn the_layout_is_the_formats() {
+        let mut file = Vec::new();
+        let mut writer = BlobWriter::new(&mut file);
+        let int4 = Bytes::from(vec![0x78, 0xf1, 0x03]);
+        assert_eq!(writer.put(DType::I4, 5, &int4).unwrap(), 64);
+        assert_eq!(writer.put(DType::F16, 2, &Bytes::from(vec![1, 2, 3, 4])).unwrap(), 192);
+        let written = writer.finish().unwrap();
+        assert_eq!((written.bytes, written.blobs), (260, 2));
+        assert_eq!(file.len(), 260);
+        assert_eq!(file[..8], [2, 0, 0, 0, 2, 0, 0, 0]);
+        assert_eq!(file[64..72], [0xef, 0xbe, 0xad, 0xde, 8, 0, 0, 0]);
+        assert_eq!(file[72..96], [3, 0, 0, 0, 0, 0, 0, 0, 128, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(file[128..131], [0x78, 0xf1, 0x03]);
+        assert_eq!(file[256..], [1, 2, 3, 4]);
+        assert!(file[131..192].iter().all(|&b| b == 0));
+    }
+
+    #[test]
+    fn equal_blobs_are_stored_once_wherever_they_come_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("weight.bin");
+        let mut on_disk = FileSink::new(&path);
+        let mut in_memory = Vec::new();
+        for sink in [&mut on_disk as &mut dyn Sink, &mut in_memory] {
+            let mut writer = BlobWriter::new(sink);
+            let len = 200_000usize;
+            let zeros = Bytes::from(vec![0; len]);
+            let first = writer.put(DType::U8, len, &zeros).unwrap();
+            assert_eq!(writer.put(DType::U8, len, &zeros).unwrap(), first);
+            assert_eq!(writer.put(DType::U8, len, &Bytes::from(vec![0; len])).unwrap(), first);
+            assert_eq!(writer.put_stream(DType::U8, len, &Repeated(0, len as u64)).unwrap(), first);
+            // Between two samples, so that only all of the bytes tell them apart.
+            let mut other = vec![0; len];
+            other[5000] = 1;
+            let second = writer.put(DType::U8, len, &Bytes::from(other)).unwrap();
+            assert_eq!(second, (first + 64 + len as u64).next_multiple_of(64));
+            let third = writer.put(DType::I8, len, &zeros).unwrap();
+            assert!(third > second);
+            // Five and six elements take three bytes, but leave different bits unused.
+            let small = Bytes::from(vec![0; 3]);
+            assert_ne!(writer.put(DType::U4, 5, &small).unwrap(), writer.put(DType::U4, 6, &small).unwrap());
+            let written = writer.finish().unwrap();
+            assert_eq!((written.blobs, written.deduplicated), (5, 3));
+        }
+        on_disk.finish().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), in_memory);
+    }
+
+    #[test]
+    fn streams_of_the_wrong_length_are_refused() {
+        struct Wrong(u64);
+        impl Payload for Wrong {
+            fn byte_len(&self) -> u64 {
+                10
+            }
+
+            fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
+                (0..self.0).try_for_each(|_| out.write_all(&[0]))
+            }
+        }
+        for (len, expected) in [(9, "a weight of 10 bytes gave only 9"), (11, "more bytes than it announced")]
+        {
+            let error = BlobWriter::new(&mut Vec::new()).put_stream(DType::U8, 10, &Wrong(len)).unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+        }
+    }
+}
