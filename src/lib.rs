@@ -1,4 +1,39 @@
-//! anemeter: Core ML export and Apple Neural Engine benchmarking.
+//! anemeter takes a trained checkpoint to a Core ML package and proves how fast and how right that package is.
+//!
+//! ```text
+//! export    checkpoint -> model graph -> compression -> MIL program -> .mlpackage
+//! evaluate  .mlpackage -> runtime -> harness -> report -> gate -> baseline
+//! ```
+//!
+//! What exists so far: [`mil`] programs and [packages](package) in both directions, and a [CPU runtime](runtime)
+//! that executes them on any machine.
+//!
+//! ```
+//! use anemeter::mil::{Builder, Model, Opset, TensorType, verify};
+//! use anemeter::package::{self, Package, WriteOptions};
+//! use anemeter::runtime::{self, LoadOptions, Runtime};
+//! use anemeter::tensor::{DType, Tensor};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut main = Builder::new("main", Opset::Ios18);
+//! let x = main.input("x", TensorType::fixed(DType::F32, &[1, 3]));
+//! let y = main.op("softmax").arg("x", x).arg("axis", -1).named("y").push()?;
+//! let model = verify::verify(Model::single(main.finish(&[y])))?;
+//!
+//! let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("softmax.mlpackage");
+//! package::write(model.model(), &path, WriteOptions::default())?;
+//!
+//! let package = Package::open(&path)?;
+//! let loaded = runtime::cpu().load(&package, &LoadOptions::default())?;
+//! let mut session = loaded.session();
+//! let input = Tensor::from_slice(&[1, 3], &[0.0f32, 0.0, f32::NEG_INFINITY])?;
+//! session.predict("main", &[("x", input.view())])?;
+//! let output = session.output("y").expect("an output of the function");
+//! assert_eq!(output.slice::<f32>()?, [0.5, 0.5, 0.0]);
+//! # Ok(())
+//! # }
+//! ```
 
 pub mod cli;
 pub mod kernels;

@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use super::chunks::for_each_chunk;
 use super::convert::round_f16;
+use super::parallel::for_each_chunk;
 use super::window::Window;
 
 /// Unfolds input planes into a matrix with one row per (plane, element of the window) and one column per

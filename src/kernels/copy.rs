@@ -1,8 +1,8 @@
 //! Copies between two strided layouts of the same elements, whatever the elements are: only their size counts.
 
-use rayon::prelude::*;
 use smallvec::SmallVec;
 
+use super::parallel::for_each_chunk;
 use crate::tensor::DType;
 
 /// Bytes from which a copy is worth splitting between threads.
@@ -89,8 +89,8 @@ impl StridedCopy {
         let outer = self.axes[0];
         let row = elements / outer.len;
         let share = outer.len.div_ceil(SHARES);
-        let parts = dst[self.to..self.to + elements].par_chunks_mut(row * share);
-        parts.enumerate().for_each(|(i, part)| {
+        let whole = &mut dst[self.to..self.to + elements];
+        for_each_chunk(whole, row * share, elements * N, |i, part| {
             let mut axes = self.axes.clone();
             axes[0].len = part.len() / row;
             copy(&axes, step(self.from, outer.from, i * share), 0, src, part);

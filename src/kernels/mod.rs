@@ -1,23 +1,26 @@
 //! Arithmetic on slices. No kernel knows of programs or files.
 
 pub mod attention;
-pub mod chunks;
 pub mod conv;
 pub mod convert;
 pub mod copy;
 pub mod dequantize;
+pub mod elementwise;
 pub mod floats;
 pub mod gather;
 pub mod gemm;
 mod gemv;
 pub mod int_gemm;
+pub mod linear;
+mod math;
 pub mod norm;
 mod pack;
-mod parallel;
+pub(crate) mod parallel;
 pub mod pool;
 pub mod recurrent;
 pub mod reduce;
 pub mod resample;
+pub mod rows;
 pub mod simd;
 pub mod softmax;
 pub mod streamed;

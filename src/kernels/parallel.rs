@@ -15,8 +15,43 @@ pub(crate) fn threads() -> usize {
 
 /// How many pieces to make of work of the given size in multiply-adds.
 pub(crate) fn pieces(work: usize) -> usize {
-    let threads = threads();
-    if threads == 1 { 1 } else { (work / WORTHWHILE).clamp(1, threads * PIECES) }
+    let most = work / WORTHWHILE;
+    if most < 2 {
+        return 1;
+    }
+    match threads() {
+        1 => 1,
+        threads => most.min(threads * PIECES),
+    }
+}
+
+/// Calls `body` with disjoint parts of `data` and the index where each starts; each part but the last is a
+/// multiple of `unit` long.
+pub(crate) fn parts<T: Send>(
+    data: &mut [T],
+    unit: usize,
+    pieces: usize,
+    body: &(impl Fn(usize, &mut [T]) + Sync),
+) {
+    fn divide<T: Send>(
+        start: usize,
+        data: &mut [T],
+        unit: usize,
+        pieces: usize,
+        body: &(impl Fn(usize, &mut [T]) + Sync),
+    ) {
+        match half(data.len(), unit, pieces) {
+            Some(middle) => {
+                let (left, right) = data.split_at_mut(middle);
+                rayon::join(
+                    || divide(start, left, unit, pieces / 2, body),
+                    || divide(start + middle, right, unit, pieces - pieces / 2, body),
+                );
+            }
+            None => body(start, data),
+        }
+    }
+    divide(0, data, unit, pieces, body);
 }
 
 /// Calls `f` with the index and the content of each chunk of `size` elements, on several threads if the work,
@@ -27,7 +62,7 @@ pub(crate) fn for_each_chunk<T: Send>(
     work: usize,
     f: impl Fn(usize, &mut [T]) + Sync + Send,
 ) {
-    if work >= WORTHWHILE && threads() > 1 {
+    if work >= WORTHWHILE && data.len() > size && threads() > 1 {
         data.par_chunks_mut(size).enumerate().for_each(|(i, chunk)| f(i, chunk));
     } else {
         data.chunks_mut(size).enumerate().for_each(|(i, chunk)| f(i, chunk));

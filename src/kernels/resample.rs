@@ -4,12 +4,9 @@
 //! Positions are computed in f64 whatever the element type: an image coordinate does not fit fp16.
 
 use half::f16;
-use rayon::prelude::*;
 
 use super::convert::round_f16;
-
-/// Elements below which work is not spread over threads.
-const PARALLEL: usize = 1 << 16;
+use super::parallel::for_each_chunk;
 
 /// How output positions are spread over an input axis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,7 +112,7 @@ pub fn interpolate(axis: Axis<'_>, inner: usize, input: &[f32], output: &mut [f3
     if from == 0 || to == 0 {
         return;
     }
-    let block = |(input, output): (&[f32], &mut [f32])| {
+    let block = |input: &[f32], output: &mut [f32]| {
         for ((&low, &weight), row) in axis.low.iter().zip(axis.weight).zip(output.chunks_exact_mut(inner)) {
             let low = low as usize * inner;
             let first = &input[low..low + inner];
@@ -128,11 +125,8 @@ pub fn interpolate(axis: Axis<'_>, inner: usize, input: &[f32], output: &mut [f3
             }
         }
     };
-    if output.len() < PARALLEL {
-        input.chunks_exact(from).zip(output.chunks_exact_mut(to)).for_each(block);
-    } else {
-        input.par_chunks_exact(from).zip(output.par_chunks_exact_mut(to)).for_each(block);
-    }
+    let work = output.len();
+    for_each_chunk(output, to, work, |i, output| block(&input[i * from..][..from], output));
 }
 
 fn mix(a: f32, b: f32, weight: f32, round_steps: bool) -> f32 {
@@ -156,7 +150,7 @@ pub fn pick<T: Copy + Send + Sync>(axes: &[(usize, &[u32])], input: &[T], output
     if from == 0 || to == 0 {
         return;
     }
-    let block = |(input, output): (&[T], &mut [T])| {
+    let block = |input: &[T], output: &mut [T]| {
         for (row, out) in output.chunks_exact_mut(columns.len()).enumerate() {
             let (mut at, mut stride, mut rest) = (0, width, row);
             for &(size, sources) in rows.iter().rev() {
@@ -170,11 +164,8 @@ pub fn pick<T: Copy + Send + Sync>(axes: &[(usize, &[u32])], input: &[T], output
             }
         }
     };
-    if output.len() < PARALLEL {
-        input.chunks_exact(from).zip(output.chunks_exact_mut(to)).for_each(block);
-    } else {
-        input.par_chunks_exact(from).zip(output.par_chunks_exact_mut(to)).for_each(block);
-    }
+    let work = output.len();
+    for_each_chunk(output, to, work, |i, output| block(&input[i * from..][..from], output));
 }
 
 /// An element that is sampled as f32.
@@ -302,7 +293,7 @@ impl Sampler {
         if to == 0 {
             return;
         }
-        let sample = |(n, output): (usize, &mut [T])| {
+        let sample = |n: usize, output: &mut [T]| {
             let (image, place) = block(n);
             let image = &images[image * from..][..from];
             for point in 0..self.points {
@@ -313,11 +304,8 @@ impl Sampler {
                 }
             }
         };
-        if output.len() < PARALLEL {
-            output.chunks_exact_mut(to).enumerate().for_each(sample);
-        } else {
-            output.par_chunks_exact_mut(to).enumerate().for_each(sample);
-        }
+        let work = output.len();
+        for_each_chunk(output, to, work, sample);
     }
 
     fn at<T: Sample>(&self, plane: &[T], y: Tap, x: Tap) -> f32 {

@@ -3,9 +3,9 @@
 
 use std::ops::Range;
 
-use super::chunks::for_each_chunk;
 use super::convert::round_f16;
 use super::gemm::{Extents, Matrix, gemm};
+use super::parallel::for_each_chunk;
 
 /// The right operand of a product: `n` columns of length `k`.
 #[derive(Clone, Copy)]

@@ -4,6 +4,7 @@
 //! function's value table; constants are [`Literal`]s whose bytes are shared, so that a program over a
 //! 10 GB weight file costs as much memory as its graph.
 
+mod agreement;
 pub mod arguments;
 mod builder;
 mod literal;

@@ -1,6 +1,6 @@
 //! Inputs of a prediction against what the function allows: all problems at once.
 
-use crate::mil::{ArrayType, FeatureType, Flexibility, Function, Interface};
+use crate::mil::{ArrayType, Feature, FeatureType, Flexibility, Function, Interface};
 use crate::tensor::TensorView;
 
 /// Everything that is wrong with the inputs of a prediction.
@@ -86,20 +86,29 @@ fn is_inside(shape: &[u64], ranges: &[(u64, Option<u64>)]) -> bool {
 
 /// Enumerated shapes of several inputs pair by index.
 fn check_pairing(interface: &Interface, inputs: &[(&str, TensorView<'_>)]) -> Option<String> {
-    let enumerated: Vec<(&str, &[Vec<u64>], Vec<u64>)> = interface
-        .inputs
-        .iter()
-        .filter_map(|feature| match &feature.ty {
-            FeatureType::Array(ArrayType { flexibility: Flexibility::Enumerated(shapes), .. }) => {
-                let given = inputs.iter().find(|(name, _)| *name == feature.name)?;
-                let shape = given.1.shape().iter().map(|&d| d as u64).collect();
-                Some((feature.name.as_str(), &shapes[..], shape))
-            }
-            _ => None,
-        })
-        .collect();
-    let count = enumerated.iter().map(|(_, shapes, _)| shapes.len()).max()?;
-    let paired = (0..count).any(|i| enumerated.iter().all(|(_, shapes, given)| shapes.get(i) == Some(given)));
-    let shapes: Vec<_> = enumerated.iter().map(|(name, _, shape)| format!("`{name}` {shape:?}")).collect();
+    let enumerated: Vec<Enumerated<'_>> =
+        interface.inputs.iter().filter_map(|feature| Enumerated::of(feature, inputs)).collect();
+    let count = enumerated.iter().map(|e| e.allowed.len()).max()?;
+    let paired = (0..count).any(|i| enumerated.iter().all(|e| e.allowed.get(i) == Some(&e.given)));
+    let shapes: Vec<_> = enumerated.iter().map(|e| format!("`{}` {:?}", e.name, e.given)).collect();
     (!paired).then(|| format!("enumerated shapes pair by index, these do not: {}", shapes.join(", ")))
+}
+
+/// An input with enumerated shapes and the shape it was given.
+struct Enumerated<'a> {
+    name: &'a str,
+    allowed: &'a [Vec<u64>],
+    given: Vec<u64>,
+}
+
+impl<'a> Enumerated<'a> {
+    fn of(feature: &'a Feature, inputs: &[(&str, TensorView<'_>)]) -> Option<Enumerated<'a>> {
+        let FeatureType::Array(ArrayType { flexibility: Flexibility::Enumerated(allowed), .. }) = &feature.ty
+        else {
+            return None;
+        };
+        let (_, given) = inputs.iter().find(|(name, _)| *name == feature.name)?;
+        let given = given.shape().iter().map(|&d| d as u64).collect();
+        Some(Enumerated { name: &feature.name, allowed, given })
+    }
 }

@@ -126,6 +126,11 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn select_nan(self, test: __m256, x: __m256, y: __m256) -> __m256 {
+        on_registers!(_mm256_blendv_ps(y, x, _mm256_cmp_ps::<_CMP_UNORD_Q>(test, test)))
+    }
+
+    #[inline(always)]
     fn abs(self, v: __m256) -> __m256 {
         on_registers!(_mm256_andnot_ps(_mm256_set1_ps(-0.0), v))
     }

@@ -16,7 +16,7 @@ mod avx2;
 mod grid;
 #[cfg(target_arch = "aarch64")]
 mod neon;
-mod scalar;
+pub(super) mod scalar;
 
 use std::sync::OnceLock;
 
@@ -67,6 +67,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn min(self, a: Self::V, b: Self::V) -> Self::V;
     /// `if a > b { x } else { y }`.
     fn select_gt(self, a: Self::V, b: Self::V, x: Self::V, y: Self::V) -> Self::V;
+    /// `if test.is_nan() { x } else { y }`.
+    fn select_nan(self, test: Self::V, x: Self::V, y: Self::V) -> Self::V;
     /// Magnitude.
     fn abs(self, v: Self::V) -> Self::V;
     /// The magnitude of `magnitude` with the sign of `sign`.
@@ -107,9 +109,12 @@ pub trait Load: bytemuck::Pod + Send + Sync {
     /// A vector from memory.
     fn load<S: Simd>(s: S, x: &[Self; LANES]) -> S::V;
 
-    /// A vector from up to [`LANES`] elements; the other lanes are zero.
+    /// A vector from the first elements; lanes for which there are none are zero.
     #[inline(always)]
-    fn load_part<S: Simd>(s: S, x: &[Self]) -> S::V {
+    fn load_some<S: Simd>(s: S, x: &[Self]) -> S::V {
+        if let Some(whole) = x.first_chunk() {
+            return Self::load(s, whole);
+        }
         let mut lanes = [Self::zeroed(); LANES];
         lanes[..x.len()].copy_from_slice(x);
         Self::load(s, &lanes)
@@ -124,9 +129,12 @@ pub trait Store: Load {
     /// A vector to memory.
     fn store<S: Simd>(s: S, v: S::V, out: &mut [Self; LANES]);
 
-    /// The first lanes to memory.
+    /// A vector to the first elements; lanes for which there are none are dropped.
     #[inline(always)]
-    fn store_part<S: Simd>(s: S, v: S::V, out: &mut [Self]) {
+    fn store_some<S: Simd>(s: S, v: S::V, out: &mut [Self]) {
+        if let Some(whole) = out.first_chunk_mut() {
+            return Self::store(s, v, whole);
+        }
         let mut lanes = [Self::zeroed(); LANES];
         Self::store(s, v, &mut lanes);
         out.copy_from_slice(&lanes[..out.len()]);

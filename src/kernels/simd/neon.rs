@@ -163,6 +163,14 @@ impl Simd for Neon {
     }
 
     #[inline(always)]
+    fn select_nan(self, test: Pair, x: Pair, y: Pair) -> Pair {
+        on_registers!(Pair(
+            vbslq_f32(vceqq_f32(test.0, test.0), y.0, x.0),
+            vbslq_f32(vceqq_f32(test.1, test.1), y.1, x.1)
+        ))
+    }
+
+    #[inline(always)]
     fn abs(self, v: Pair) -> Pair {
         halves!(vabsq_f32(v))
     }

@@ -19,7 +19,7 @@ fn zip(a: Lanes, b: Lanes, f: impl Fn(f32, f32) -> f32) -> Lanes {
 ///
 /// The product is exact in f64. The sum is rounded to odd, which keeps enough of what was lost for the final
 /// rounding to f32 to be right.
-#[inline(always)]
+#[inline]
 pub(super) fn fused(a: f32, b: f32, c: f32) -> f32 {
     if cfg!(any(target_feature = "fma", target_arch = "aarch64", miri)) {
         return a.mul_add(b, c);
@@ -116,7 +116,8 @@ impl Simd for Scalar {
         zip(a, b, |a, b| a / b)
     }
 
-    #[inline(always)]
+    // Large, and in need of no instruction set: not worth a copy in every kernel.
+    #[inline(never)]
     fn mul_add(self, a: Lanes, b: Lanes, c: Lanes) -> Lanes {
         std::array::from_fn(|i| fused(a[i], b[i], c[i]))
     }
@@ -134,6 +135,11 @@ impl Simd for Scalar {
     #[inline(always)]
     fn select_gt(self, a: Lanes, b: Lanes, x: Lanes, y: Lanes) -> Lanes {
         std::array::from_fn(|i| if a[i] > b[i] { x[i] } else { y[i] })
+    }
+
+    #[inline(always)]
+    fn select_nan(self, test: Lanes, x: Lanes, y: Lanes) -> Lanes {
+        std::array::from_fn(|i| if test[i].is_nan() { x[i] } else { y[i] })
     }
 
     #[inline(always)]

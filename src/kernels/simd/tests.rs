@@ -64,6 +64,7 @@ impl Op for Everything<'_> {
             s.max(a, b),
             s.min(a, b),
             s.select_gt(a, b, c, a),
+            s.select_nan(a, b, c),
             s.abs(a),
             s.copy_sign(a, b),
             s.sqrt(a),

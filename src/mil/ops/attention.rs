@@ -3,9 +3,9 @@
 use half::f16;
 
 use crate::kernels::attention::Head;
-use crate::kernels::chunks::for_each_chunk;
 use crate::kernels::convert::to_f32;
 use crate::kernels::floats::Sink;
+use crate::kernels::parallel::for_each_chunk;
 use crate::mil::op::domain::FLOAT;
 use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
 use crate::mil::{Dim, Opset, TensorType, Type};

@@ -2,10 +2,10 @@
 
 use super::conv::{DILATIONS, GROUPS, PAD, PAD_TYPE, STRIDES, check_bias, check_kernel, groups};
 use super::windows::{Padding, Windows, per_axis, spatial_rank};
-use crate::kernels::chunks::for_each_chunk;
 use crate::kernels::conv::{add_bias, fold};
 use crate::kernels::floats::{self, Sink};
 use crate::kernels::gemm::{Extents, Matrix, gemm};
+use crate::kernels::parallel::for_each_chunk;
 use crate::kernels::window::Window;
 use crate::mil::op::domain::{FLOAT, INT};
 use crate::mil::op::{Call, Eval, Ints, OpDef, OpError, Outputs, Param, Scratch, Weight};

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use crate::kernels::chunks::for_each_chunk;
 use crate::kernels::conv::{add_bias, depthwise, unfold};
 use crate::kernels::convert::to_f32;
 use crate::kernels::floats::{self, Sink};
 use crate::kernels::gemm::{Extents, Matrix, gemm};
+use crate::kernels::parallel::for_each_chunk;
 use crate::kernels::streamed::{self, Layout, Product, Source, Streamed};
 use crate::kernels::window::Window;
 use crate::mil::op::{Scratch, Weight};

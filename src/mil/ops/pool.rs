@@ -2,8 +2,8 @@
 
 use super::conv::{PAD, STRIDES};
 use super::windows::{Padding, Windows, in_three, pads, per_axis, spatial_rank};
-use crate::kernels::chunks::for_each_chunk;
 use crate::kernels::floats::{self, Sink};
+use crate::kernels::parallel::for_each_chunk;
 use crate::kernels::pool::{Pooling, pool};
 use crate::mil::op::domain::{BOOL, FLOAT, INT, TEXT};
 use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};

@@ -6,6 +6,8 @@ mod interface;
 mod names;
 mod operations;
 mod shapes;
+#[cfg(test)]
+mod tests;
 
 use super::propagate::Finding;
 use super::{Function, Model};
@@ -37,20 +39,29 @@ pub fn verify(model: Model) -> Result<Verified, Faults> {
     if findings.is_empty() { Ok(Verified(model)) } else { Err(Faults(findings)) }
 }
 
-/// Everything that is wrong with a model.
+/// Everything that is wrong with a model. Where values are not even defined before they are used, only that.
 pub fn findings(model: &Model) -> Vec<Finding> {
+    let structure = structure(model);
+    if !structure.is_empty() {
+        return structure;
+    }
     let mut report = Report::default();
     names::check(model, &mut report);
     for function in &model.program.functions {
-        let before = report.0.len();
-        operations::check_structure(function, &mut report);
-        if report.0.len() == before {
-            operations::check_types(function, &mut report);
-        }
+        operations::check_types(function, &mut report);
     }
     interface::check(model, &mut report);
     if report.0.is_empty() {
         shapes::check_enumerated(model, &mut report);
+    }
+    report.0
+}
+
+/// Values that are used before they are defined, defined twice or not there at all.
+pub fn structure(model: &Model) -> Vec<Finding> {
+    let mut report = Report::default();
+    for function in &model.program.functions {
+        operations::check_structure(function, &mut report);
     }
     report.0
 }

@@ -1,9 +1,10 @@
 //! Operations: every value defined once and before use, every argument and type as the definition says.
 
 use super::Report;
+use crate::mil::agreement::agrees;
 use crate::mil::arguments::{Arguments, Source};
 use crate::mil::op::Numerics;
-use crate::mil::propagate::{self, Options, agrees, literal_fits, place};
+use crate::mil::propagate::{self, Options, literal_fits, place};
 use crate::mil::{Binding, Block, Function, Operation, Type, ValueId, ops};
 
 /// The largest rank of a value that is computed.

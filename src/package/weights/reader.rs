@@ -1,46 +1,34 @@
 //! Reading weight files: only the records are looked at, the data stays in the map.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::ops::Bound;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use super::{PREFIX, SENTINEL, UNIT, VERSION, padding_bits};
 use crate::mil::TensorType;
 use crate::package::error::{ErrorKind, PackageError, Result, quoted};
-use crate::package::read::{inside, map_file};
+use crate::package::files::Files;
 use crate::package::schema;
 use crate::tensor::{Bytes, DType};
 
 /// The weight files that a program may refer to.
-pub struct WeightFiles(Source);
-
-enum Source {
-    Memory(BTreeMap<String, Bytes>),
-    Folder { package: PathBuf, folder: PathBuf },
+#[derive(Debug)]
+pub struct WeightFiles {
+    files: Files,
+    folder: PathBuf,
 }
 
 impl WeightFiles {
     /// Weight files in memory, by name, such as `weight.bin`.
     pub fn in_memory(files: impl IntoIterator<Item = (String, Bytes)>) -> WeightFiles {
-        WeightFiles(Source::Memory(files.into_iter().collect()))
+        let files = files.into_iter().map(|(name, bytes)| (PathBuf::from(name), bytes));
+        WeightFiles { files: Files::Memory(files.collect()), folder: PathBuf::new() }
     }
 
     /// The files of a folder of a package, mapped when they are first referred to.
-    pub(in crate::package) fn folder(package: &Path, folder: &Path) -> WeightFiles {
-        WeightFiles(Source::Folder { package: package.to_owned(), folder: folder.to_owned() })
-    }
-
-    fn open(&self, name: &str) -> Result<(PathBuf, Bytes)> {
-        match &self.0 {
-            Source::Memory(files) => match files.get(name) {
-                Some(bytes) => Ok((PathBuf::from(name), bytes.clone())),
-                None => Err(PackageError::new(ErrorKind::Missing, "does not exist").in_file(Path::new(name))),
-            },
-            Source::Folder { package, folder } => {
-                let path = inside(package, &folder.join(name))?;
-                map_file(&path).map(|bytes| (path, bytes))
-            }
-        }
+    pub(in crate::package) fn in_folder(files: Files, folder: PathBuf) -> WeightFiles {
+        WeightFiles { files, folder }
     }
 }
 
@@ -113,14 +101,13 @@ impl<'w> BlobReader<'w> {
         elements: usize,
     ) -> Result<Bytes> {
         let name = file_name(file)?;
-        if !self.open.contains_key(name) {
-            let (path, bytes) = self.files.open(name)?;
-            let announced = header(&bytes).map_err(|e| e.in_file(&path))?;
-            let opened = OpenFile { path, bytes, announced, blobs: BTreeMap::new() };
-            self.open.insert(name.to_owned(), opened);
-        }
-        let Some(opened) = self.open.get_mut(name) else {
-            return Err(weights_error("does not exist").in_file(Path::new(name)));
+        let opened = match self.open.entry(name.to_owned()) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let (path, bytes) = self.files.files.map(&self.files.folder.join(name))?;
+                let announced = header(&bytes).map_err(|e| e.in_file(&path))?;
+                entry.insert(OpenFile { path, bytes, announced, blobs: BTreeMap::new() })
+            }
         };
         opened.read(offset, ty, elements).map_err(|e| e.in_file(&opened.path).at_offset(offset))
     }

@@ -4,12 +4,10 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 
+use super::bindings::{Places, StepBindings, plain};
 use super::memory::{Grown, Memory, Readable, split};
 use super::plan::{Action, Nested, Operand, Place, Plan, Step};
-use crate::mil::op::{
-    ArgValue, Bindings, Call, Eval, KnownValue, Numerics, OpError, Output, OutputBuffer, Outputs,
-    storage_type,
-};
+use crate::mil::op::{Call, Eval, Numerics, OpError, Output, OutputBuffer, Outputs, storage_type};
 use crate::mil::propagate::Finding;
 use crate::mil::{Opset, Type};
 use crate::runtime::{Executed, Observer, RuntimeError};
@@ -51,7 +49,7 @@ impl Execution<'_> {
 
     fn steps(&mut self, steps: &[Step]) -> Result<(), RuntimeError> {
         for step in steps {
-            let started = Instant::now();
+            let started = self.observer.is_some().then(Instant::now);
             match &step.action {
                 Action::Kernel => self.kernel(step).map_err(|e| self.step_failed(step, &e))?,
                 Action::ReadState { state } => {
@@ -63,7 +61,9 @@ impl Execution<'_> {
                 Action::Cond { branches } => self.cond(step, branches)?,
                 Action::While { condition, body } => self.repeat(step, condition, body)?,
             }
-            self.observe(step, started);
+            if let Some(started) = started {
+                self.observe(step, started);
+            }
         }
         Ok(())
     }
@@ -82,10 +82,11 @@ impl Execution<'_> {
     }
 
     fn view(&self, value: usize) -> Result<TensorView<'_>, OpError> {
-        let place =
-            Places { plan: self.plan, inputs: self.inputs, states: self.states, slots: self.state_slots };
-        let readable = |range| self.memory.arena.get(range);
-        place.view(value, readable, &self.memory.grown)
+        self.places().view(value, |range| self.memory.arena.get(range), &self.memory.grown)
+    }
+
+    fn places(&self) -> Places<'_> {
+        Places { plan: self.plan, inputs: self.inputs, states: self.states, slots: self.state_slots }
     }
 
     /// Copies a value into a buffer of its own.
@@ -146,17 +147,9 @@ impl Execution<'_> {
             };
             slots.push(Output { dtype: values[value].dtype, shape: shape.clone(), buffer });
         }
-        let bindings = StepBindings {
-            step,
-            places: Places {
-                plan: self.plan,
-                inputs: self.inputs,
-                states: self.states,
-                slots: self.state_slots,
-            },
-            readable: &readable,
-            grown: &self.memory.grown,
-        };
+        let places =
+            Places { plan: self.plan, inputs: self.inputs, states: self.states, slots: self.state_slots };
+        let bindings = StepBindings { step, places, readable: &readable, grown: &self.memory.grown };
         let call =
             Call::new(step.def, self.opset, step.outputs.len(), &bindings).with_numerics(self.numerics);
         kernel(&call, &mut Outputs::new(&mut slots, &mut self.memory.scratch))?;
@@ -181,17 +174,8 @@ impl Execution<'_> {
     /// Output shapes from the values at hand.
     fn shapes_now(&self, step: &Step) -> Result<SmallVec<[Option<Shape>; 4]>, OpError> {
         let whole = Readable::whole(&self.memory.arena);
-        let bindings = StepBindings {
-            step,
-            places: Places {
-                plan: self.plan,
-                inputs: self.inputs,
-                states: self.states,
-                slots: self.state_slots,
-            },
-            readable: &whole,
-            grown: &self.memory.grown,
-        };
+        let bindings =
+            StepBindings { step, places: self.places(), readable: &whole, grown: &self.memory.grown };
         let call =
             Call::new(step.def, self.opset, step.outputs.len(), &bindings).with_numerics(self.numerics);
         let types = (step.def.infer)(&call)?;
@@ -248,10 +232,7 @@ impl Execution<'_> {
         });
         self.states[slot] = target;
         result?;
-        match (step.outputs.is_empty(), operand) {
-            (true, _) => Ok(()),
-            (false, _) => self.read_state(step, state),
-        }
+        if step.outputs.is_empty() { Ok(()) } else { self.read_state(step, state) }
     }
 
     fn flag(&self, value: usize) -> Result<bool, OpError> {
@@ -343,92 +324,5 @@ impl Execution<'_> {
             Place::Nowhere => Ok(()),
             _ => Err(OpError::new("a result of control flow has no buffer of its own")),
         }
-    }
-}
-
-fn plain(known: &KnownValue) -> Result<&Tensor, OpError> {
-    match known {
-        KnownValue::Tensor(tensor) => Ok(tensor),
-        KnownValue::Packed(_) => Err(OpError::new("a compressed weight is not a plain tensor")),
-    }
-}
-
-/// Everything a value can be read from, except the arena.
-#[derive(Clone, Copy)]
-struct Places<'a> {
-    plan: &'a Plan,
-    inputs: &'a [TensorView<'a>],
-    states: &'a [Grown],
-    slots: &'a [usize],
-}
-
-impl<'a> Places<'a> {
-    fn view(
-        &self,
-        value: usize,
-        arena: impl FnOnce(std::ops::Range<usize>) -> Option<&'a [u8]>,
-        grown: &'a [Grown],
-    ) -> Result<TensorView<'a>, OpError> {
-        let planned = &self.plan.values[value];
-        match planned.place {
-            Place::Constant(constant) => Ok(plain(&self.plan.constants[constant].value)?.view()),
-            Place::Input(input) => Ok(self.inputs[input]),
-            Place::State(state) => {
-                self.states[self.slots[state]].view().ok_or_else(|| OpError::new("the state is empty"))
-            }
-            Place::Growable(slot) => grown[slot].view().ok_or_else(|| OpError::new("a value is not there")),
-            Place::Arena { offset, len } => {
-                let bytes =
-                    arena(offset..offset + len).ok_or_else(|| OpError::new("a value is not there"))?;
-                let shape = planned.shape.as_ref().ok_or_else(|| OpError::new("a value has no shape"))?;
-                Ok(TensorView::new(planned.dtype, shape, bytes)?)
-            }
-            Place::Nowhere => Err(OpError::new("a value is not there")),
-        }
-    }
-}
-
-/// The arguments of a step while it runs.
-struct StepBindings<'a, 'arena> {
-    step: &'a Step,
-    places: Places<'a>,
-    readable: &'a Readable<'arena>,
-    grown: &'a [Grown],
-}
-
-impl Bindings for StepBindings<'_, '_> {
-    fn count(&self, param: usize) -> usize {
-        self.step.arguments[param].len()
-    }
-
-    fn ty(&self, param: usize, index: usize) -> &Type {
-        let plan = self.places.plan;
-        match self.step.arguments[param][index] {
-            Operand::Constant(constant) => &plan.constants[constant].ty,
-            Operand::Value(value) => match plan.values[value].place {
-                Place::Growable(slot) => &self.grown[slot].ty,
-                Place::Constant(constant) => &plan.constants[constant].ty,
-                _ => &plan.values[value].ty,
-            },
-        }
-    }
-
-    fn value(&self, param: usize, index: usize) -> Option<ArgValue<'_>> {
-        let plan = self.places.plan;
-        let constant = match self.step.arguments[param][index] {
-            Operand::Constant(constant) => Some(constant),
-            Operand::Value(value) => match plan.values[value].place {
-                Place::Constant(constant) => Some(constant),
-                _ => None,
-            },
-        };
-        if let Some(constant) = constant {
-            return Some(match &plan.constants[constant].value {
-                KnownValue::Tensor(tensor) => ArgValue::Shared(tensor),
-                KnownValue::Packed(weight) => ArgValue::Packed(weight),
-            });
-        }
-        let Operand::Value(value) = self.step.arguments[param][index] else { return None };
-        self.places.view(value, |range| self.readable.get(range), self.grown).ok().map(ArgValue::View)
     }
 }

@@ -26,9 +26,10 @@ pub(super) struct Grown {
 }
 
 impl Default for Grown {
+    /// A value that is not there: no bytes for one element. Nothing is allocated.
     fn default() -> Grown {
-        let ty = TensorType::fixed(DType::Bool, &[0]).into();
-        Grown { buffer: AlignedBuf::default(), dtype: DType::Bool, shape: smallvec::smallvec![0], ty }
+        let ty = TensorType::scalar(DType::Bool).into();
+        Grown { buffer: AlignedBuf::default(), dtype: DType::Bool, shape: Shape::new(), ty }
     }
 }
 

@@ -4,8 +4,10 @@
 //! new set of shapes makes a [plan](plan); later ones reuse it and allocate nothing.
 
 mod arena;
+mod bindings;
 mod execute;
 mod image;
+mod lifetimes;
 mod memory;
 mod plan;
 mod session;
@@ -14,7 +16,7 @@ use std::sync::Arc;
 
 use crate::mil::op::Numerics;
 use crate::mil::propagate::{self, Facts, Finding, Options};
-use crate::mil::{Function, Model};
+use crate::mil::{Function, Model, verify};
 use crate::package::Package;
 use crate::runtime::{Availability, LoadOptions, Loaded, Runtime, RuntimeError, Session};
 
@@ -58,7 +60,10 @@ struct CpuLoaded {
 
 impl CpuLoaded {
     fn new(model: Model, options: &LoadOptions) -> Result<CpuLoaded, RuntimeError> {
-        let mut findings = Vec::new();
+        let mut findings = verify::structure(&model);
+        if !findings.is_empty() {
+            return Err(RuntimeError::Program(findings));
+        }
         let mut facts = Vec::new();
         for function in &model.program.functions {
             let (known, problems) = propagate::propagate(function, &[], fold_options(options.numerics, true));

@@ -8,6 +8,7 @@
 use smallvec::SmallVec;
 
 use super::arena;
+use super::lifetimes::Lifetimes;
 use crate::mil::arguments::{Arguments, Source};
 use crate::mil::op::{Eval, KnownValue, OpDef, OpError, decode_all, storage_type};
 use crate::mil::propagate::{Facts, Finding, place};
@@ -372,40 +373,5 @@ impl<'f> Planner<'f> {
     fn byte_len(&self, value: usize) -> usize {
         let ty = storage_type(&self.facts.types[value]).ok();
         ty.and_then(|ty| ty.dtype.byte_len(shape::element_count(&ty.concrete()?)?)).unwrap_or(0)
-    }
-}
-
-/// First and last step of the top block that touches each value.
-struct Lifetimes {
-    defined: Vec<usize>,
-    used: Vec<usize>,
-}
-
-impl Lifetimes {
-    fn of(steps: &[Step], outputs: &[(String, usize)], values: usize) -> Lifetimes {
-        let mut lifetimes = Lifetimes { defined: vec![0; values], used: vec![0; values] };
-        for (at, step) in steps.iter().enumerate() {
-            step.outputs.iter().for_each(|&value| lifetimes.defined[value] = at);
-            lifetimes.visit(step, at);
-        }
-        outputs.iter().for_each(|&(_, value)| lifetimes.used[value] = steps.len());
-        lifetimes
-    }
-
-    fn visit(&mut self, step: &Step, at: usize) {
-        for operand in step.arguments.iter().flatten() {
-            if let Operand::Value(value) = operand {
-                self.used[*value] = at;
-            }
-        }
-        let nested: &[&Nested] = match &step.action {
-            Action::Cond { branches: [then, otherwise] } => &[then, otherwise],
-            Action::While { condition, body } => &[condition, body],
-            _ => &[],
-        };
-        for block in nested {
-            block.outputs.iter().for_each(|&value| self.used[value] = at);
-            block.steps.iter().for_each(|step| self.visit(step, at));
-        }
     }
 }
