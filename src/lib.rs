@@ -22,7 +22,7 @@
 //!
 //! let folder = tempfile::tempdir()?;
 //! let path = folder.path().join("softmax.mlpackage");
-//! package::write(model.model(), &path, WriteOptions::default())?;
+//! package::write(&model, &path, WriteOptions::default())?;
 //!
 //! let package = Package::open(&path)?;
 //! let loaded = runtime::cpu().load(&package, &LoadOptions::default())?;

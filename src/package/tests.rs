@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use prost::Message as _;
 
 use super::{PackageError, WeightFiles, WriteOptions, decode_model, encode_model, write};
+use crate::mil::verify::Verified;
 use crate::mil::{
     Argument, ArrayType, Binding, Block, ColorSpace, DefaultValue, Dim, Feature, FeatureType, Flexibility,
     Function, ImageSizes, ImageType, Interface, Interfaces, Literal, LiteralData, Metadata, Model, Operation,
@@ -306,12 +307,12 @@ proptest! {
         let model = generated(&choices);
         let folder = tempfile::tempdir().unwrap();
         let [first, second] = ["a.mlpackage", "b.mlpackage"].map(|name| folder.path().join(name));
-        let summary = write(&model, &first, WriteOptions::default()).unwrap();
+        let summary = write(&Verified::trust(model.clone()), &first, WriteOptions::default()).unwrap();
         let package = Package::open(&first).unwrap();
         prop_assert_eq!(package.model(), &model);
         let blobs: usize = package.weight_files().iter().map(|file| file.blobs.len()).sum();
         prop_assert_eq!(blobs, summary.blobs);
-        write(package.model(), &second, WriteOptions::default()).unwrap();
+        write(&Verified::trust(package.model().clone()), &second, WriteOptions::default()).unwrap();
         for file in ["Manifest.json", "Data/com.apple.CoreML/model.mlmodel"] {
             prop_assert_eq!(std::fs::read(first.join(file)).unwrap(), std::fs::read(second.join(file)).unwrap());
         }

@@ -69,6 +69,6 @@ pub fn two_functions() -> Model {
 /// Writes a model into a folder.
 pub fn write(model: Model, folder: &Path, name: &str) -> PathBuf {
     let path = folder.join(name);
-    package::write(verify(model).unwrap().model(), &path, WriteOptions::default()).unwrap();
+    package::write(&verify(model).unwrap(), &path, WriteOptions::default()).unwrap();
     path
 }

@@ -4,6 +4,7 @@ use std::fs::{self, File};
 use std::path::Path;
 use std::time::Instant;
 
+use anemeter::mil::verify::verify;
 use anemeter::mil::{Builder, Literal, LiteralData, Model, Opset, TensorType};
 use anemeter::package::{self, WriteOptions};
 use anemeter::tensor::{Bytes, DType};
@@ -27,7 +28,7 @@ pub(super) struct Measured {
 /// Writes a package over the mapped source and prints what that took.
 pub(super) fn run(source: &Path, package: &Path) -> Result<()> {
     let bytes = Bytes::map(&File::open(source).with_context(|| format!("open {}", source.display()))?)?;
-    let model = model(&bytes)?;
+    let model = verify(model(&bytes)?)?;
     let start = Instant::now();
     package::write(&model, package, WriteOptions::default())?;
     let measured = Measured { seconds: start.elapsed().as_secs_f64(), peak_bytes: peak_bytes()? };
