@@ -1,1 +1,6 @@
 //! The integration tests, in one binary.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod atomic;
+mod hostile;
+mod tiny;
