@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
-use std::ops::Bound;
 use std::path::PathBuf;
 
 use super::{PREFIX, SENTINEL, UNIT, VERSION, padding_bits};
@@ -160,25 +159,18 @@ impl OpenFile {
 
     /// Records and data, in the order of their offsets, must not run into one another.
     fn check_overlap(&self) -> Result<()> {
-        let records = self.blobs.keys().map(|&offset| (offset, UNIT as u64));
-        let data = self.blobs.values().map(|blob| (blob.record.start as u64, blob.record.len as u64));
-        let mut runs: Vec<(u64, u64)> = records.chain(data.filter(|run| run.1 > 0)).collect();
+        let runs = self.blobs.iter().flat_map(|(&offset, Blob { record, .. })| {
+            [(offset, UNIT as u64, offset), (record.start as u64, record.len as u64, offset)]
+        });
+        let mut runs: Vec<(u64, u64, u64)> = runs.filter(|run| run.1 > 0).collect();
         runs.sort_unstable();
-        for pair in runs.windows(2) {
-            if pair[0].0 + pair[0].1 > pair[1].0 {
-                let (a, b) = (self.owner(pair[0].0), self.owner(pair[1].0));
-                return Err(
-                    weights_error(format!("the blobs at bytes {a} and {b} overlap")).in_file(&self.path)
-                );
+        match runs.windows(2).find(|pair| pair[0].0 + pair[0].1 > pair[1].0) {
+            Some(pair) => {
+                let (a, b) = (pair[0].2.min(pair[1].2), pair[0].2.max(pair[1].2));
+                Err(weights_error(format!("the blobs at bytes {a} and {b} overlap")).in_file(&self.path))
             }
+            None => Ok(()),
         }
-        Ok(())
-    }
-
-    /// The offset of the blob that a run starting at `start` belongs to.
-    fn owner(&self, start: u64) -> u64 {
-        let before = (Bound::Unbounded, Bound::Included(start));
-        self.blobs.range(before).next_back().map_or(start, |(&offset, _)| offset)
     }
 }
 
