@@ -3,6 +3,7 @@
 
 mod atomic;
 mod command;
+mod damage;
 mod fixtures;
 mod hostile;
 mod inspect;
