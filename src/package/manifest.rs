@@ -197,3 +197,36 @@ impl Serialize for Items {
         serializer.collect_map(self.0.iter().map(|(id, item)| (id, item)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_is_that_of_coremltools_and_follows_from_the_content() {
+        let json = Manifest::of(b"model", 7).to_json().unwrap();
+        assert_eq!(json, Manifest::of(b"model", 7).to_json().unwrap());
+        assert_ne!(json, Manifest::of(b"model", 8).to_json().unwrap());
+        assert_ne!(json, Manifest::of(b"other", 7).to_json().unwrap());
+        let manifest = Manifest::parse(&json).unwrap();
+        assert_eq!(manifest.model_path(), "com.apple.CoreML/model.mlmodel");
+        assert_eq!(manifest.paths().count(), 2);
+
+        let text = String::from_utf8(json).unwrap();
+        let root = &manifest.root_model_identifier;
+        assert!(
+            text.starts_with(
+                "{\n    \"fileFormatVersion\": \"1.0.0\",\n    \"itemInfoEntries\": {\n        \""
+            )
+        );
+        assert!(text.ends_with(&format!("    }},\n    \"rootModelIdentifier\": \"{root}\"\n}}\n")));
+        assert!(text.contains(&format!(
+            "        \"{root}\": {{
+            \"author\": \"com.apple.CoreML\",
+            \"description\": \"CoreML Model Specification\",
+            \"name\": \"model.mlmodel\",
+            \"path\": \"com.apple.CoreML/model.mlmodel\"
+        }}"
+        )));
+    }
+}

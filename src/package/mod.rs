@@ -19,6 +19,8 @@ mod read;
 mod schema;
 mod scope;
 #[cfg(test)]
+mod testing;
+#[cfg(test)]
 mod tests;
 mod weights;
 mod wire;

@@ -61,7 +61,8 @@ impl Bytes {
         Arc::ptr_eq(&self.owner, &other.owner) && self.range == other.range
     }
 
-    /// Lets the system drop the resident pages of a mapped range; later reads load them again.
+    /// Lets the system drop the resident pages of a mapped range, and of what lies just before it; later reads
+    /// load them again.
     pub fn release(&self, range: Range<usize>) {
         const PAGE: usize = 4096;
         // A fault may map everything around it up to this size, also what was released before.

@@ -304,6 +304,10 @@ impl<'a> Cursor<'a> {
     }
 
     fn varint(&mut self) -> Result<u64> {
+        if let Some(&byte) = self.bytes.get(self.position).filter(|&&byte| byte < 0x80) {
+            self.position += 1;
+            return Ok(byte.into());
+        }
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let [byte] = self.fixed::<1>()?;
