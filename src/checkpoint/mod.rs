@@ -1,0 +1,33 @@
+//! Trained checkpoints as names and borrowed bytes: Hugging Face folders, GGUF files, PyTorch state dicts.
+//!
+//! Whatever the container, a [`Checkpoint`] speaks Hugging Face's words: configuration keys as in
+//! `config.json`, tensor names and layouts as transformers writes them. Tensors stay mapped and are converted
+//! range by range when they are read.
+
+mod config;
+mod stored;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+pub use config::{Config, ConfigError};
+pub use stored::{Encoding, Stored};
+
+/// A checkpoint, opened.
+#[derive(Debug)]
+pub struct Checkpoint {
+    /// Where it is.
+    pub path: PathBuf,
+    /// The model's configuration, in the keys of `config.json`.
+    pub config: Config,
+    /// Tensors by Hugging Face name.
+    pub tensors: BTreeMap<String, Stored>,
+    /// The content of `tokenizer.json`, read or rebuilt.
+    pub tokenizer: Option<Vec<u8>>,
+    /// The chat template, if there is one.
+    pub chat_template: Option<String>,
+    /// Token that begins a text.
+    pub bos: Option<u32>,
+    /// Tokens that end a text.
+    pub eos: Vec<u32>,
+}
