@@ -5,12 +5,21 @@
 //! range by range when they are read.
 
 mod config;
+mod error;
+mod files;
+mod hugging_face;
+mod safetensors;
 mod stored;
+mod unique;
+mod weights;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+
+use files::{Folder, Mapped};
 
 pub use config::{Config, ConfigError};
+pub use error::CheckpointError;
 pub use stored::{Encoding, Stored};
 
 /// A checkpoint, opened.
@@ -31,3 +40,17 @@ pub struct Checkpoint {
     /// Tokens that end a text.
     pub eos: Vec<u32>,
 }
+
+/// Opens a checkpoint: a Hugging Face folder, or a file of weights beside its `config.json`.
+pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint, CheckpointError> {
+    let path = path.as_ref();
+    if path.is_dir() {
+        return hugging_face::open(&Folder::open(path)?, None);
+    }
+    let file = Mapped::open(path)?;
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    hugging_face::open(&Folder::open(folder)?, Some(&file))
+}
+
+#[cfg(test)]
+mod tests;
