@@ -4,9 +4,11 @@
 //! `config.json`, tensor names and layouts as transformers writes them. Tensors stay mapped and are converted
 //! range by range when they are read.
 
+mod blocks;
 mod config;
 mod error;
 mod files;
+mod gguf;
 mod hugging_face;
 mod safetensors;
 mod stored;
@@ -18,9 +20,10 @@ use std::path::{Path, PathBuf};
 
 use files::{Folder, Mapped};
 
+pub use blocks::Block;
 pub use config::{Config, ConfigError};
 pub use error::CheckpointError;
-pub use stored::{Encoding, Stored};
+pub use stored::{Elements, Encoding, GgufEncoding, Order, Stored};
 
 /// A checkpoint, opened.
 #[derive(Debug)]
@@ -41,13 +44,16 @@ pub struct Checkpoint {
     pub eos: Vec<u32>,
 }
 
-/// Opens a checkpoint: a Hugging Face folder, or a file of weights beside its `config.json`.
+/// Opens a checkpoint: a Hugging Face folder, a GGUF file, or a file of weights beside its `config.json`.
 pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint, CheckpointError> {
     let path = path.as_ref();
     if path.is_dir() {
         return hugging_face::open(&Folder::open(path)?, None);
     }
     let file = Mapped::open(path)?;
+    if gguf::is_one(&file) {
+        return gguf::open(&file);
+    }
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     hugging_face::open(&Folder::open(folder)?, Some(&file))
 }
