@@ -35,9 +35,11 @@
 //! # }
 //! ```
 
+pub mod checkpoint;
 pub mod cli;
 pub mod kernels;
 pub mod mil;
+pub mod model;
 pub mod package;
 pub mod runtime;
 pub mod tensor;
