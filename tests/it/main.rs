@@ -4,6 +4,7 @@
 mod command;
 mod fixtures;
 mod inspect;
+mod lower;
 mod random_programs;
 mod run;
 mod runtime;
