@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use anemeter::lower::{Chunk, Options, lower};
+use anemeter::mil::op::Numerics;
 use anemeter::mil::verify::verify;
 use anemeter::mil::{ArrayType, Feature, FeatureType};
 use anemeter::model::Decoder;
@@ -46,23 +47,22 @@ pub struct Step<'a> {
 impl<'d> Host<'d> {
     /// Lowers, verifies, writes, opens and loads.
     pub fn new(decoder: &'d Decoder, options: &Options) -> Host<'d> {
+        Host::with_numerics(decoder, options, Numerics::Fast)
+    }
+
+    pub fn with_numerics(decoder: &'d Decoder, options: &Options, numerics: Numerics) -> Host<'d> {
         let folder = tempfile::tempdir().unwrap();
         let load = |chunk: Chunk| {
             let verified = verify(chunk.model.clone()).unwrap();
             let path = folder.path().join(format!("{}.mlpackage", chunk.name));
             package::write(verified.model(), &path, WriteOptions::default()).unwrap();
             let package = Package::open(&path).unwrap();
-            let session = runtime::cpu().load(&package, &LoadOptions::default()).unwrap().session();
+            let session =
+                runtime::cpu().load(&package, &LoadOptions { numerics, threads: Some(1) }).unwrap().session();
             Loaded { chunk, session, cache: BTreeMap::new() }
         };
         let chunks = lower(decoder, options).unwrap().into_iter().map(load).collect();
         Host { decoder, batch: options.batch, chunks, padding: 0 }
-    }
-
-    /// The state of the first chunk.
-    pub fn state(&self) -> Tensor {
-        let session = &self.chunks[0].session;
-        session.state(&session.state_names()[0]).unwrap().to_tensor()
     }
 
     /// Logits of the last token of each sequence.
