@@ -6,7 +6,7 @@ use super::error::Result;
 use super::graph::{CHANNELS, Graph};
 use super::norm::norm;
 use crate::mil::ValueId;
-use crate::model::{Activation, Gate, Linear, Mlp};
+use crate::model::{Activation, Linear, Mlp};
 
 /// The MLP of a layer of width `hidden`.
 pub(super) fn mlp(graph: &mut Graph<'_>, x: ValueId, mlp: &Mlp, hidden: usize) -> Result<ValueId> {
@@ -30,16 +30,13 @@ pub(super) fn mlp(graph: &mut Graph<'_>, x: ValueId, mlp: &Mlp, hidden: usize) -
             let wide = graph.linear("into", x, into, (width, hidden))?;
             let value = graph.linear("value", wide, value, (inner, width))?;
             let gate = graph.linear("gate", wide, gate, (inner, width))?;
-            let mut gate = match how {
-                Gate::Full(activation) => activate(graph, "active", gate, *activation)?,
-                Gate::Partial { alpha } => {
-                    let open = graph.unary("sigmoid", "open", gate)?;
-                    let open = graph.scaled("share", open, *alpha)?;
-                    graph.binary("add", "partial", open, f16::from_f32(1.0 - alpha))?
-                }
-            };
+            let mut gate = activate(graph, "active", gate, how.activation)?;
             if let Some(gate_norm) = gate_norm {
                 gate = norm(graph, "gate_norm", gate, &gate_norm.norm, (CHANNELS, inner))?;
+            }
+            if how.alpha != 1.0 {
+                let gated = graph.scaled("share", gate, how.alpha)?;
+                gate = graph.binary("add", "partial", gated, f16::from_f32(1.0 - how.alpha))?;
             }
             let product = graph.binary("mul", "product", value, gate)?;
             graph.linear("out", product, out, (hidden, inner))

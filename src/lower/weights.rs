@@ -10,7 +10,7 @@ use half::slice::HalfFloatSliceExt;
 
 use super::error::{LowerError, Result};
 use crate::mil::{Literal, LiteralData, Payload, TensorType};
-use crate::model::{Source, Weight};
+use crate::model::Weight;
 use crate::tensor::{DType, shape};
 
 /// Elements that are converted at a time.
@@ -82,7 +82,7 @@ impl Payload for Half {
         while start < self.range.end {
             let end = self.range.end.min(start + STEP);
             let (floats, halves) = (&mut floats[..end - start], &mut halves[..end - start]);
-            read(&self.weight, start..end, floats);
+            self.weight.read(start..end, floats);
             halves.convert_from_f32_slice(floats);
             if let Some(bad) = halves.iter().position(|half| !half.is_finite()) {
                 return Err(io::Error::new(
@@ -99,11 +99,5 @@ impl Payload for Half {
             start = end;
         }
         Ok(())
-    }
-}
-
-fn read(weight: &Weight, range: Range<usize>, out: &mut [f32]) {
-    if let Source::Stored(stored) = &weight.source {
-        stored.read(range, out);
     }
 }

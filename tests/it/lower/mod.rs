@@ -234,13 +234,13 @@ fn phi() -> Decoder {
 fn inner() -> Decoder {
     let mut decoder = llama(TINY, 8);
     let mut random = Random { seed: 80_000 };
-    let gates = [Gate::Partial { alpha: 0.7 }, Gate::Full(Activation::Relu), Gate::Full(Activation::Sigmoid)];
-    for (i, (layer, how)) in decoder.layers.iter_mut().zip(gates).enumerate() {
+    let gates = [(Activation::Sigmoid, 0.7), (Activation::Relu, 0.4), (Activation::Silu, 1.0)];
+    for (i, (layer, (activation, alpha))) in decoder.layers.iter_mut().zip(gates).enumerate() {
         layer.mlp = Mlp::Inner {
             into: random.linear(TINY.wide, TINY.hidden, false),
             value: random.linear(20, TINY.wide, true),
             gate: random.linear(20, TINY.wide, false),
-            how,
+            how: Gate { activation, alpha },
             gate_norm: (i == 1).then(|| GateNorm { norm: random.norm(NormKind::Layer, 20) }),
             out: random.linear(TINY.hidden, 20, false),
         };

@@ -1,8 +1,6 @@
 //! What a decoder computes, in f32 and in the plainest way: one position after the other, one number at a time.
 
-use anemeter::model::{
-    Activation, Attention, Decoder, Gate, Linear, Mlp, Norm, NormKind, Position, Source, Weight,
-};
+use anemeter::model::{Activation, Attention, Decoder, Linear, Mlp, Norm, NormKind, Position, Weight};
 
 /// Logits of every position.
 pub fn logits(decoder: &Decoder, ids: &[i32]) -> Vec<Vec<f32>> {
@@ -52,9 +50,8 @@ pub fn rotation(base: f64, dims: usize, position: usize) -> (Vec<f32>, Vec<f32>)
 }
 
 fn values(weight: &Weight) -> Vec<f32> {
-    let Source::Stored(stored) = &weight.source else { panic!("tests store weights as they are") };
     let mut values = vec![0.0; weight.shape.iter().product()];
-    stored.read(0..values.len(), &mut values);
+    weight.read(0..values.len(), &mut values);
     values
 }
 
@@ -147,16 +144,11 @@ fn mlp(mlp: &Mlp, x: &[f32]) -> Vec<f32> {
         }
         Mlp::Inner { into, value, gate, how, gate_norm, out } => {
             let h = linear(into, x);
-            let mut gate = match how {
-                Gate::Full(activation) => activate(*activation, linear(gate, &h)),
-                Gate::Partial { alpha } => activate(Activation::Sigmoid, linear(gate, &h))
-                    .iter()
-                    .map(|g| alpha * g + 1.0 - alpha)
-                    .collect(),
-            };
+            let mut gate = activate(how.activation, linear(gate, &h));
             if let Some(gate_norm) = gate_norm {
                 gate = norm(&gate_norm.norm, &gate);
             }
+            gate.iter_mut().for_each(|gate| *gate = how.alpha * *gate + 1.0 - how.alpha);
             linear(out, &product(linear(value, &h), gate))
         }
     }
