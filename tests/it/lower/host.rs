@@ -55,10 +55,12 @@ impl<'d> Host<'d> {
         let load = |chunk: Chunk| {
             let verified = verify(chunk.model.clone()).unwrap();
             let path = folder.path().join(format!("{}.mlpackage", chunk.name));
-            package::write(verified.model(), &path, WriteOptions::default()).unwrap();
+            package::write(&verified, &path, WriteOptions::default()).unwrap();
             let package = Package::open(&path).unwrap();
-            let session =
-                runtime::cpu().load(&package, &LoadOptions { numerics, threads: Some(1) }).unwrap().session();
+            let session = runtime::cpu()
+                .load(&package, &LoadOptions { numerics, threads: Some(1), memory: None })
+                .unwrap()
+                .session();
             Loaded { chunk, session, cache: BTreeMap::new() }
         };
         let chunks = lower(decoder, options).unwrap().into_iter().map(load).collect();

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use anemeter::lower::{Embeddings, KvForm, Options, lower};
 use anemeter::mil::op::Numerics;
+use anemeter::mil::verify::verify;
 use anemeter::mil::{Opset, Type};
 use anemeter::model::{Activation, Decoder, Gate, GateNorm, Head, Linear, Mlp, NormKind, Position};
 use anemeter::package::{self, WriteOptions};
@@ -297,7 +298,13 @@ fn weights_are_written_once_for_all_functions() {
     decoder.head.tied = true;
     let blobs = |forms: &[KvForm], name: &str| {
         let chunk = lower(&decoder, &options(forms)).unwrap().remove(0);
-        package::write(&chunk.model, folder.path().join(name), WriteOptions::default()).unwrap().blobs
+        package::write(
+            &verify(chunk.model.clone()).unwrap(),
+            folder.path().join(name),
+            WriteOptions::default(),
+        )
+        .unwrap()
+        .blobs
     };
     // Nine weights per layer, the embedding that is the head too, and the final norm.
     assert_eq!(blobs(&[KvForm::None], "none.mlpackage"), 9 * 3 + 2);
@@ -370,7 +377,9 @@ fn weights_beyond_fp16_are_named_when_they_are_written() {
         decoder.final_norm.weight = stored("norm.weight", &[TINY.hidden], &values);
         let chunk = lower(&decoder, &options(&[KvForm::None])).unwrap().remove(0);
         let path = folder.path().join("bad.mlpackage");
-        let error = package::write(&chunk.model, &path, WriteOptions::default()).unwrap_err().to_string();
+        let error = package::write(&verify(chunk.model.clone()).unwrap(), &path, WriteOptions::default())
+            .unwrap_err()
+            .to_string();
         let expected = format!("weight `norm.weight`: element 7 is {bad}, outside the range of fp16");
         assert!(error.contains(&expected), "{error}");
         assert!(!path.exists());
