@@ -96,6 +96,7 @@ pub struct Attention {
 
 /// The MLP of a layer.
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "a model has one per layer")]
 pub enum Mlp {
     /// `down(activation(up(x)))`.
     Plain {
