@@ -25,7 +25,7 @@ pub(super) struct Graph<'w> {
     name: String,
     /// Lengths that flexible inputs pair by.
     lengths: Vec<usize>,
-    enumerated: Vec<(String, Vec<Vec<u64>>)>,
+    enumerated: Enumerated,
     used: BTreeSet<String>,
     /// Where the next operations belong, such as `layers_3_attention`.
     scope: String,
@@ -44,18 +44,18 @@ struct Window {
 /// A finished function and the shapes its inputs may have.
 pub(super) struct Finished {
     pub(super) function: Function,
-    enumerated: Vec<(String, Vec<Vec<u64>>)>,
+    pub(super) shapes: Enumerated,
 }
 
-impl Finished {
-    pub(super) fn enumerate(enumerated: &[(String, Vec<Vec<u64>>)], interface: &mut Interface) {
-        for (input, shapes) in enumerated {
+/// The shapes of each flexible input.
+#[derive(Default)]
+pub(super) struct Enumerated(Vec<(String, Vec<Vec<u64>>)>);
+
+impl Enumerated {
+    pub(super) fn declare(&self, interface: &mut Interface) {
+        for (input, shapes) in &self.0 {
             interface.enumerate(input, shapes);
         }
-    }
-
-    pub(super) fn into_parts(self) -> (Function, Vec<(String, Vec<Vec<u64>>)>) {
-        (self.function, self.enumerated)
     }
 }
 
@@ -66,7 +66,7 @@ impl<'w> Graph<'w> {
             weights,
             name: name.to_owned(),
             lengths: lengths.to_vec(),
-            enumerated: Vec::new(),
+            enumerated: Enumerated::default(),
             used: BTreeSet::new(),
             scope: String::new(),
             window: None,
@@ -104,7 +104,7 @@ impl<'w> Graph<'w> {
         let dims: Vec<Dim> = (0..default.len()).map(dim).collect();
         if dims.contains(&Dim::Unknown) {
             let shapes = shapes.iter().map(|s| s.iter().map(|&d| d as u64).collect()).collect();
-            self.enumerated.push((name.to_owned(), shapes));
+            self.enumerated.0.push((name.to_owned(), shapes));
         }
         self.used.insert(name.to_owned());
         self.builder.input(name, TensorType::new(dtype, dims))
@@ -127,8 +127,13 @@ impl<'w> Graph<'w> {
         &self.scope
     }
 
+    /// A label within the scope.
+    pub(super) fn place(&self, label: &str) -> String {
+        if self.scope.is_empty() { label.to_owned() } else { format!("{}_{label}", self.scope) }
+    }
+
     fn unique(&mut self, label: &str) -> String {
-        let name = if self.scope.is_empty() { label.to_owned() } else { format!("{}_{label}", self.scope) };
+        let name = self.place(label);
         let mut candidate = name.clone();
         let mut count = 1;
         while !self.used.insert(candidate.clone()) {
@@ -171,10 +176,15 @@ impl<'w> Graph<'w> {
 
     /// `x` times a number.
     pub(super) fn scaled(&mut self, label: &str, x: ValueId, factor: f32) -> Result<ValueId> {
-        match factor == 1.0 {
-            true => Ok(x),
-            false => self.binary("mul", label, x, f16::from_f32(factor)),
+        if factor == 1.0 {
+            return Ok(x);
         }
+        let half = f16::from_f32(factor);
+        if !half.is_finite() || (half == f16::ZERO && factor != 0.0) {
+            let at = self.place(label);
+            return Err(LowerError::model(&at, format!("fp16 has no number near the factor {factor}")));
+        }
+        self.binary("mul", label, x, half)
     }
 
     /// `x` with every element brought between two bounds.
@@ -337,7 +347,7 @@ impl<'w> Graph<'w> {
         expected: &[usize],
         shape: &[usize],
     ) -> Result<ValueId> {
-        let at = format!("{}_{label}", self.scope);
+        let at = self.place(label);
         self.weight(&Wanted { at: &at, weight, expected, rows: 0..expected[0], shape })
     }
 
@@ -401,7 +411,7 @@ impl<'w> Graph<'w> {
         for (name, id) in outputs {
             function.values[id.index()].name.clone_from(name);
         }
-        Finished { function, enumerated: self.enumerated }
+        Finished { function, shapes: self.enumerated }
     }
 }
 

@@ -17,7 +17,7 @@ mod weights;
 use std::ops::Range;
 
 use function::{Part, Task, share};
-use graph::Finished;
+use graph::Enumerated;
 
 use crate::mil::{Function, Model};
 use crate::model::Decoder;
@@ -80,8 +80,9 @@ fn model(mut part: Part<'_>) -> Result<Model, LowerError> {
     if part.layers.start == 0 && options.embeddings == Embeddings::Function && takes_vectors {
         finished.push(part.embed()?);
     }
-    let (functions, shapes): (Vec<Function>, Vec<_>) = finished.into_iter().map(Finished::into_parts).unzip();
-    let names: Vec<String> = functions.iter().map(|f| f.name.clone()).collect();
+    let names: Vec<String> = finished.iter().map(|f| f.function.name.clone()).collect();
+    let (functions, shapes): (Vec<Function>, Vec<Enumerated>) =
+        finished.into_iter().map(|finished| (finished.function, finished.shapes)).unzip();
     let mut model = match <[Function; 1]>::try_from(functions) {
         Ok([main]) if main.name == "main" => Model::single(main),
         Ok([only]) => Model::multi(vec![only]),
@@ -89,7 +90,7 @@ fn model(mut part: Part<'_>) -> Result<Model, LowerError> {
     };
     for (name, shapes) in names.iter().zip(shapes) {
         if let Some(interface) = model.interface_mut(name) {
-            Finished::enumerate(&shapes, interface);
+            shapes.declare(interface);
         }
     }
     Ok(model)

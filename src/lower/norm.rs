@@ -6,7 +6,7 @@
 
 use half::f16;
 
-use super::error::Result;
+use super::error::{LowerError, Result};
 use super::graph::Graph;
 use crate::mil::ValueId;
 use crate::model::{Norm, NormKind};
@@ -14,7 +14,7 @@ use crate::model::{Norm, NormKind};
 /// The least divisor. Inputs below it are near the resolution of fp16, and `epsilon` over its square is small.
 const FLOOR: f32 = 1.0 / 256.0;
 
-/// Normalises an axis of `size` elements; scale and shift have the shape `parameter` broadcasts with.
+/// Normalises an axis of `size` elements.
 pub(super) fn norm(
     graph: &mut Graph<'_>,
     label: &str,
@@ -22,7 +22,11 @@ pub(super) fn norm(
     norm: &Norm,
     (axis, size): (usize, usize),
 ) -> Result<ValueId> {
-    let root = norm.epsilon.max(0.0).sqrt();
+    if !(0.0..1.0).contains(&norm.epsilon) {
+        let at = graph.place(label);
+        return Err(LowerError::model(&at, format!("epsilon is {}, should be 0 to 1", norm.epsilon)));
+    }
+    let root = norm.epsilon.sqrt();
     let mut parameter = [1; 4];
     parameter[axis] = size;
     graph.within(label, |graph| {

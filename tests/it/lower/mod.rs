@@ -362,6 +362,15 @@ fn what_cannot_be_lowered_is_named() {
         error(&wrong, io()),
         "lower `layers_2_attention`: 4 query heads of width 8 cannot share 3 key-value heads"
     );
+    let mut wrong = decoder.clone();
+    wrong.layers[0].attention.scale = 1e9;
+    assert_eq!(
+        error(&wrong, io()),
+        "lower `layers_0_attention_query_scaled`: fp16 has no number near the factor 1000000000"
+    );
+    let mut wrong = decoder.clone();
+    wrong.final_norm.epsilon = f32::NAN;
+    assert_eq!(error(&wrong, io()), "lower `final_norm`: epsilon is NaN, should be 0 to 1");
     let mut wrong = gpt2();
     wrong.max_positions = 10;
     assert_eq!(error(&wrong, io()), "option `shapes`: has 16, the model learned 10 positions");
