@@ -88,16 +88,7 @@ fn scaled_tanh(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpE
 
 fn sigmoid_hard(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
     let (alpha, beta, steps) = (call.float("alpha")?, call.float("beta")?, Steps::of(call)?);
-    map::floats(call, outputs, |x| {
-        let line = steps.round(alpha * x) + beta;
-        if line < 0.0 {
-            0.0
-        } else if line > 1.0 {
-            1.0
-        } else {
-            line
-        }
-    })
+    map::floats(call, outputs, |x| (steps.round(alpha * x) + beta).clamp(0.0, 1.0))
 }
 
 fn silu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
