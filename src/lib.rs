@@ -38,6 +38,7 @@
 pub mod checkpoint;
 pub mod cli;
 pub mod kernels;
+pub mod lower;
 pub mod mil;
 pub mod model;
 pub mod package;

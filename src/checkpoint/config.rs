@@ -60,6 +60,16 @@ impl Config {
         self.read(key, "an object", |value| value.as_object().cloned().map(Config::new))
     }
 
+    /// A list of numbers that may be left out.
+    pub fn opt_floats(&self, key: &str) -> Result<Option<Vec<f64>>, ConfigError> {
+        self.read(key, "a list of numbers", |value| value.as_array()?.iter().map(Value::as_f64).collect())
+    }
+
+    /// A list of strings that may be left out.
+    pub fn opt_texts(&self, key: &str) -> Result<Option<Vec<&str>>, ConfigError> {
+        self.read(key, "a list of strings", |value| value.as_array()?.iter().map(Value::as_str).collect())
+    }
+
     fn read<'a, T>(
         &'a self,
         key: &str,

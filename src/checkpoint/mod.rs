@@ -12,6 +12,7 @@ mod gguf;
 mod hugging_face;
 mod safetensors;
 mod stored;
+mod torch;
 mod unique;
 mod weights;
 

@@ -7,10 +7,13 @@ use serde::Deserialize;
 use super::error::{CheckpointError, Result, quoted};
 use super::files::{Folder, Mapped};
 use super::unique::Unique;
-use super::{Stored, safetensors};
+use super::{Stored, safetensors, torch};
 
 /// Files that hold all weights, each with the index that takes its place when there are shards.
-const FILES: &[(&str, &str)] = &[("model.safetensors", "model.safetensors.index.json")];
+const FILES: &[(&str, &str)] = &[
+    ("model.safetensors", "model.safetensors.index.json"),
+    ("pytorch_model.bin", "pytorch_model.bin.index.json"),
+];
 
 /// An index: the file of each tensor.
 #[derive(Debug, Deserialize)]
@@ -36,7 +39,13 @@ pub(super) fn of_folder(folder: &Folder) -> Result<BTreeMap<String, Stored>> {
 /// All tensors of one file, by name.
 pub(super) fn of_file(file: &Mapped) -> Result<BTreeMap<String, Stored>> {
     let mut tensors = BTreeMap::new();
-    for (name, stored) in safetensors::read(file)? {
+    if torch::is_legacy(file) {
+        return Err(file
+            .error("is a PyTorch file in the format before version 1.6")
+            .with_help("load it and save it again with a current PyTorch, or as safetensors"));
+    }
+    let read = if torch::is_one(file) { torch::read(file)? } else { safetensors::read(file)? };
+    for (name, stored) in read {
         if tensors.insert(name.clone(), stored).is_some() {
             return Err(file.error("is there twice").at_tensor(&name));
         }

@@ -78,7 +78,7 @@ pub fn gemm(extents: Extents, a: Matrix<'_>, b: Matrix<'_>, out: &mut [f32], rou
 fn gemm_with(isa: Isa, extents: Extents, a: Matrix<'_>, b: Matrix<'_>, out: &mut [f32], round_steps: bool) {
     let Extents { m, k, n } = extents;
     if round_steps {
-        multiply_rounded(isa, extents, a, b, out);
+        multiply_rounded_with(isa, extents, a, b, out);
     } else if n == 1 {
         multiply_with(isa, Extents { m: 1, k, n: m }, b.transposed(), a.transposed(), out);
     } else {
@@ -117,7 +117,18 @@ pub(super) fn multiply_with<T: Load>(
     }
 }
 
-fn multiply_rounded(isa: Isa, extents: Extents, a: Matrix<'_>, b: Matrix<'_>, out: &mut [f32]) {
+/// [`multiply`] with every product and sum rounded to fp16, in index order.
+pub fn multiply_rounded<T: Load>(extents: Extents, a: Matrix<'_>, b: Matrix<'_, T>, out: &mut [f32]) {
+    multiply_rounded_with(Isa::best(), extents, a, b, out);
+}
+
+fn multiply_rounded_with<T: Load>(
+    isa: Isa,
+    extents: Extents,
+    a: Matrix<'_>,
+    b: Matrix<'_, T>,
+    out: &mut [f32],
+) {
     let Extents { m, k, n } = extents;
     let out = &mut out[..m * n];
     if out.is_empty() || k == 0 {

@@ -52,7 +52,7 @@ impl Precision for Plain {
 
     #[inline(always)]
     fn sum<S: Simd>(self, s: S, row: &[f32]) -> f32 {
-        rows::reduce(s, rows::Sum, row)
+        rows::reduce(s, rows::Distance(0.0), row)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The model graph: plain data between a checkpoint and a MIL program.
 
-use crate::checkpoint::Stored;
-use crate::tensor::Shape;
+use super::rope::Rope;
+use super::weight::Weight;
 
 /// A decoder-only language model.
 #[derive(Debug, Clone)]
@@ -90,50 +90,13 @@ pub struct Attention {
     pub key_norm: Option<Norm>,
     /// Rotation of queries and keys.
     pub rope: Option<Rope>,
-    /// Only this many latest positions are seen.
+    /// Only this many latest positions are seen, a query's own among them.
     pub window: Option<usize>,
-}
-
-/// Rotary positions.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Rope {
-    /// Base of the frequencies.
-    pub base: f64,
-    /// How many of a head's dimensions are rotated.
-    pub dims: usize,
-    /// Change of the frequencies for long contexts.
-    pub scaling: RopeScaling,
-}
-
-/// Change of rotary frequencies for long contexts.
-#[derive(Debug, Clone, PartialEq)]
-pub enum RopeScaling {
-    /// None.
-    None,
-    /// Positions divided by a factor.
-    Linear(f64),
-    /// Llama 3's smooth change between two wavelengths.
-    Llama3 {
-        /// Division of low frequencies.
-        factor: f64,
-        /// Wavelength bounds, as fractions of the original length.
-        low_freq_factor: f64,
-        #[expect(missing_docs, reason = "see low_freq_factor")]
-        high_freq_factor: f64,
-        /// Length the model was first trained for.
-        original_positions: usize,
-    },
-    /// A factor per frequency (Phi-3's short factors) and one on sine and cosine.
-    Factors {
-        /// Division of each frequency.
-        factors: Vec<f64>,
-        /// Factor on sine and cosine.
-        magnitude: f64,
-    },
 }
 
 /// The MLP of a layer.
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "a model has one per layer")]
 pub enum Mlp {
     /// `down(activation(up(x)))`.
     Plain {
@@ -155,7 +118,7 @@ pub enum Mlp {
         /// Back again.
         down: Linear,
     },
-    /// `out(value(h) * gate(h))` with `h = into(x)`.
+    /// `out(gated)` with `h = into(x)`, where `gate(h)` acts on `value(h)` as `how` says.
     Inner {
         /// Into the wide space.
         into: Linear,
@@ -172,16 +135,13 @@ pub enum Mlp {
     },
 }
 
-/// How an inner gate acts on the value.
+/// How an inner gate acts on the value: `value * (alpha * activation(gate) + 1 - alpha)`.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Gate {
-    /// `alpha * sigmoid(gate) + 1 - alpha`.
-    Partial {
-        /// The share that is gated.
-        alpha: f32,
-    },
-    /// `activation(gate)`.
-    Full(Activation),
+pub struct Gate {
+    /// Applied to the gate.
+    pub activation: Activation,
+    /// The share of the value that is gated; 1 for all of it.
+    pub alpha: f32,
 }
 
 /// A norm of an activated gate.
@@ -230,30 +190,4 @@ pub struct Linear {
     pub weight: Weight,
     /// Its shift.
     pub bias: Option<Weight>,
-}
-
-/// A weight of the model: a name, a shape, and the stored tensor behind it.
-#[derive(Debug, Clone)]
-pub struct Weight {
-    /// Name in the checkpoint.
-    pub name: String,
-    /// Shape as the model uses it.
-    pub shape: Shape,
-    /// Where the elements come from.
-    pub source: Source,
-}
-
-/// How the elements of a weight come from a stored tensor.
-#[derive(Debug, Clone)]
-pub enum Source {
-    /// As they are.
-    Stored(Stored),
-    /// Rows of a fused tensor, from the given row on.
-    Rows(Stored, usize),
-    /// The transpose of a matrix.
-    Transposed(Stored),
-    /// Columns of a matrix that is to be transposed, from the given column on.
-    TransposedColumns(Stored, usize),
-    /// One added to each element.
-    PlusOne(Stored),
 }

@@ -1,7 +1,7 @@
 //! The Core ML package format in both directions, trusting nothing.
 //!
 //! [`Package::open`] reads `Manifest.json`, the protobuf model and the metadata of the weight file into a plain
-//! [`Model`](crate::mil::Model); [`write`] does the reverse, atomically and deterministically. Weights stay
+//! [`Model`](crate::mil::Model); [`write()`] does the reverse, atomically and deterministically. Weights stay
 //! mapped and are neither read nor copied on the way in, and are streamed in chunks on the way out.
 //!
 //! Reading takes at most 32 times the memory of `Manifest.json` and `model.mlmodel`, whatever they contain:

@@ -97,6 +97,17 @@ impl<'s> BlobWriter<'s> {
         payload: &dyn Payload,
     ) -> io::Result<u64> {
         let kind = kind(dtype, elements, payload.byte_len());
+        // A payload without size has no memory of its own that would tell it from others.
+        let place = (size_of_val(payload) > 0).then(|| (kind, std::ptr::from_ref(payload).addr()));
+        if let Some(&offset) = place.and_then(|place| self.by_memory.get(&place)) {
+            return Ok(self.share(offset));
+        }
+        let offset = self.put_new_stream(kind, payload)?;
+        self.by_memory.extend(place.map(|place| (place, offset)));
+        Ok(offset)
+    }
+
+    fn put_new_stream(&mut self, kind: Kind, payload: &dyn Payload) -> io::Result<u64> {
         let before = self.len;
         let offset = self.begin(kind)?;
         let mut stream = Stream { sink: &mut *self.sink, left: kind.len, sampler: Sampler::new(kind.len) };
@@ -341,6 +352,29 @@ mod tests {
         }
         on_disk.finish().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), in_memory);
+    }
+
+    #[test]
+    fn a_stream_that_several_constants_share_is_produced_once() {
+        struct Counted(std::sync::atomic::AtomicU32);
+        impl Payload for Counted {
+            fn byte_len(&self) -> u64 {
+                4
+            }
+
+            fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
+                self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                out.write_all(&[1, 2, 3, 4])
+            }
+        }
+        let mut file = Vec::new();
+        let mut writer = BlobWriter::new(&mut file);
+        let counted = Counted(0.into());
+        for _ in 0..3 {
+            assert_eq!(writer.put_stream(DType::F16, 2, &counted).unwrap(), 64);
+        }
+        assert_eq!(writer.finish().unwrap().deduplicated, 2);
+        assert_eq!(counted.0.into_inner(), 1);
     }
 
     #[test]
