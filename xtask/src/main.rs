@@ -3,6 +3,7 @@
 mod bench_package;
 mod ci;
 mod conformance;
+mod fuzz;
 mod outcome;
 mod process;
 mod project;
@@ -29,7 +30,7 @@ struct Command {
 }
 
 const COMMANDS: &[Command] =
-    &[bench_package::COMMAND, ci::COMMAND, conformance::COMMAND, test::COMMAND, tidy::COMMAND];
+    &[bench_package::COMMAND, ci::COMMAND, conformance::COMMAND, fuzz::COMMAND, test::COMMAND, tidy::COMMAND];
 
 fn main() -> ExitCode {
     match run() {

@@ -48,7 +48,8 @@ impl Violation {
 
 impl std::fmt::Display for Violation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}: {:.160}", self.check, self.place, self.message)
+        let message = self.message.lines().next().unwrap_or("");
+        write!(f, "{} {}: {message:.160}", self.check, self.place)
     }
 }
 
