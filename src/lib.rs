@@ -22,7 +22,7 @@
 //!
 //! let folder = tempfile::tempdir()?;
 //! let path = folder.path().join("softmax.mlpackage");
-//! package::write(model.model(), &path, WriteOptions::default())?;
+//! package::write(&model, &path, WriteOptions::default())?;
 //!
 //! let package = Package::open(&path)?;
 //! let loaded = runtime::cpu().load(&package, &LoadOptions::default())?;
@@ -35,9 +35,12 @@
 //! # }
 //! ```
 
+pub mod checkpoint;
 pub mod cli;
 pub mod kernels;
+pub mod lower;
 pub mod mil;
+pub mod model;
 pub mod package;
 pub mod runtime;
 pub mod tensor;

@@ -1,9 +1,8 @@
 //! Tensors as f32: read in place or converted, written rounded.
 
 use half::f16;
-use half::slice::HalfFloatSliceExt;
 
-use super::convert::to_f32;
+use super::convert::{convert, to_f32};
 use crate::tensor::{DType, TensorError, TensorMut, TensorView};
 
 /// Elements of scratch memory that [`read`] needs: none if the tensor is f32 already.
@@ -47,7 +46,7 @@ impl<'a> Sink<'a> {
     pub fn write(&mut self, at: usize, values: &[f32]) {
         let range = at..at + values.len();
         match self {
-            Sink::F16(out) => out[range].convert_from_f32_slice(values),
+            Sink::F16(out) => convert(values, &mut out[range]),
             Sink::F32(out) => out[range].copy_from_slice(values),
             Sink::I32(out) => {
                 for (out, &value) in out[range].iter_mut().zip(values) {

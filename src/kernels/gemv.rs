@@ -8,6 +8,8 @@ use super::simd::{Grid, Isa, LANES, Load, Op, Simd};
 
 /// Rows up to which dot products are faster than packing.
 const DOT_ROWS: usize = 16;
+/// Steps of a dot product for which several rows fit the first-level cache; a multiple of the lanes.
+const DOT_DEPTH: usize = 1024;
 /// Rows up to which sums of rows are faster than packing.
 const SUM_ROWS: usize = 8;
 /// Rows whose sums are taken at a time.
@@ -62,62 +64,89 @@ impl<T: Load> Op for Dots<'_, T> {
     fn run<S: Simd>(mut self, s: S) {
         let (m, n) = (self.out.rows(), self.out.columns());
         let mut j = 0;
-        while m == 1 && j + 8 <= n {
-            self.tile::<S, 1, 8>(s, 0, j);
-            j += 8;
+        if m == 1 {
+            while j + 8 <= n {
+                self.columns::<S, 8, 1>(s, j);
+                j += 8;
+            }
         }
         while j + 4 <= n {
-            let mut i = 0;
-            while i + 3 <= m {
-                self.tile::<S, 3, 4>(s, i, j);
-                i += 3;
-            }
-            while i < m {
-                self.tile::<S, 1, 4>(s, i, j);
-                i += 1;
-            }
+            self.columns::<S, 4, DOT_ROWS>(s, j);
             j += 4;
         }
         while j < n {
-            for i in 0..m {
-                self.tile::<S, 1, 1>(s, i, j);
-            }
+            self.columns::<S, 1, DOT_ROWS>(s, j);
             j += 1;
         }
     }
 }
 
 impl<T: Load> Dots<'_, T> {
+    /// All results of `W` rows of `w` from `j` on; there must be at most `M` of each.
     #[inline(always)]
-    fn tile<S: Simd, const X: usize, const W: usize>(&mut self, s: S, i: usize, j: usize) {
-        let k = self.k;
-        let (mut x, mut w): ([&[f32]; X], [&[T]; W]) = ([&[]; X], [&[]; W]);
-        for (r, x) in x.iter_mut().enumerate() {
-            *x = &self.x.data[(i + r) * self.x.row_stride..][..k];
+    fn columns<S: Simd, const W: usize, const M: usize>(&mut self, s: S, j: usize) {
+        let m = self.out.rows().min(M);
+        let mut sums = [[[0.0; LANES]; W]; M];
+        for start in (0..self.k).step_by(DOT_DEPTH) {
+            let depth = start..self.k.min(start + DOT_DEPTH);
+            let mut w: [&[T]; W] = [&[]; W];
+            for (r, w) in w.iter_mut().enumerate() {
+                *w = &self.w.data[(j + r) * self.w.row_stride..][depth.clone()];
+            }
+            let mut i = 0;
+            while i + 3 <= m {
+                self.tile::<S, 3, W>(s, i, depth.clone(), w, &mut sums[i..]);
+                i += 3;
+            }
+            while i < m {
+                self.tile::<S, 1, W>(s, i, depth.clone(), w, &mut sums[i..]);
+                i += 1;
+            }
         }
-        for (r, w) in w.iter_mut().enumerate() {
-            *w = &self.w.data[(j + r) * self.w.row_stride..][..k];
+        for (r, sums) in sums[..m].iter().enumerate() {
+            for (out, sum) in self.out.row(r)[j..][..W].iter_mut().zip(sums) {
+                *out = s.reduce_add(s.load(sum));
+            }
         }
-        let sums = dot_tile(s, k, x, w);
-        for (r, sums) in sums.into_iter().enumerate() {
-            let out = &mut self.out.row(i + r)[j..][..W];
-            for (out, sum) in out.iter_mut().zip(sums) {
-                *out = s.reduce_add(sum);
+    }
+
+    /// Adds the products of `X` rows of `x` from `i` on.
+    #[inline(always)]
+    fn tile<S: Simd, const X: usize, const W: usize>(
+        &self,
+        s: S,
+        i: usize,
+        depth: Range<usize>,
+        w: [&[T]; W],
+        sums: &mut [[[f32; LANES]; W]],
+    ) {
+        let mut x: [&[f32]; X] = [&[]; X];
+        let mut totals = [[s.splat(0.0); W]; X];
+        for r in 0..X {
+            x[r] = &self.x.data[(i + r) * self.x.row_stride..][depth.clone()];
+            for (total, sum) in totals[r].iter_mut().zip(&sums[r]) {
+                *total = s.load(sum);
+            }
+        }
+        let totals = dot_tile(s, depth.len(), x, w, totals);
+        for (totals, sums) in totals.into_iter().zip(sums) {
+            for (total, sum) in totals.into_iter().zip(sums) {
+                s.store(total, sum);
             }
         }
     }
 }
 
-/// The lanes of each dot product of `x` with `w`, all of `k` elements.
+/// Adds the products of each row of `x` with each of `w`, all of `k` elements, lane by lane.
 #[inline(always)]
 fn dot_tile<S: Simd, T: Load, const X: usize, const W: usize>(
     s: S,
     k: usize,
     x: [&[f32]; X],
     w: [&[T]; W],
+    mut sums: [[S::V; W]; X],
 ) -> [[S::V; W]; X] {
     let whole = k / LANES;
-    let mut sums = [[s.splat(0.0); W]; X];
     let mut x_lanes: [&[[f32; LANES]]; X] = [&[]; X];
     let mut w_lanes: [&[[T; LANES]]; W] = [&[]; W];
     for (lanes, x) in x_lanes.iter_mut().zip(x) {

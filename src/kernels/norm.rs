@@ -1,7 +1,13 @@
 //! Normalisation of float data in place. With `round_steps` every step is rounded to fp16.
 
 use super::convert::round_f16;
+use super::parallel;
 use super::reduce::{Axes, add_up, rounded};
+use super::rows::{self, MeanVar};
+use super::simd::{LANES, Load, Op, Simd, Store, dispatch};
+
+/// What an element of a row costs, in multiply-adds.
+const ROW_COST: usize = 4;
 
 /// A scale and an offset, each of which may be left out.
 #[derive(Debug, Clone, Copy, Default)]
@@ -37,16 +43,19 @@ pub fn standardize(
     (affine, index): (Affine<'_>, AffineIndex),
     round_steps: bool,
 ) {
+    if let (Some(len), false) = (axes.rows(), round_steps) {
+        return standardize_rows(len, data, epsilon, affine, index);
+    }
     let round = |value: f64| rounded(value, round_steps);
     let count = axes.reduced() as f64;
     let (means, deviations) = statistics.split_at_mut(axes.kept());
     means.fill(0.0);
-    add_up(axes, data, means, round_steps, |x, _| f64::from(x));
+    add_up(axes, data, means, round_steps, Some(rows::sum), |x, _| f64::from(x));
     for mean in &mut *means {
         *mean = round(*mean / count);
     }
     deviations.fill(0.0);
-    add_up(axes, data, deviations, round_steps, |x, at| {
+    add_up(axes, data, deviations, round_steps, None, |x, at| {
         let distance = round(f64::from(x) - means[at]);
         distance * distance
     });
@@ -64,6 +73,74 @@ pub fn standardize(
             *value = affine.apply(at, standard as f32, |value| round(f64::from(value)) as f32);
         }
     });
+}
+
+/// [`standardize`] of rows of `len` consecutive elements, where no step is rounded.
+fn standardize_rows(len: usize, data: &mut [f32], epsilon: f32, affine: Affine<'_>, index: AffineIndex) {
+    let pieces = parallel::pieces(data.len().saturating_mul(ROW_COST));
+    parallel::parts(data, len.max(1), pieces, &|start, data| {
+        for (i, row) in data.chunks_exact_mut(len.max(1)).enumerate() {
+            let MeanVar { mean, variance } = rows::mean_var(row);
+            let scale = 1.0 / (variance + f64::from(epsilon)).sqrt();
+            match index {
+                AffineIndex::Reduced => dispatch(Rescale::new(row, mean, scale).then(affine)),
+                AffineIndex::Channel(channels) => {
+                    let rescale = Rescale::new(row, mean, scale);
+                    dispatch(rescale.then_channel(affine, (start / len + i) % channels));
+                }
+            }
+        }
+    });
+}
+
+/// Subtracts a number from consecutive elements, multiplies by another, and applies an affine function.
+struct Rescale<'a> {
+    data: &'a mut [f32],
+    /// What is subtracted, as a sum of two.
+    mean: [f32; 2],
+    scale: f32,
+    offset: f32,
+    affine: Affine<'a>,
+}
+
+impl<'a> Rescale<'a> {
+    fn new(data: &'a mut [f32], mean: f64, scale: f64) -> Rescale<'a> {
+        let high = mean as f32;
+        let mean = [high, (mean - f64::from(high)) as f32];
+        Rescale { data, mean, scale: scale as f32, offset: 0.0, affine: Affine::default() }
+    }
+
+    /// Applies one element of `affine` per element of the data.
+    fn then(self, affine: Affine<'a>) -> Rescale<'a> {
+        Rescale { affine, ..self }
+    }
+
+    /// Applies one element of `affine` to all.
+    fn then_channel(self, affine: Affine<'_>, channel: usize) -> Rescale<'a> {
+        let scale = self.scale * affine.gamma.map_or(1.0, |gamma| gamma[channel]);
+        Rescale { scale, offset: affine.beta.map_or(0.0, |beta| beta[channel]), ..self }
+    }
+}
+
+impl Op for Rescale<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let [high, low] = self.mean.map(|mean| s.splat(mean));
+        let (scale, offset) = (s.splat(self.scale), s.splat(self.offset));
+        for (i, x) in self.data.chunks_mut(LANES).enumerate() {
+            let distance = s.sub(s.sub(f32::load_some(s, x), high), low);
+            let mut y = s.mul_add(distance, scale, offset);
+            if let Some(gamma) = self.affine.gamma {
+                y = s.mul(y, f32::load_some(s, &gamma[i * LANES..]));
+            }
+            if let Some(beta) = self.affine.beta {
+                y = s.add(y, f32::load_some(s, &beta[i * LANES..]));
+            }
+            f32::store_some(s, y, x);
+        }
+    }
 }
 
 /// Per-channel statistics of [`batch_norm`].
@@ -84,13 +161,18 @@ pub fn batch_norm(
     round_steps: bool,
 ) {
     let ChannelStatistics { mean, variance, epsilon } = statistics;
-    let round = |value: f32| if round_steps { round_f16(value) } else { value };
     for (i, run) in data.chunks_mut(inner.max(1)).enumerate() {
         let channel = i % mean.len();
-        let deviation = round(round(variance[channel] + epsilon).sqrt());
+        if !round_steps {
+            let scale = 1.0 / (f64::from(variance[channel]) + f64::from(epsilon)).sqrt();
+            let rescale = Rescale::new(run, f64::from(mean[channel]), scale);
+            dispatch(rescale.then_channel(affine, channel));
+            continue;
+        }
+        let deviation = round_f16(round_f16(variance[channel] + epsilon).sqrt());
         for value in run {
-            let standard = round(round(*value - mean[channel]) / deviation);
-            *value = affine.apply(channel, standard, round);
+            let standard = round_f16(round_f16(*value - mean[channel]) / deviation);
+            *value = affine.apply(channel, standard, round_f16);
         }
     }
 }
@@ -100,7 +182,7 @@ pub fn batch_norm(
 pub fn l2_norm(axes: &Axes, data: &mut [f32], sums: &mut [f64], epsilon: f32, round_steps: bool) {
     let round = |value: f64| rounded(value, round_steps);
     sums.fill(0.0);
-    add_up(axes, data, sums, round_steps, |x, _| f64::from(x) * f64::from(x));
+    add_up(axes, data, sums, round_steps, Some(rows::sum_squares), |x, _| f64::from(x) * f64::from(x));
     for sum in &mut *sums {
         *sum = round(round(*sum + f64::from(epsilon)).sqrt());
     }
@@ -169,6 +251,38 @@ mod tests {
         let axes = Axes::new(&[2, 2], |axis| axis == 0);
         standardize(&axes, &mut columns, &mut [0.0; 4], 0.0, (affine, AffineIndex::Channel(2)), false);
         assert_eq!(columns, [-2.0, -0.5, 2.0, 1.5]);
+    }
+
+    #[test]
+    fn rows_are_standardized_as_precisely_as_columns() {
+        let (rows, len) = (3, 1037);
+        let mut data: Vec<f32> = (0..rows * len).map(|i| 1000.0 + (i * 37 % 101) as f32 / 50.0).collect();
+        let mut columns: Vec<f32> = (0..rows * len).map(|i| data[i % rows * len + i / rows]).collect();
+        let ramp: Vec<f32> = (0..len).map(|i| i as f32 / 500.0).collect();
+        let affine = (Affine { gamma: Some(&ramp), beta: Some(&ramp) }, AffineIndex::Reduced);
+        let statistics = &mut [0.0; 6];
+        standardize(&Axes::new(&[rows, len], |axis| axis == 1), &mut data, statistics, 1e-5, affine, false);
+        standardize(
+            &Axes::new(&[len, rows], |axis| axis == 0),
+            &mut columns,
+            statistics,
+            1e-5,
+            affine,
+            false,
+        );
+        for (i, wide) in columns.iter().enumerate() {
+            let found = data[i % rows * len + i / rows];
+            assert!((found - wide).abs() <= 4e-6, "{i}: {found} for {wide}");
+        }
+    }
+
+    #[test]
+    fn batches_are_normalized_by_channel() {
+        let statistics = ChannelStatistics { mean: &[1.0, 2.0], variance: &[4.0, 0.25], epsilon: 0.0 };
+        let affine = Affine { gamma: Some(&[1.0, 3.0]), beta: Some(&[0.0, 10.0]) };
+        let mut data = [1.0, 5.0, 2.0, 3.0];
+        batch_norm(&mut data, 2, statistics, affine, false);
+        assert_eq!(data, [0.0, 2.0, 10.0, 16.0]);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use half::f16;
 use smallvec::SmallVec;
 
+use super::rows;
+
 /// Which axes of a shape are reduced. Neighbouring axes of one kind are merged, axes of size 1 left out.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Axes {
@@ -62,6 +64,16 @@ impl Axes {
     /// How many elements make one result.
     pub fn reduced(&self) -> usize {
         self.reduced
+    }
+
+    /// The length of the rows, if the elements of each result are such a row of consecutive elements.
+    pub(super) fn rows(&self) -> Option<usize> {
+        match self.groups[..] {
+            [Group { reduced: true, .. }] | [Group { reduced: false, .. }, Group { reduced: true, .. }] => {
+                Some(self.reduced)
+            }
+            _ => None,
+        }
     }
 
     /// Calls `f` for every run, in memory order.
@@ -136,22 +148,36 @@ pub(super) fn rounded(value: f64, round_steps: bool) -> f64 {
     if round_steps { f16::from_f64(value).to_f64() } else { value }
 }
 
-/// Adds `term(element, result)` of every element to its result. With `round_steps` every term and sum is
-/// rounded to fp16.
-pub fn add_up(axes: &Axes, x: &[f32], sums: &mut [f64], round_steps: bool, term: impl Fn(f32, usize) -> f64) {
+/// Adds `term(element, result)` of every element to its result. `total` may give the sum over consecutive
+/// elements of one result at once; where that is not a normal number, the terms are added in f64. With
+/// `round_steps` every term and sum is rounded to fp16.
+pub fn add_up(
+    axes: &Axes,
+    x: &[f32],
+    sums: &mut [f64],
+    round_steps: bool,
+    total: Option<fn(&[f32]) -> f64>,
+    term: impl Fn(f32, usize) -> f64,
+) {
     if round_steps {
         return fold(axes, x, sums, |sum, x, at| rounded(sum + rounded(term(x, at), true), true));
     }
     axes.runs(|run| {
         let elements = &x[run.start..run.start + run.len];
         if run.reduced {
-            sums[run.kept_at] += sum_of(elements, |x| term(x, run.kept_at));
+            let total = total.map(|total| total(elements)).filter(|&total| is_precise(total));
+            sums[run.kept_at] += total.unwrap_or_else(|| sum_of(elements, |x| term(x, run.kept_at)));
         } else {
             for (at, &x) in (run.kept_at..).zip(elements) {
                 sums[at] += term(x, at);
             }
         }
     });
+}
+
+/// Whether a sum taken in f32 has neither overflowed nor lost terms that were too small.
+fn is_precise(sum: f64) -> bool {
+    (1e-30..=f64::from(f32::MAX)).contains(&sum.abs())
 }
 
 /// The sum of the terms, in a fixed order of several independent chains.
@@ -168,6 +194,24 @@ fn sum_of(elements: &[f32], term: impl Fn(f32) -> f64) -> f64 {
     sums.iter().sum::<f64>() + rest
 }
 
+/// The largest element of each result; NaN if any is.
+fn largest(axes: &Axes, x: &[f32], out: &mut [f32]) {
+    out.fill(f32::NEG_INFINITY);
+    let larger = |max: f32, x: f32| if x > max || x.is_nan() { x } else { max };
+    axes.runs(|run| {
+        let elements = &x[run.start..run.start + run.len];
+        if !run.reduced {
+            for (max, &x) in out[run.kept_at..].iter_mut().zip(elements) {
+                *max = larger(*max, x);
+            }
+        } else if rows::sum(elements).is_nan() {
+            out[run.kept_at] = elements.iter().fold(out[run.kept_at], |max, &x| larger(max, x));
+        } else if !out[run.kept_at].is_nan() {
+            out[run.kept_at] = larger(out[run.kept_at], rows::max(elements));
+        }
+    });
+}
+
 /// Reduces floats. `sums` is working memory, one per result. With `round_steps` every step is rounded to fp16.
 pub fn reduce_f32(
     reduction: Reduction,
@@ -178,21 +222,16 @@ pub fn reduce_f32(
     round_steps: bool,
 ) {
     let count = axes.reduced() as f64;
-    let larger = |max: f32, x: f32, _| if x > max || x.is_nan() { x } else { max };
     sums.fill(if reduction == Reduction::Prod { 1.0 } else { 0.0 });
     match reduction {
-        Reduction::Max => {
-            out.fill(f32::NEG_INFINITY);
-            return fold(axes, x, out, larger);
-        }
+        Reduction::Max => return largest(axes, x, out),
         Reduction::Min => {
             out.fill(f32::INFINITY);
             return fold(axes, x, out, |min, x, _| if x < min || x.is_nan() { x } else { min });
         }
         Reduction::LogSumExp => {
-            out.fill(f32::NEG_INFINITY);
-            fold(axes, x, out, larger);
-            add_up(axes, x, sums, round_steps, |x, at| {
+            largest(axes, x, out);
+            add_up(axes, x, sums, round_steps, None, |x, at| {
                 let below = if x == out[at] { 0.0 } else { f64::from(x) - f64::from(out[at]) };
                 rounded(below, round_steps).exp()
             });
@@ -201,12 +240,12 @@ pub fn reduce_f32(
             }
             return;
         }
-        Reduction::L1Norm => add_up(axes, x, sums, round_steps, |x, _| f64::from(x.abs())),
+        Reduction::L1Norm => add_up(axes, x, sums, round_steps, None, |x, _| f64::from(x.abs())),
         Reduction::L2Norm | Reduction::SumSquare => {
-            add_up(axes, x, sums, round_steps, |x, _| f64::from(x) * f64::from(x));
+            add_up(axes, x, sums, round_steps, Some(rows::sum_squares), |x, _| f64::from(x) * f64::from(x));
         }
         Reduction::LogSum | Reduction::Mean | Reduction::Sum => {
-            add_up(axes, x, sums, round_steps, |x, _| f64::from(x));
+            add_up(axes, x, sums, round_steps, Some(rows::sum), |x, _| f64::from(x));
         }
         Reduction::Prod => {
             fold(axes, x, sums, |product, x, _| rounded(product * f64::from(x), round_steps));
@@ -324,6 +363,24 @@ mod tests {
         assert_eq!(reduce(Reduction::Sum, &all, &x, false), [2050.0]);
         assert_eq!(reduce(Reduction::Sum, &all, &x, true), [2048.0]);
         assert_eq!(reduce(Reduction::SumSquare, &all, &[300.0, 0.0, 0.0], true), [f32::INFINITY]);
+    }
+
+    #[test]
+    fn sums_beyond_f32_are_taken_in_f64() {
+        let all = Axes::new(&[3], |_| true);
+        assert_eq!(reduce(Reduction::L2Norm, &all, &[3e20, 4e20, 0.0], false), [5e20]);
+        assert_eq!(reduce(Reduction::L2Norm, &all, &[3e-30, 4e-30, 0.0], false), [5e-30]);
+        assert_eq!(reduce(Reduction::Sum, &all, &[3e38, 3e38, -3e38], false), [3e38]);
+    }
+
+    #[test]
+    fn the_largest_is_nan_if_any_element_is() {
+        let rows = Axes::new(&[3, 2], |axis| axis == 1);
+        let x = [1.0, f32::NAN, f32::NEG_INFINITY, f32::INFINITY, 2.0, 3.0];
+        let found = reduce(Reduction::Max, &rows, &x, false);
+        assert!(found[0].is_nan() && found[1..] == [f32::INFINITY, 3.0], "{found:?}");
+        let ends = Axes::new(&[3, 1, 2], |axis| axis != 1);
+        assert!(reduce(Reduction::Max, &ends, &x, false)[0].is_nan());
     }
 
     #[test]

@@ -1,29 +1,32 @@
-//! Reductions of contiguous elements, computed in f32.
+//! Reductions of contiguous elements.
 //!
-//! Thirty-two sums are taken side by side and added at the end, so rounding errors grow with a thirty-second
-//! of the length.
+//! Sums are taken in f32, thirty-two side by side over blocks of [`BLOCK`] elements, and the blocks added in
+//! f64, so rounding errors do not grow with the length.
 
 use super::simd::{Isa, LANES, Load, Op, Simd};
 
 /// Vectors that are reduced side by side.
 const WAYS: usize = 4;
+/// Elements that are summed in f32.
+const BLOCK: usize = 1024;
 
 /// The mean and the variance of a population.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub struct MeanVar {
-    pub mean: f32,
-    pub variance: f32,
+    pub mean: f64,
+    pub variance: f64,
 }
 
-/// The sum.
-pub fn sum<T: Load>(x: &[T]) -> f32 {
-    Isa::best().run(Reduce { f: Sum, x })
+/// The sum, within 3e-6 of the sum of magnitudes. Not finite if that of a block exceeds f32.
+pub fn sum<T: Load>(x: &[T]) -> f64 {
+    total(Isa::best(), Distance(0.0), x)
 }
 
-/// The sum of squares.
-pub fn sum_squares<T: Load>(x: &[T]) -> f32 {
-    Isa::best().run(Reduce { f: SquaredDistance(0.0), x })
+/// The sum of squares, within 3e-6 of its size. Not finite if that of a block exceeds f32; squares below the
+/// range of f32 are lost.
+pub fn sum_squares<T: Load>(x: &[T]) -> f64 {
+    total(Isa::best(), SquaredDistance(0.0), x)
 }
 
 /// The largest element that is not NaN; negative infinity if there is none.
@@ -31,43 +34,43 @@ pub fn max<T: Load>(x: &[T]) -> f32 {
     Isa::best().run(Reduce { f: Max, x })
 }
 
-/// Mean and variance, the latter from the distances to the former. Both are NaN if there are no elements.
+/// Mean and variance, both from the distances to a first estimate of the mean, so neither suffers from a mean
+/// that is large against the variance. Both are NaN if there are no elements.
 pub fn mean_var<T: Load>(x: &[T]) -> MeanVar {
     mean_var_with(Isa::best(), x)
 }
 
 fn mean_var_with<T: Load>(isa: Isa, x: &[T]) -> MeanVar {
-    let count = x.len() as f32;
-    let mean = isa.run(Reduce { f: Sum, x }) / count;
-    MeanVar { mean, variance: isa.run(Reduce { f: SquaredDistance(mean), x }) / count }
+    let count = x.len() as f64;
+    let estimate = (total(isa, Distance(0.0), x) / count) as f32;
+    let shift = total(isa, Distance(estimate), x) / count;
+    let square = total(isa, SquaredDistance(estimate), x) / count;
+    if !square.is_finite() {
+        return wide_mean_var(x);
+    }
+    let variance = square - shift * shift;
+    MeanVar { mean: f64::from(estimate) + shift, variance: if variance < 0.0 { 0.0 } else { variance } }
 }
 
-/// How an element is added to a total and a total to another.
+/// [`mean_var`] of elements whose squares exceed f32.
+fn wide_mean_var<T: Load>(x: &[T]) -> MeanVar {
+    let wide = || x.iter().map(|x| f64::from(x.widen()));
+    let mean = wide().sum::<f64>() / x.len() as f64;
+    let variance = wide().map(|x| (x - mean) * (x - mean)).sum::<f64>() / x.len() as f64;
+    MeanVar { mean, variance }
+}
+
+fn total<T: Load>(isa: Isa, f: impl Fold, x: &[T]) -> f64 {
+    x.chunks(BLOCK).map(|x| f64::from(isa.run(Reduce { f, x }))).sum()
+}
+
+/// How an element is added to a total and a total to another; totals are sums unless it says otherwise.
 pub(super) trait Fold: Copy {
     /// The total of no elements.
     const EMPTY: f32;
     /// An element that changes no total.
     fn neutral(self) -> f32;
     fn step<S: Simd>(self, s: S, total: S::V, x: S::V) -> S::V;
-    fn join<S: Simd>(self, s: S, a: S::V, b: S::V) -> S::V;
-    fn finish<S: Simd>(self, s: S, total: S::V) -> f32;
-}
-
-#[derive(Clone, Copy)]
-pub(super) struct Sum;
-
-impl Fold for Sum {
-    const EMPTY: f32 = 0.0;
-
-    #[inline(always)]
-    fn neutral(self) -> f32 {
-        0.0
-    }
-
-    #[inline(always)]
-    fn step<S: Simd>(self, s: S, total: S::V, x: S::V) -> S::V {
-        s.add(total, x)
-    }
 
     #[inline(always)]
     fn join<S: Simd>(self, s: S, a: S::V, b: S::V) -> S::V {
@@ -77,6 +80,24 @@ impl Fold for Sum {
     #[inline(always)]
     fn finish<S: Simd>(self, s: S, total: S::V) -> f32 {
         s.reduce_add(total)
+    }
+}
+
+/// The sum of distances from a number.
+#[derive(Clone, Copy)]
+pub(super) struct Distance(pub(super) f32);
+
+impl Fold for Distance {
+    const EMPTY: f32 = 0.0;
+
+    #[inline(always)]
+    fn neutral(self) -> f32 {
+        self.0
+    }
+
+    #[inline(always)]
+    fn step<S: Simd>(self, s: S, total: S::V, x: S::V) -> S::V {
+        s.add(total, s.sub(x, s.splat(self.0)))
     }
 }
 
@@ -96,16 +117,6 @@ impl Fold for SquaredDistance {
     fn step<S: Simd>(self, s: S, total: S::V, x: S::V) -> S::V {
         let distance = s.sub(x, s.splat(self.0));
         s.mul_add(distance, distance, total)
-    }
-
-    #[inline(always)]
-    fn join<S: Simd>(self, s: S, a: S::V, b: S::V) -> S::V {
-        s.add(a, b)
-    }
-
-    #[inline(always)]
-    fn finish<S: Simd>(self, s: S, total: S::V) -> f32 {
-        s.reduce_add(total)
     }
 }
 
@@ -177,7 +188,7 @@ mod tests {
     use super::*;
     use half::f16;
 
-    const LENGTHS: [usize; 14] = [0, 1, 3, 7, 8, 9, 15, 16, 31, 32, 33, 63, 100, 1001];
+    const LENGTHS: [usize; 14] = [0, 1, 3, 7, 8, 9, 15, 16, 31, 32, 33, 63, 100, 2049];
 
     fn values(len: usize) -> Vec<f32> {
         (0..len).map(|i| f16::from_f32(((i * 37 % 101) as f32 - 40.0) / 7.0).to_f32()).collect()
@@ -190,18 +201,24 @@ mod tests {
             let x = &values(len + 1)[1..];
             let halves: Vec<f16> = x.iter().map(|&x| f16::from_f32(x)).collect();
             let wide = |f: fn(f64) -> f64| x.iter().map(|&x| f(f64::from(x))).sum::<f64>();
-            let steps = (len / 32 + 6) as f64 * f64::from(f32::EPSILON);
             let (expected, size, squares) = (wide(|x| x), wide(f64::abs), wide(|x| x * x));
             for isa in Isa::all() {
-                let found = isa.run(Reduce { f: Sum, x });
-                assert!((f64::from(found) - expected).abs() <= steps * size, "{isa:?} {len}: {found}");
+                let found = total(isa, Distance(0.0), x);
+                assert!((found - expected).abs() <= 3e-6 * size, "{isa:?} {len}: {found}");
                 assert_eq!(found, sum(x));
-                assert_eq!(found, isa.run(Reduce { f: Sum, x: &halves }));
-                let found = isa.run(Reduce { f: SquaredDistance(0.0), x });
-                assert!((f64::from(found) - squares).abs() <= steps * squares, "{isa:?} {len}: {found}");
+                assert_eq!(found, total(isa, Distance(0.0), &halves));
+                let found = total(isa, SquaredDistance(0.0), x);
+                assert!((found - squares).abs() <= 3e-6 * squares, "{isa:?} {len}: {found}");
                 assert_eq!(found, sum_squares(&halves));
             }
         }
+    }
+
+    #[test]
+    fn long_rows_lose_no_more_than_short_ones() {
+        let x: Vec<f32> = (0..1_000_000).map(|i| 1.0 + (i * 7 % 13) as f32 / 13.0).collect();
+        let wide: f64 = x.iter().map(|&x| f64::from(x)).sum();
+        assert!((sum(&x) / wide - 1.0).abs() < 1e-6, "{} for {wide}", sum(&x));
     }
 
     #[test]
@@ -213,11 +230,15 @@ mod tests {
             for isa in Isa::all() {
                 let found = mean_var_with(isa, &x);
                 assert_eq!(found, mean_var(&x));
-                assert!((f64::from(found.mean) - mean).abs() <= mean * 1e-6, "{len}: {found:?}");
-                assert!((f64::from(found.variance) - variance).abs() <= variance * 1e-5, "{len}: {found:?}");
+                assert!((found.mean - mean).abs() <= 1e-6 * variance.sqrt(), "{len}: {found:?}");
+                assert!((found.variance - variance).abs() <= variance * 3e-6, "{len}: {found:?}");
             }
         }
-        assert!(mean_var::<f32>(&[]).mean.is_nan());
+        assert_eq!(mean_var(&[1e30f32, -1e30]).variance, f64::from(1e30f32).powi(2));
+        assert_eq!(mean_var(&[0.1f32; 77]).variance, 0.0);
+        for row in [&[][..], &[1.0, f32::NAN], &[f32::INFINITY, 0.0]] {
+            assert!(mean_var(row).variance.is_nan());
+        }
     }
 
     #[test]

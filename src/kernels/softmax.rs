@@ -1,7 +1,10 @@
 //! Softmax in place over `[outer, length, inner]` data.
 
+use std::cell::RefCell;
+
 use super::simd::{Isa, LANES, Load, Op, Simd, Store};
 use super::{math, parallel, rows};
+use crate::tensor::AlignedBuf;
 
 /// What an element costs, in multiply-adds.
 const COST: usize = 16;
@@ -22,8 +25,13 @@ fn softmax(isa: Isa, precision: impl Precision, data: &mut [f32], length: usize,
     }
     let pieces = parallel::pieces(data.len().saturating_mul(COST));
     parallel::parts(data, length * inner, pieces, &|_, data| {
-        isa.run(Softmax { precision, data, length, inner });
+        COLUMN.with_borrow_mut(|column| isa.run(Softmax { precision, data, length, inner, column }));
     });
+}
+
+thread_local! {
+    /// A column taken out of a narrow block; kept by each thread for the next one.
+    static COLUMN: RefCell<AlignedBuf> = RefCell::default();
 }
 
 /// What intermediates are rounded to.
@@ -44,7 +52,7 @@ impl Precision for Plain {
 
     #[inline(always)]
     fn sum<S: Simd>(self, s: S, row: &[f32]) -> f32 {
-        rows::reduce(s, rows::Sum, row)
+        rows::reduce(s, rows::Distance(0.0), row)
     }
 }
 
@@ -73,6 +81,7 @@ struct Softmax<'a, P> {
     data: &'a mut [f32],
     length: usize,
     inner: usize,
+    column: &'a mut AlignedBuf,
 }
 
 impl<P: Precision> Op for Softmax<'_, P> {
@@ -80,13 +89,27 @@ impl<P: Precision> Op for Softmax<'_, P> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Softmax { precision, data, length, inner } = self;
+        let Softmax { precision, data, length, inner, column } = self;
         for block in data.chunks_exact_mut(length * inner) {
-            if inner == 1 {
-                along_row(s, precision, block);
-            } else {
-                for column in (0..inner).step_by(LANES) {
-                    down_columns(s, precision, &mut block[column..], inner, LANES.min(inner - column));
+            match inner {
+                1 => along_row(s, precision, block),
+                2..LANES => {
+                    column.resize(length * size_of::<f32>());
+                    let column: &mut [f32] = bytemuck::cast_slice_mut(column);
+                    for first in 0..inner {
+                        for (to, from) in column.iter_mut().zip(block[first..].iter().step_by(inner)) {
+                            *to = *from;
+                        }
+                        along_row(s, precision, column);
+                        for (from, to) in column.iter().zip(block[first..].iter_mut().step_by(inner)) {
+                            *to = *from;
+                        }
+                    }
+                }
+                _ => {
+                    for first in (0..inner).step_by(LANES) {
+                        down_columns(s, precision, &mut block[first..], inner, LANES.min(inner - first));
+                    }
                 }
             }
         }

@@ -1,11 +1,14 @@
-//! Matrix products whose right operand is produced piecemeal, so that a compressed or fp16 weight is never
-//! held in f32 as a whole.
+//! Matrix products whose right operand is used as it lies in memory or produced piecemeal, so that a
+//! compressed or fp16 weight is never held in f32 as a whole.
 
 use std::ops::Range;
 
+use half::f16;
+
 use super::convert::round_f16;
-use super::gemm::{Extents, Matrix, gemm};
+use super::gemm::{Extents, Matrix, gemm, multiply, multiply_rounded};
 use super::parallel::for_each_chunk;
+use crate::tensor::{DType, TensorView};
 
 /// The right operand of a product: `n` columns of length `k`.
 #[derive(Clone, Copy)]
@@ -30,8 +33,20 @@ pub enum Layout {
 pub enum Source<'a> {
     /// All of them are in memory.
     Dense(&'a [f32]),
+    /// All of them are in memory as fp16.
+    Halves(&'a [f16]),
     /// Writes a range of columns, laid out as the whole operand is.
     Read(&'a (dyn Fn(Range<usize>, &mut [f32]) + Sync)),
+}
+
+impl<'a> Source<'a> {
+    /// A range of a tensor, if it can be used as it lies in memory.
+    pub fn in_memory(view: &TensorView<'a>, range: Range<usize>) -> Option<Source<'a>> {
+        match view.dtype() {
+            DType::F32 => view.slice().ok().map(|floats| Source::Dense(&floats[range])),
+            _ => view.slice().ok().map(|halves| Source::Halves(&halves[range])),
+        }
+    }
 }
 
 /// A block of a product: which rows and columns, and its row-major elements.
@@ -92,11 +107,20 @@ struct Tiling {
 impl Tiling {
     fn new(extents: Extents, layout: Layout, dense: bool) -> Tiling {
         let Extents { m, k, n } = extents;
+        if dense {
+            let rows = m.clamp(1, ROWS);
+            return Tiling {
+                rows,
+                columns: (LANES_ELEMENTS / rows).clamp(1, n.max(1)),
+                operand: 0,
+                lanes: 1,
+            };
+        }
         let (rows, k) = (m.clamp(1, ROWS), k.max(1));
         let elements = if rows <= 8 { FEW_ROWS_BLOCK } else { MANY_ROWS_BLOCK };
         let least = if layout == Layout::RowMajor { SCATTERED_COLUMNS.min(LANES_ELEMENTS / k) } else { 1 };
         let columns = (elements / k).min(MANY_ROWS_BLOCK * 4 / rows).max(least).clamp(1, n.max(1));
-        let operand = if dense { 0 } else { columns * k };
+        let operand = columns * k;
         let lanes = (LANES_ELEMENTS / (operand + rows * columns)).clamp(1, LANES);
         Tiling { rows, columns, operand, lanes: lanes.min(n.div_ceil(columns).max(1)) }
     }
@@ -119,7 +143,7 @@ impl Product<'_> {
     /// Computes block by block; `finish` is given each block once, in a fixed order.
     pub fn compute(&self, scratch: &mut [f32], mut finish: impl FnMut(Block<'_>)) {
         let Extents { m, k, n } = self.extents;
-        let dense = matches!(self.right.source, Source::Dense(_));
+        let dense = !matches!(self.right.source, Source::Read(_));
         let tiling = Tiling::new(self.extents, self.right.layout, dense);
         let wave = tiling.columns * tiling.lanes;
         let memory = &mut scratch[..tiling.scratch_len()];
@@ -155,17 +179,86 @@ impl Product<'_> {
             return;
         }
         let column_major = self.right.layout == Layout::ColumnMajor;
-        let right = match self.right.source {
+        let (stride, start) = if column_major { (k, columns.start * k) } else { (n, columns.start) };
+        let left = Matrix { data: &self.left.data[rows.start * self.left.row_stride..], ..self.left };
+        match self.right.source {
             Source::Read(read) => {
                 let operand = &mut operand[..k * block.n];
                 read(columns, operand);
-                Matrix::row_major(operand, if column_major { k } else { block.n })
+                let right = oriented(operand, if column_major { k } else { block.n }, column_major);
+                gemm(block, left, right, out, self.round_steps);
             }
-            Source::Dense(data) if column_major => Matrix::row_major(&data[columns.start * k..], k),
-            Source::Dense(data) => Matrix::row_major(&data[columns.start..], n),
-        };
-        let right = if column_major { right.transposed() } else { right };
-        let left = Matrix { data: &self.left.data[rows.start * self.left.row_stride..], ..self.left };
-        gemm(block, left, right, out, self.round_steps);
+            Source::Dense(data) => {
+                gemm(block, left, oriented(&data[start..], stride, column_major), out, self.round_steps);
+            }
+            Source::Halves(data) => {
+                let right = oriented(&data[start..], stride, column_major);
+                let multiply = if self.round_steps { multiply_rounded } else { multiply };
+                multiply(block, left, right, out);
+            }
+        }
+    }
+}
+
+/// Rows of memory as rows or as columns of a matrix.
+fn oriented<T>(data: &[T], stride: usize, column_major: bool) -> Matrix<'_, T> {
+    let rows = Matrix::row_major(data, stride);
+    if column_major { rows.transposed() } else { rows }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn compute(product: Product<'_>, dense: bool) -> Vec<f32> {
+        let Extents { m, n, .. } = product.extents;
+        let mut scratch = vec![f32::NAN; scratch_len(product.extents, product.right.layout, dense)];
+        let mut out = vec![f32::NAN; m * n];
+        product.compute(&mut scratch, |block| {
+            for (row, values) in block.rows.zip(block.values.chunks_exact(block.columns.len())) {
+                out[row * n + block.columns.start..][..values.len()].copy_from_slice(values);
+            }
+        });
+        out
+    }
+
+    #[test]
+    fn every_source_gives_the_same_product() {
+        let round_to = |steps: bool| move |x: f32| if steps { round_f16(x) } else { x };
+        for (m, k, n) in [(1, 40, 33), (5, 7, 50), (1100, 3, 20), (40, 30, 9000)] {
+            let extents = Extents { m, k, n };
+            let left: Vec<f32> = (0..m * k).map(|i| (i % 13) as f32 - 6.0).collect();
+            let right: Vec<f32> = (0..k * n).map(|i| (i * 7 % 11) as f32 - 5.0).collect();
+            let halves: Vec<f16> = right.iter().map(|&x| f16::from_f32(x)).collect();
+            for layout in [Layout::ColumnMajor, Layout::RowMajor] {
+                let at = |i: usize, j: usize| if layout == Layout::RowMajor { i * n + j } else { j * k + i };
+                let read = |columns: Range<usize>, block: &mut [f32]| {
+                    for (c, column) in columns.clone().enumerate() {
+                        for i in 0..k {
+                            let row_major = layout == Layout::RowMajor;
+                            let to = if row_major { i * columns.len() + c } else { c * k + i };
+                            block[to] = right[at(i, column)];
+                        }
+                    }
+                };
+                for round_steps in [false, true] {
+                    let of = |source| {
+                        let right = Streamed { layout, source };
+                        let left = Matrix::row_major(&left, k);
+                        compute(
+                            Product { extents, left, right, round_steps },
+                            !matches!(source, Source::Read(_)),
+                        )
+                    };
+                    let dense = of(Source::Dense(&right));
+                    let round = round_to(round_steps);
+                    let last = (0..k)
+                        .fold(0.0, |sum, i| round(sum + round(left[(m - 1) * k + i] * right[at(i, n - 1)])));
+                    assert_eq!(dense[m * n - 1], last, "{extents:?} {layout:?}");
+                    assert_eq!(of(Source::Halves(&halves)), dense, "{extents:?} {layout:?}");
+                    assert_eq!(of(Source::Read(&read)), dense, "{extents:?} {layout:?}");
+                }
+            }
+        }
     }
 }

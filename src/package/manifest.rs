@@ -12,8 +12,6 @@ use super::error::{ErrorKind, PackageError, Result, quoted};
 
 /// The manifest's file name.
 pub(super) const FILE: &str = "Manifest.json";
-/// The largest manifest that is read; real ones have less than a thousandth of it.
-pub(super) const LARGEST: u64 = 1 << 20;
 
 /// The folder in `Data` that holds the model, and who made all items.
 pub(super) const AUTHOR: &str = "com.apple.CoreML";
@@ -24,10 +22,13 @@ pub(super) const WEIGHTS: &str = "weights";
 
 const FORMAT_VERSION: &str = "1.0.0";
 
-/// The whole manifest.
+/// The largest manifest that is read; real ones have less than a thousandth of it.
+const LARGEST: usize = 1 << 20;
+
+/// The list of a package's items.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub(super) struct Manifest {
+pub struct Manifest {
     file_format_version: String,
     item_info_entries: Items,
     root_model_identifier: String,
@@ -40,17 +41,20 @@ struct Items(Vec<(String, Item)>);
 /// One item: a file or a folder.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Item {
-    pub(super) author: String,
-    pub(super) description: String,
-    pub(super) name: String,
+struct Item {
+    author: String,
+    description: String,
+    name: String,
     /// Where it is, relative to the package's `Data` folder.
-    pub(super) path: String,
+    path: String,
 }
 
 impl Manifest {
     /// Parses and checks a manifest; item paths are relative and stay below where they start.
-    pub(super) fn parse(bytes: &[u8]) -> Result<Manifest> {
+    pub fn parse(bytes: &[u8]) -> Result<Manifest> {
+        if bytes.len() > LARGEST {
+            return Err(manifest_error(format!("has {} bytes, more than {LARGEST}", bytes.len())));
+        }
         let text = std::str::from_utf8(bytes)
             .map_err(|e| manifest_error("is not valid UTF-8").at_offset(e.valid_up_to() as u64))?;
         let manifest: Manifest = serde_json::from_str(text).map_err(|e| manifest_error(e.to_string()))?;
@@ -84,7 +88,7 @@ impl Manifest {
     }
 
     /// The manifest as a file, laid out as coremltools does.
-    pub(super) fn to_json(&self) -> Result<Vec<u8>> {
+    pub fn to_json(&self) -> Result<Vec<u8>> {
         let mut json = Vec::new();
         let layout = PrettyFormatter::with_indent(b"    ");
         self.serialize(&mut Serializer::with_formatter(&mut json, layout))
@@ -94,17 +98,18 @@ impl Manifest {
     }
 
     /// Where the model is, relative to `Data`.
-    pub(super) fn model_path(&self) -> Result<&str> {
-        let root = &self.root_model_identifier;
-        let found = self.item_info_entries.0.iter().find(|(id, _)| id == root);
-        found
-            .map(|(_, item)| &*item.path)
-            .ok_or_else(|| manifest_error(format!("rootModelIdentifier {} is not an item", quoted(root))))
+    pub fn model_path(&self) -> &str {
+        self.root_item().map_or("", |item| &item.path)
     }
 
     /// Where every item is, relative to `Data`.
-    pub(super) fn paths(&self) -> impl Iterator<Item = &str> {
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
         self.item_info_entries.0.iter().map(|(_, item)| &*item.path)
+    }
+
+    fn root_item(&self) -> Option<&Item> {
+        let items = &self.item_info_entries.0;
+        items.iter().find(|(id, _)| *id == self.root_model_identifier).map(|(_, item)| item)
     }
 
     fn check_version(&self) -> Result<()> {
@@ -129,7 +134,12 @@ impl Manifest {
             let text = format!("two items have the author {} and the name {}", quoted(author), quoted(name));
             return Err(manifest_error(text));
         }
-        items.iter().try_for_each(|(_, item)| check_path(&item.path))
+        items.iter().try_for_each(|(_, item)| check_path(&item.path))?;
+        if self.root_item().is_none() {
+            let root = quoted(&self.root_model_identifier);
+            return Err(manifest_error(format!("rootModelIdentifier {root} is not an item")));
+        }
+        Ok(())
     }
 }
 
@@ -185,5 +195,38 @@ impl<'de> Deserialize<'de> for Items {
 impl Serialize for Items {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         serializer.collect_map(self.0.iter().map(|(id, item)| (id, item)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_layout_is_that_of_coremltools_and_follows_from_the_content() {
+        let json = Manifest::of(b"model", 7).to_json().unwrap();
+        assert_eq!(json, Manifest::of(b"model", 7).to_json().unwrap());
+        assert_ne!(json, Manifest::of(b"model", 8).to_json().unwrap());
+        assert_ne!(json, Manifest::of(b"other", 7).to_json().unwrap());
+        let manifest = Manifest::parse(&json).unwrap();
+        assert_eq!(manifest.model_path(), "com.apple.CoreML/model.mlmodel");
+        assert_eq!(manifest.paths().count(), 2);
+
+        let text = String::from_utf8(json).unwrap();
+        let root = &manifest.root_model_identifier;
+        assert!(
+            text.starts_with(
+                "{\n    \"fileFormatVersion\": \"1.0.0\",\n    \"itemInfoEntries\": {\n        \""
+            )
+        );
+        assert!(text.ends_with(&format!("    }},\n    \"rootModelIdentifier\": \"{root}\"\n}}\n")));
+        assert!(text.contains(&format!(
+            "        \"{root}\": {{
+            \"author\": \"com.apple.CoreML\",
+            \"description\": \"CoreML Model Specification\",
+            \"name\": \"model.mlmodel\",
+            \"path\": \"com.apple.CoreML/model.mlmodel\"
+        }}"
+        )));
     }
 }

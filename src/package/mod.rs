@@ -1,7 +1,7 @@
 //! The Core ML package format in both directions, trusting nothing.
 //!
 //! [`Package::open`] reads `Manifest.json`, the protobuf model and the metadata of the weight file into a plain
-//! [`Model`](crate::mil::Model); [`write`] does the reverse, atomically and deterministically. Weights stay
+//! [`Model`](crate::mil::Model); [`write()`] does the reverse, atomically and deterministically. Weights stay
 //! mapped and are neither read nor copied on the way in, and are streamed in chunks on the way out.
 //!
 //! Reading takes at most 32 times the memory of `Manifest.json` and `model.mlmodel`, whatever they contain:
@@ -13,10 +13,15 @@ mod check;
 mod decode;
 mod encode;
 mod error;
+mod files;
 mod manifest;
 mod read;
 mod schema;
 mod scope;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 mod weights;
 mod wire;
 mod write;
@@ -24,6 +29,7 @@ mod write;
 pub use decode::decode_model;
 pub use encode::{EncodedModel, encode_model};
 pub use error::{At, ErrorKind, PackageError};
+pub use manifest::Manifest;
 pub use read::Package;
 pub use weights::{BlobInfo, WeightFile, WeightFiles};
 pub use write::{Summary, WriteOptions, write};

@@ -1,11 +1,11 @@
 //! Opening a package: its files, all of which must be inside it, and the model in them.
 
-use std::fs::{self, File};
-use std::io::Read;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::decode::decode;
 use super::error::{ErrorKind, PackageError, Result};
+use super::files::Files;
 use super::manifest::{self, Manifest};
 use super::weights::{WeightFile, WeightFiles};
 use crate::mil::Model;
@@ -28,27 +28,36 @@ impl Package {
     /// Opens a package and decodes its model. Weights are mapped and not read.
     pub fn open(path: impl AsRef<Path>) -> Result<Package> {
         let path = path.as_ref();
-        let root = package_root(path)?;
-        let manifest_path =
-            inside(&root, &root.join(manifest::FILE)).map_err(|error| match error.kind() {
-                ErrorKind::Missing => not_a_package(path),
-                _ => error,
-            })?;
-        let manifest =
-            Manifest::parse(&read_small(&manifest_path)?).map_err(|e| e.in_file(&manifest_path))?;
-        let data = root.join("Data");
-        for item in manifest.paths() {
-            inside(&root, &data.join(item))?;
+        let root = fs::canonicalize(path).map_err(|e| PackageError::io(path, "open the package", &e))?;
+        if !root.is_dir() {
+            return Err(not_a_folder(path));
         }
-        let model_item = manifest.model_path().map_err(|e| e.in_file(&manifest_path))?;
-        let model_path = inside(&root, &data.join(model_item))?;
-        let bytes = map_file(&model_path)?;
+        if !root.join(manifest::FILE).exists() {
+            return Err(not_a_package(path));
+        }
+        Package::decode(path, Files::Folder(root))
+    }
+
+    /// The package made of files in memory, by path relative to it, such as `Manifest.json`.
+    pub fn from_files(files: impl IntoIterator<Item = (PathBuf, Bytes)>) -> Result<Package> {
+        Package::decode(Path::new(""), Files::Memory(files.into_iter().collect()))
+    }
+
+    fn decode(path: &Path, files: Files) -> Result<Package> {
+        let (manifest_path, bytes) = files.map(Path::new(manifest::FILE))?;
+        let manifest = Manifest::parse(&bytes).map_err(|e| e.in_file(&manifest_path))?;
+        let data = Path::new("Data");
+        for item in manifest.paths() {
+            files.check(&data.join(item))?;
+        }
+        let model_item = data.join(manifest.model_path());
+        let (model_path, bytes) = files.map(&model_item)?;
         if bytes.len() > LARGEST_MODEL {
             let text = format!("has {} bytes; a model has at most {LARGEST_MODEL}", bytes.len());
             return Err(PackageError::new(ErrorKind::Unsupported, text).in_file(&model_path));
         }
-        let folder = model_path.parent().unwrap_or(&root).join("weights");
-        let weights = WeightFiles::folder(&root, &folder);
+        let folder = model_item.with_file_name(manifest::WEIGHTS);
+        let weights = WeightFiles::in_folder(files, folder);
         let (model, weight_files) = decode(&bytes, &weights).map_err(|e| e.in_file(&model_path))?;
         let model_bytes = bytes.len() as u64;
         Ok(Package { path: path.to_owned(), model_path, model_bytes, weight_files, model })
@@ -85,17 +94,12 @@ impl Package {
     }
 }
 
-/// The package's folder with every symbolic link resolved.
-fn package_root(path: &Path) -> Result<PathBuf> {
-    let root = fs::canonicalize(path).map_err(|e| PackageError::io(path, "open the package", &e))?;
-    if root.is_dir() {
-        return Ok(root);
-    }
+fn not_a_folder(path: &Path) -> PackageError {
     let error = PackageError::new(ErrorKind::Path, "is a file; a package is a folder").in_file(path);
-    Err(match path.extension().is_some_and(|e| e == "mlmodel") {
+    match path.extension().is_some_and(|e| e == "mlmodel") {
         true => error.with_help("re-convert with convert_to=\"mlprogram\" and save it as .mlpackage"),
         false => error,
-    })
+    }
 }
 
 fn not_a_package(path: &Path) -> PackageError {
@@ -105,44 +109,4 @@ fn not_a_package(path: &Path) -> PackageError {
         true => error.with_help("compiled models cannot be read; open the .mlpackage it was compiled from"),
         false => error,
     }
-}
-
-/// The resolved path of something that must exist inside a package; `root` is resolved already.
-pub(super) fn inside(root: &Path, path: &Path) -> Result<PathBuf> {
-    let resolved = fs::canonicalize(path).map_err(|e| match e.kind() {
-        std::io::ErrorKind::NotFound => PackageError::new(ErrorKind::Missing, "does not exist").in_file(path),
-        _ => PackageError::io(path, "open", &e),
-    })?;
-    match resolved.starts_with(root) {
-        true => Ok(resolved),
-        false => Err(PackageError::new(ErrorKind::Path, "leads outside the package").in_file(path)),
-    }
-}
-
-/// Maps a regular file.
-pub(super) fn map_file(path: &Path) -> Result<Bytes> {
-    Bytes::map(&open_file(path)?).map_err(|e| PackageError::io(path, "map", &e))
-}
-
-fn read_small(path: &Path) -> Result<Vec<u8>> {
-    let mut bytes = Vec::new();
-    let file = open_file(path)?.take(manifest::LARGEST + 1);
-    { file }.read_to_end(&mut bytes).map_err(|e| PackageError::io(path, "read", &e))?;
-    if bytes.len() as u64 > manifest::LARGEST {
-        let text = format!("has more than {} bytes", manifest::LARGEST);
-        return Err(PackageError::new(ErrorKind::Manifest, text).in_file(path));
-    }
-    Ok(bytes)
-}
-
-/// Opens a regular file; anything else could block or never end.
-fn open_file(path: &Path) -> Result<File> {
-    let metadata = fs::metadata(path).map_err(|e| PackageError::io(path, "open", &e))?;
-    if metadata.is_dir() {
-        return Err(PackageError::new(ErrorKind::Path, "is a folder, expected a file").in_file(path));
-    }
-    if !metadata.is_file() {
-        return Err(PackageError::new(ErrorKind::Path, "is not a regular file").in_file(path));
-    }
-    File::open(path).map_err(|e| PackageError::io(path, "open", &e))
 }

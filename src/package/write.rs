@@ -9,7 +9,7 @@ use super::encode::encode;
 use super::error::{ErrorKind, PackageError, Result};
 use super::manifest::{self, Manifest};
 use super::weights::{self, BlobWriter, FileSink};
-use crate::mil::Model;
+use crate::mil::verify::Verified;
 
 /// How to write a package.
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,10 +29,11 @@ pub struct Summary {
     pub deduplicated: usize,
 }
 
-/// Writes a model as a package. The same model gives the same bytes each time.
+/// Writes a verified model as a package. The same model gives the same bytes each time.
 ///
 /// Weights are streamed, so memory stays small however large they are.
-pub fn write(model: &Model, path: impl AsRef<Path>, options: WriteOptions) -> Result<Summary> {
+pub fn write(model: &Verified, path: impl AsRef<Path>, options: WriteOptions) -> Result<Summary> {
+    let model = model.model();
     let path = path.as_ref();
     check_destination(path, options)?;
     let io_error = |e: io::Error| PackageError::io(path, "write", &e);

@@ -47,6 +47,8 @@ pub struct LoadOptions {
     pub numerics: Numerics,
     /// Threads to use; the number of physical cores if none is given.
     pub threads: Option<usize>,
+    /// Bytes that the values of one prediction may take; the machine's memory if none is given.
+    pub memory: Option<usize>,
 }
 
 /// A loaded package.

@@ -61,11 +61,14 @@ impl Bytes {
         Arc::ptr_eq(&self.owner, &other.owner) && self.range == other.range
     }
 
-    /// Lets the system drop the resident pages of a mapped range; later reads load them again.
+    /// Lets the system drop the resident pages of a mapped range, and of what lies just before it; later reads
+    /// load them again.
     pub fn release(&self, range: Range<usize>) {
         const PAGE: usize = 4096;
+        // A fault may map everything around it up to this size, also what was released before.
+        const FOLIO: usize = 2 << 20;
         let Owner::Map(map) = &*self.owner else { return };
-        let start = (self.range.start + range.start).next_multiple_of(PAGE);
+        let start = (self.range.start + range.start) / FOLIO * FOLIO;
         let end = (self.range.start + range.end.min(self.len())) / PAGE * PAGE;
         if start < end {
             // SAFETY: the mapping is read-only and file-backed, so dropped pages come back with the same

@@ -4,19 +4,25 @@ use std::path::Path;
 use std::process::Command;
 
 /// What a run of the program gave.
-pub struct Outcome {
-    pub code: i32,
-    pub stdout: String,
-    pub stderr: String,
+pub(crate) struct Outcome {
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
 }
 
 /// Runs `anemeter` with arguments.
-pub fn anemeter(args: &[&str]) -> Outcome {
+pub(crate) fn anemeter(args: &[&str]) -> Outcome {
     run(Command::new(env!("CARGO_BIN_EXE_anemeter")).args(args))
 }
 
+/// Runs `anemeter inspect` with at most so many bytes of address space.
+pub(crate) fn bounded_inspect(package: &Path, bytes: u64) -> Outcome {
+    let limited = format!("ulimit -v {}; exec \"$0\" inspect \"$1\"", bytes >> 10);
+    run(Command::new("sh").args(["-c", &limited, env!("CARGO_BIN_EXE_anemeter")]).arg(package))
+}
+
 /// Runs a command; a program ended by a signal fails the test.
-pub fn run(command: &mut Command) -> Outcome {
+pub(crate) fn run(command: &mut Command) -> Outcome {
     let output = command.output().unwrap();
     Outcome {
         code: output.status.code().expect("ended by a signal"),
@@ -26,13 +32,13 @@ pub fn run(command: &mut Command) -> Outcome {
 }
 
 /// A path as an argument.
-pub fn arg(path: &Path) -> &str {
+pub(crate) fn arg(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
 impl Outcome {
     /// The program refused its input: exit code 2, one message, nothing on standard output.
-    pub fn refused(&self) -> &str {
+    pub(crate) fn refused(&self) -> &str {
         assert_eq!(self.code, 2, "{}{}", self.stdout, self.stderr);
         assert_eq!(self.stdout, "");
         assert!(self.stderr.starts_with("error: "), "{}", self.stderr);
@@ -42,7 +48,7 @@ impl Outcome {
     }
 
     /// The program succeeded without complaint.
-    pub fn succeeded(&self) -> &str {
+    pub(crate) fn succeeded(&self) -> &str {
         assert_eq!((self.code, self.stderr.as_str()), (0, ""), "{}", self.stdout);
         &self.stdout
     }

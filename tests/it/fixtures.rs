@@ -8,7 +8,7 @@ use half::f16;
 use std::path::{Path, PathBuf};
 
 /// Deterministic fp16 numbers between -1 and 1.
-pub fn numbers(count: usize, seed: u32) -> Vec<f16> {
+pub(crate) fn numbers(count: usize, seed: u32) -> Vec<f16> {
     let mut state = seed.wrapping_mul(2_654_435_761).wrapping_add(1);
     let mut next = || {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -18,12 +18,12 @@ pub fn numbers(count: usize, seed: u32) -> Vec<f16> {
 }
 
 /// A weight of the given shape in the weight file.
-pub fn weight(shape: &[usize], seed: u32) -> Literal {
+pub(crate) fn weight(shape: &[usize], seed: u32) -> Literal {
     Literal::blob(&Tensor::from_slice(shape, &numbers(shape.iter().product(), seed)).unwrap())
 }
 
 /// Two linear layers over `[1, n, 8]` with n of 1, 4 or 8.
-pub fn enumerated_mlp() -> Model {
+pub(crate) fn enumerated_mlp() -> Model {
     let mut main = Builder::new("main", Opset::Ios18);
     let x = main.input("x", TensorType::new(DType::F16, vec![1usize.into(), Dim::Unknown, 8usize.into()]));
     let up = main.constant("up_weight", weight(&[16, 8], 1));
@@ -40,7 +40,7 @@ pub fn enumerated_mlp() -> Model {
 }
 
 /// A state that grows by the input at each prediction; the sum comes out.
-pub fn accumulator() -> Model {
+pub(crate) fn accumulator() -> Model {
     let mut main = Builder::new("main", Opset::Ios18);
     let state = main.input("total", Type::State(TensorType::fixed(DType::F16, &[1, 4])));
     let x = main.input("x", TensorType::fixed(DType::F16, &[1, 4]));
@@ -52,7 +52,7 @@ pub fn accumulator() -> Model {
 }
 
 /// Two functions that share a weight.
-pub fn two_functions() -> Model {
+pub(crate) fn two_functions() -> Model {
     let shared = weight(&[8, 8], 7);
     let bias = weight(&[8], 8);
     let function = |name: &str, length: usize| {
@@ -67,8 +67,8 @@ pub fn two_functions() -> Model {
 }
 
 /// Writes a model into a folder.
-pub fn write(model: Model, folder: &Path, name: &str) -> PathBuf {
+pub(crate) fn write(model: Model, folder: &Path, name: &str) -> PathBuf {
     let path = folder.join(name);
-    package::write(verify(model).unwrap().model(), &path, WriteOptions::default()).unwrap();
+    package::write(&verify(model).unwrap(), &path, WriteOptions::default()).unwrap();
     path
 }

@@ -1,9 +1,14 @@
 //! The integration tests, in one binary.
-#![allow(clippy::unwrap_used, unreachable_pub, reason = "a test that cannot go on has failed")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod atomic;
 mod command;
+mod damage;
 mod fixtures;
+mod hostile;
 mod inspect;
+mod lower;
 mod random_programs;
 mod run;
 mod runtime;
+mod tiny;

@@ -1,7 +1,9 @@
 //! Project tasks: `cargo xtask COMMAND`. One file per command, one line per command in [`COMMANDS`].
 
+mod bench_package;
 mod ci;
 mod conformance;
+mod fuzz;
 mod outcome;
 mod process;
 mod project;
@@ -28,8 +30,15 @@ struct Command {
     run: fn(&Project, Arguments) -> Result<Outcome>,
 }
 
-const COMMANDS: &[Command] =
-    &[ci::COMMAND, conformance::COMMAND, sanitize::COMMAND, test::COMMAND, tidy::COMMAND];
+const COMMANDS: &[Command] = &[
+    bench_package::COMMAND,
+    ci::COMMAND,
+    conformance::COMMAND,
+    fuzz::COMMAND,
+    sanitize::COMMAND,
+    test::COMMAND,
+    tidy::COMMAND,
+];
 
 fn main() -> ExitCode {
     match run() {

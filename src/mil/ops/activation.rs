@@ -1,7 +1,7 @@
 //! Elementwise activations.
 
-use super::erf::erfc;
 use super::map::{self, Kernel, Steps};
+use crate::kernels::elementwise::Unary;
 use crate::mil::op::domain::{FLOAT, TEXT};
 use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
 use crate::mil::{Opset, Type};
@@ -22,11 +22,11 @@ pub(super) const OPS: &[OpDef] = &[
     alpha("leaky_relu", Opset::Ios17, ALPHA_17, leaky_relu),
     alpha_beta("linear_activation", Opset::Ios15, ALPHA_BETA, linear_activation),
     alpha_beta("linear_activation", Opset::Ios17, ALPHA_BETA_17, linear_activation),
-    plain("relu", |c, o| map::floats(c, o, |x| if x < 0.0 { 0.0 } else { x })),
-    plain("relu6", |c, o| map::floats(c, o, |x| limit(x, 6.0))),
+    plain("relu", |c, o| map::clamped(c, o, 0.0, f32::INFINITY)),
+    plain("relu6", |c, o| map::clamped(c, o, 0.0, 6.0)),
     alpha_beta("scaled_tanh", Opset::Ios15, ALPHA_BETA, scaled_tanh),
     alpha_beta("scaled_tanh", Opset::Ios17, ALPHA_BETA_17, scaled_tanh),
-    plain("sigmoid", |c, o| map::floats(c, o, sigmoid)),
+    plain("sigmoid", |c, o| map::vectors(c, o, Unary::Sigmoid)),
     alpha_beta("sigmoid_hard", Opset::Ios15, ALPHA_BETA, sigmoid_hard),
     alpha_beta("sigmoid_hard", Opset::Ios17, ALPHA_BETA_17, sigmoid_hard),
     plain("silu", silu),
@@ -83,17 +83,20 @@ fn linear_activation(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(
 
 fn scaled_tanh(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
     let (alpha, beta, steps) = (call.float("alpha")?, call.float("beta")?, Steps::of(call)?);
-    map::floats(call, outputs, |x| alpha * steps.round(steps.round(beta * x).tanh()))
+    map::composed(call, outputs, |x| steps.round(beta * x), Unary::Tanh, |_, y| alpha * steps.round(y))
 }
 
 fn sigmoid_hard(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
     let (alpha, beta, steps) = (call.float("alpha")?, call.float("beta")?, Steps::of(call)?);
-    map::floats(call, outputs, |x| limit(steps.round(alpha * x) + beta, 1.0))
+    map::floats(call, outputs, |x| (steps.round(alpha * x) + beta).clamp(0.0, 1.0))
 }
 
 fn silu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
     let steps = Steps::of(call)?;
-    map::floats(call, outputs, |x| x * steps.round(sigmoid(x)))
+    if !steps.any() {
+        return map::vectors(call, outputs, Unary::Silu);
+    }
+    map::composed(call, outputs, |x| x, Unary::Sigmoid, |x, y| x * steps.round(y))
 }
 
 fn softsign(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
@@ -106,18 +109,12 @@ fn thresholded_relu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<()
     map::floats(call, outputs, |x| if x < alpha { 0.0 } else { x })
 }
 
-/// The formulas of `gelu`.
-enum GeluMode {
-    Exact,
-    Tanh,
-    Sigmoid,
-}
-
-fn gelu_mode(call: &Call<'_>) -> Result<GeluMode, OpError> {
+/// The formula of `gelu` that `mode` names.
+fn gelu_mode(call: &Call<'_>) -> Result<Unary, OpError> {
     match call.text("mode")? {
-        "EXACT" => Ok(GeluMode::Exact),
-        "TANH_APPROXIMATION" => Ok(GeluMode::Tanh),
-        "SIGMOID_APPROXIMATION" => Ok(GeluMode::Sigmoid),
+        "EXACT" => Ok(Unary::Gelu),
+        "TANH_APPROXIMATION" => Ok(Unary::GeluTanh),
+        "SIGMOID_APPROXIMATION" => Ok(Unary::GeluSigmoid),
         other => Err(OpError::new(format!(
             "`mode` is \"{other}\", not EXACT, TANH_APPROXIMATION or SIGMOID_APPROXIMATION"
         ))),
@@ -130,35 +127,27 @@ fn infer_gelu(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
 }
 
 fn gelu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
-    let steps = Steps::of(call)?;
-    match gelu_mode(call)? {
-        GeluMode::Exact => map::floats(call, outputs, |x| {
-            let twice_share = steps.round(erfc(-x * std::f32::consts::FRAC_1_SQRT_2));
-            0.5 * x * twice_share
-        }),
-        GeluMode::Tanh => map::floats(call, outputs, |x| {
-            let cubed = steps.round(steps.round(x * x) * x);
-            let inner = steps.round(x + steps.round(0.044_715 * cubed));
-            let scaled = steps.round((2.0 / std::f32::consts::PI).sqrt() * inner);
-            0.5 * x * steps.round(1.0 + steps.round(scaled.tanh()))
-        }),
-        GeluMode::Sigmoid => map::floats(call, outputs, |x| x * steps.round(sigmoid(steps.round(1.702 * x)))),
+    let (mode, steps) = (gelu_mode(call)?, Steps::of(call)?);
+    match mode {
+        _ if !steps.any() => map::vectors(call, outputs, mode),
+        Unary::GeluTanh => {
+            let argument = |x: f32| {
+                let cubed = steps.round(steps.round(x * x) * x);
+                let inner = steps.round(x + steps.round(0.044_715 * cubed));
+                steps.round((2.0 / std::f32::consts::PI).sqrt() * inner)
+            };
+            let share = |y: f32| steps.round(1.0 + steps.round(y));
+            map::composed(call, outputs, argument, Unary::Tanh, |x, y| 0.5 * x * share(y))
+        }
+        Unary::GeluSigmoid => {
+            let argument = |x: f32| steps.round(1.702 * x);
+            map::composed(call, outputs, argument, Unary::Sigmoid, |x, y| x * steps.round(y))
+        }
+        _ => {
+            let argument = |x: f32| -x * std::f32::consts::FRAC_1_SQRT_2;
+            map::composed(call, outputs, argument, Unary::Erfc, |x, y| 0.5 * x * steps.round(y))
+        }
     }
-}
-
-/// `x` between 0 and `top`; NaN stays NaN.
-fn limit(x: f32, top: f32) -> f32 {
-    if x < 0.0 {
-        0.0
-    } else if x > top {
-        top
-    } else {
-        x
-    }
-}
-
-fn sigmoid(x: f32) -> f32 {
-    1.0 / (1.0 + (-x).exp())
 }
 
 /// `ln(1 + eˣ)` without overflow.

@@ -21,7 +21,17 @@ pub(super) struct Filter<'a> {
     pub(super) quantization: Option<[TensorView<'a>; 2]>,
 }
 
-impl Filter<'_> {
+impl<'a> Filter<'a> {
+    /// Some rows, if they can be used as they lie in memory.
+    fn in_memory(&self, rows: Range<usize>) -> Option<Source<'a>> {
+        match (&self.weight, &self.quantization) {
+            (Weight::Dense(view), None) => {
+                Source::in_memory(view, rows.start * self.row..rows.end * self.row)
+            }
+            _ => None,
+        }
+    }
+
     fn read(&self, rows: Range<usize>, out: &mut [f32]) {
         self.weight.read(rows.start * self.row..rows.end * self.row, out);
         let Some(parameters) = &self.quantization else { return };
@@ -109,7 +119,7 @@ impl Convolution<'_> {
             floats::scratch_len(x),
             self.bias_len(),
             if pointwise { 0 } else { self.batch * row },
-            streamed::scratch_len(extents, Layout::ColumnMajor, false),
+            streamed::scratch_len(extents, Layout::ColumnMajor, self.filter.in_memory(0..0).is_some()),
         ]);
         let x = floats::read(x, copy);
         self.read_bias(bias);
@@ -127,7 +137,9 @@ impl Convolution<'_> {
             let read = |columns: Range<usize>, block: &mut [f32]| {
                 self.filter.read(first + columns.start..first + columns.end, block);
             };
-            let right = Streamed { layout: Layout::ColumnMajor, source: Source::Read(&read) };
+            let filters = self.filter.in_memory(first..first + self.outputs);
+            let source = filters.unwrap_or(Source::Read(&read));
+            let right = Streamed { layout: Layout::ColumnMajor, source };
             let product = Product { extents, left, right, round_steps: self.round_steps };
             product.compute(work, |mut block| {
                 if self.bias.is_some() {

@@ -1,25 +1,27 @@
 //! Elementwise arithmetic, comparison and logic of two broadcast operands.
 
 use half::f16;
-use half::slice::HalfFloatSliceExt;
 
 use super::broadcast;
 use super::map::Kernel;
+use crate::kernels::convert::convert;
+use crate::kernels::elementwise::{Binary, Operand, binary};
+use crate::kernels::simd::Store;
 use crate::mil::op::domain::{BOOL, FLOAT_INT};
 use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
 use crate::mil::{Opset, TensorType, Type};
 use crate::tensor::{DType, Element};
 
 pub(super) const OPS: &[OpDef] = &[
-    arithmetic("add", |c, o| compute(c, o, |x, y| x + y, i32::wrapping_add)),
+    arithmetic("add", |c, o| vectors(c, o, Binary::Add, i32::wrapping_add)),
     arithmetic("floor_div", |c, o| compute(c, o, floor_quotient, floor_div)),
-    arithmetic("maximum", |c, o| compute(c, o, maximum, i32::max)),
-    arithmetic("minimum", |c, o| compute(c, o, minimum, i32::min)),
+    arithmetic("maximum", |c, o| vectors(c, o, Binary::Max, i32::max)),
+    arithmetic("minimum", |c, o| vectors(c, o, Binary::Min, i32::min)),
     arithmetic("mod", |c, o| compute(c, o, modulo, floor_mod)),
-    arithmetic("mul", |c, o| compute(c, o, |x, y| x * y, i32::wrapping_mul)),
+    arithmetic("mul", |c, o| vectors(c, o, Binary::Mul, i32::wrapping_mul)),
     arithmetic("pow", |c, o| compute(c, o, f32::powf, power)),
-    arithmetic("real_div", |c, o| compute(c, o, |x, y| x / y, real_div)),
-    arithmetic("sub", |c, o| compute(c, o, |x, y| x - y, i32::wrapping_sub)),
+    arithmetic("real_div", |c, o| vectors(c, o, Binary::Div, real_div)),
+    arithmetic("sub", |c, o| vectors(c, o, Binary::Sub, i32::wrapping_sub)),
     comparison("equal", |c, o| compare(c, o, |x, y| x == y, |x, y| x == y)),
     comparison("greater", |c, o| compare(c, o, |x, y| x > y, |x, y| x > y)),
     comparison("greater_equal", |c, o| compare(c, o, |x, y| x >= y, |x, y| x >= y)),
@@ -54,6 +56,40 @@ fn same_type(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
 fn boolean(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     let (x, y) = (call.ty("x")?, call.ty("y")?);
     Ok(vec![TensorType::new(DType::Bool, broadcast::dims(x, y)?).into()])
+}
+
+/// Computes with a vectorised function, or with `int` where operands are integers.
+fn vectors(
+    call: &Call<'_>,
+    outputs: &mut Outputs<'_, '_>,
+    float: Binary,
+    int: impl Fn(i32, i32) -> i32,
+) -> Result<(), OpError> {
+    match call.ty("x")?.dtype {
+        DType::F32 => zip_vectors::<f32>(call, outputs, float),
+        DType::F16 => zip_vectors::<f16>(call, outputs, float),
+        _ => zip::<i32>(call, outputs, int),
+    }
+}
+
+fn zip_vectors<T: Element + Store>(
+    call: &Call<'_>,
+    outputs: &mut Outputs<'_, '_>,
+    f: Binary,
+) -> Result<(), OpError> {
+    let (x, y) = (call.tensor("x")?, call.tensor("y")?);
+    let out = outputs.tensor(0)?;
+    let shapes = [x.shape(), y.shape()];
+    let (shape, operands) = (out.shape(), [x.slice::<T>()?, y.slice::<T>()?]);
+    let out = out.slice::<T>()?;
+    broadcast::runs_of(shapes, shape, |run| {
+        let [x, y] = [0, 1].map(|i| {
+            let from = &operands[i][run.operands[i]..];
+            if run.steps[i] == 0 { Operand::All(from[0]) } else { Operand::Each(&from[..run.len]) }
+        });
+        binary(f, x, y, &mut out[run.output..][..run.len]);
+    });
+    Ok(())
 }
 
 fn compute(
@@ -163,7 +199,7 @@ fn zip_halves(
             for (x, &y) in xs.iter_mut().zip(&*ys) {
                 *x = f(*x, y);
             }
-            out.convert_from_f32_slice(xs);
+            convert(xs, out);
         }
     });
     Ok(())
@@ -175,19 +211,9 @@ const BLOCK: usize = 256;
 fn load<'b>(from: &[f16], at: usize, step: usize, block: &'b mut [f32]) -> &'b mut [f32] {
     match step {
         0 => block.fill(from[at].to_f32()),
-        _ => from[at..at + block.len()].convert_to_f32_slice(block),
+        _ => convert(&from[at..at + block.len()], block),
     }
     block
-}
-
-/// The larger number; NaN if either is.
-pub(super) fn maximum(x: f32, y: f32) -> f32 {
-    if x.is_nan() || x > y { x } else { y }
-}
-
-/// The smaller number; NaN if either is.
-pub(super) fn minimum(x: f32, y: f32) -> f32 {
-    if x.is_nan() || x < y { x } else { y }
 }
 
 /// The exact quotient rounded down, so that it fits [`modulo`].
@@ -297,8 +323,12 @@ mod tests {
 
     #[test]
     fn nan_is_neither_larger_nor_smaller_but_wins() {
-        assert!(maximum(f32::NAN, 1.0).is_nan() && maximum(1.0, f32::NAN).is_nan());
-        assert!(minimum(f32::NAN, 1.0).is_nan() && minimum(1.0, f32::NAN).is_nan());
+        let (x, y) = (f32s(&[3], &[f32::NAN, 1.0, 2.0]), f32s(&[3], &[1.0, f32::NAN, -3.0]));
+        for (name, last) in [("maximum", 2.0), ("minimum", -3.0)] {
+            let out = run(name, Opset::Ios15, &[("x", x.clone()), ("y", y.clone())]).unwrap();
+            let out = out[0].view().slice::<f32>().unwrap();
+            assert!(out[0].is_nan() && out[1].is_nan() && out[2] == last, "{name} gives {out:?}");
+        }
     }
 
     #[test]

@@ -1,9 +1,8 @@
 //! Elementwise functions of one operand, with or without constants.
 
-use super::elementwise_binary::{maximum, minimum};
-use super::erf::erf;
 use super::map::{self, Kernel, Steps};
 use crate::kernels::convert::round_f16;
+use crate::kernels::elementwise::Unary;
 use crate::mil::op::domain::{BOOL, FLOAT, FLOAT_INT};
 use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
 use crate::mil::{Opset, Type};
@@ -20,8 +19,8 @@ pub(super) const OPS: &[OpDef] = &[
     constants("clip", Opset::Ios17, BOUNDS, ordered_bounds, clip),
     plain("cos", |c, o| map::floats(c, o, f32::cos)),
     plain("cosh", |c, o| map::floats(c, o, f32::cosh)),
-    plain("erf", |c, o| map::floats(c, o, erf)),
-    plain("exp", |c, o| map::floats(c, o, f32::exp)),
+    plain("erf", |c, o| map::vectors(c, o, Unary::Erf)),
+    plain("exp", |c, o| map::vectors(c, o, Unary::Exp)),
     with_int("exp2", |c, o| map::numbers(c, o, f32::exp2, |x| f64::from(x).exp2() as i32)),
     plain("floor", |c, o| map::floats(c, o, f32::floor)),
     constants("inverse", Opset::Ios15, INVERSE, with_epsilon, inverse),
@@ -38,7 +37,7 @@ pub(super) const OPS: &[OpDef] = &[
     plain("sqrt", |c, o| map::floats(c, o, f32::sqrt)),
     with_int("square", |c, o| map::numbers(c, o, |x| x * x, |x| x.wrapping_mul(x))),
     plain("tan", |c, o| map::floats(c, o, f32::tan)),
-    plain("tanh", |c, o| map::floats(c, o, f32::tanh)),
+    plain("tanh", |c, o| map::vectors(c, o, Unary::Tanh)),
     constants("threshold", Opset::Ios15, LOWER_BOUND, |c| map::same_type_given(c, &["alpha"]), threshold),
 ];
 
@@ -94,7 +93,7 @@ fn ordered_bounds(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
 
 fn clip(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
     let (alpha, beta) = (call.float("alpha")?, call.float("beta")?);
-    map::floats(call, outputs, |x| minimum(maximum(x, alpha), beta))
+    map::clamped(call, outputs, alpha, beta)
 }
 
 fn threshold(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
@@ -103,7 +102,7 @@ fn threshold(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpErr
         return map::numbers(call, outputs, |x| x, |x| x.max(alpha));
     }
     let alpha = call.float("alpha")?;
-    map::floats(call, outputs, |x| maximum(x, alpha))
+    map::clamped(call, outputs, alpha, f32::INFINITY)
 }
 
 fn inverse(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {

@@ -1,9 +1,8 @@
 //! Float operations that work in place on the elements of `x` as f32.
 
 use half::f16;
-use half::slice::HalfFloatSliceExt;
 
-use crate::kernels::convert::to_f32;
+use crate::kernels::convert::{convert, to_f32};
 use crate::mil::op::{Call, OpError, Outputs};
 use crate::tensor::DType;
 
@@ -24,9 +23,9 @@ pub(super) fn run(
         return f(out, extra);
     }
     let [work, extra] = scratch.floats([x.len(), extra]);
-    x.slice::<f16>()?.convert_to_f32_slice(work);
+    convert(x.slice::<f16>()?, work);
     f(work, extra)?;
-    out.slice::<f16>()?.convert_from_f32_slice(work);
+    convert(work, out.slice::<f16>()?);
     Ok(())
 }
 

@@ -5,12 +5,12 @@ use std::ops::Range;
 use super::broadcast;
 use crate::kernels::floats::Sink;
 use crate::kernels::gemm::{Extents, Matrix};
-use crate::kernels::int_gemm::{IntMatrix, int_gemm};
+use crate::kernels::int_gemm::int_gemm;
 use crate::kernels::streamed::{self, Layout, Product, Source, Streamed};
 use crate::mil::op::domain::{BOOL, FLOAT_INT};
 use crate::mil::op::{ArgValue, Call, Eval, OpDef, OpError, Outputs, Param, Weight};
 use crate::mil::{Dim, Opset, TensorType, Type};
-use crate::tensor::{DType, TensorView, shape};
+use crate::tensor::{DType, Element, TensorView, shape};
 
 pub(super) const OPS: &[OpDef] = &[
     linear(
@@ -190,16 +190,19 @@ struct Operand<'a> {
 }
 
 impl<'a> Operand<'a> {
-    fn dense_f32(&self) -> Option<&'a [f32]> {
+    /// The elements, if they are in memory in this type.
+    fn dense<T: Element>(&self) -> Option<&'a [T]> {
         match self.elements {
             Weight::Dense(view) => view.slice().ok(),
             Weight::Packed(_) => None,
         }
     }
 
-    fn ints(&self) -> Option<&'a [i32]> {
+    /// Matrix `at`, if it can be used as it lies in memory. A single column of fp16 is better converted.
+    fn in_memory(&self, at: usize, Extents { k, n, .. }: Extents) -> Option<Source<'a>> {
         match self.elements {
-            Weight::Dense(view) => view.slice().ok(),
+            Weight::Dense(view) => Source::in_memory(&view, at * k * n..(at + 1) * k * n)
+                .filter(|source| n > 1 || matches!(source, Source::Dense(_))),
             Weight::Packed(_) => None,
         }
     }
@@ -214,7 +217,7 @@ struct Multiplication<'a> {
 
 impl Multiplication<'_> {
     fn evaluate(&self, call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
-        match (self.x.ints(), self.y.ints()) {
+        match (self.x.dense::<i32>(), self.y.dense::<i32>()) {
             (Some(x), Some(y)) => self.integers(x, y, outputs),
             _ => self.floats(call, outputs),
         }
@@ -238,12 +241,12 @@ impl Multiplication<'_> {
         let (out, scratch) = outputs.with_scratch(0)?;
         let round_steps = call.rounds(out.dtype());
         let mut sink = Sink::new(out)?;
-        let (dense_x, dense_y) = (self.x.dense_f32(), self.y.dense_f32());
+        let dense_x = self.x.dense::<f32>();
         let layout = if self.y.transposed { Layout::ColumnMajor } else { Layout::RowMajor };
         let [x, bias, work] = scratch.floats([
             if dense_x.is_some() { 0 } else { m * k },
             if self.bias.is_some() { n } else { 0 },
-            streamed::scratch_len(self.extents, layout, dense_y.is_some()),
+            streamed::scratch_len(self.extents, layout, self.y.in_memory(0, self.extents).is_some()),
         ]);
         if let Some(given) = self.bias {
             given.read(0..n, bias);
@@ -264,10 +267,7 @@ impl Multiplication<'_> {
             let read = |columns: Range<usize>, block: &mut [f32]| {
                 read_columns(&self.y, in_y * k * n, self.extents, columns, block);
             };
-            let source = match dense_y {
-                Some(all) => Source::Dense(&all[in_y * k * n..][..k * n]),
-                None => Source::Read(&read),
-            };
+            let source = self.y.in_memory(in_y, self.extents).unwrap_or(Source::Read(&read));
             let right = Streamed { layout, source };
             let product = Product { extents: self.extents, left, right, round_steps };
             product.compute(work, |mut block| {
@@ -291,12 +291,12 @@ impl Multiplication<'_> {
         self.each_matrix(|in_x, in_y, in_out| {
             let (x, y) = (&x[in_x * m * k..][..m * k], &y[in_y * k * n..][..k * n]);
             let x = match self.x.transposed {
-                true => IntMatrix::row_major(x, m).transposed(),
-                false => IntMatrix::row_major(x, k),
+                true => Matrix::row_major(x, m).transposed(),
+                false => Matrix::row_major(x, k),
             };
             let y = match self.y.transposed {
-                true => IntMatrix::row_major(y, k).transposed(),
-                false => IntMatrix::row_major(y, n),
+                true => Matrix::row_major(y, k).transposed(),
+                false => Matrix::row_major(y, n),
             };
             int_gemm(self.extents, x, y, &mut out[in_out * m * n..][..m * n]);
         })

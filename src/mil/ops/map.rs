@@ -1,14 +1,15 @@
 //! Functions of one operand, element by element: same shape and type in and out.
 
 use half::f16;
-use half::slice::HalfFloatSliceExt;
 
-use crate::kernels::convert::round_f16;
+use crate::kernels::convert::{convert, round_f16};
+use crate::kernels::elementwise::{self, Unary};
+use crate::kernels::simd::Store;
 use crate::mil::Type;
 use crate::mil::op::{Call, OpError, Outputs};
-use crate::tensor::DType;
+use crate::tensor::{DType, Element};
 
-/// fp16 elements are converted to f32 and back in blocks of this many.
+/// Functions of f32 are applied to blocks of this many elements.
 const BLOCK: usize = 256;
 
 /// How an operation evaluates itself.
@@ -33,13 +34,54 @@ pub(super) fn floats(
     outputs: &mut Outputs<'_, '_>,
     f: impl Fn(f32) -> f32,
 ) -> Result<(), OpError> {
-    let x = call.tensor("x")?;
-    let out = outputs.tensor(0)?;
-    if x.dtype() == DType::F16 {
-        halves(x.slice()?, out.slice()?, f);
-    } else {
-        each::<f32>(x.slice()?, out.slice()?, f);
+    match call.ty("x")?.dtype {
+        DType::F16 => whole::<f16>(call, outputs, |x, out| halves(x, out, f)),
+        _ => whole::<f32>(call, outputs, |x, out| each(x, out, f)),
     }
+}
+
+/// Applies a vectorised function to every element of the float tensor `x`.
+pub(super) fn vectors(call: &Call<'_>, outputs: &mut Outputs<'_, '_>, f: Unary) -> Result<(), OpError> {
+    match call.ty("x")?.dtype {
+        DType::F16 => whole::<f16>(call, outputs, |x, out| elementwise::unary(f, x, out)),
+        _ => whole::<f32>(call, outputs, |x, out| elementwise::unary(f, x, out)),
+    }
+}
+
+/// Bounds every element of the float tensor `x`: first from below, then from above.
+pub(super) fn clamped(
+    call: &Call<'_>,
+    outputs: &mut Outputs<'_, '_>,
+    low: f32,
+    high: f32,
+) -> Result<(), OpError> {
+    match call.ty("x")?.dtype {
+        DType::F16 => whole::<f16>(call, outputs, |x, out| elementwise::clamp(low, high, x, out)),
+        _ => whole::<f32>(call, outputs, |x, out| elementwise::clamp(low, high, x, out)),
+    }
+}
+
+/// Gives `outer(x, f(inner(x)))` for every element of the float tensor `x`.
+pub(super) fn composed(
+    call: &Call<'_>,
+    outputs: &mut Outputs<'_, '_>,
+    inner: impl Fn(f32) -> f32,
+    f: Unary,
+    outer: impl Fn(f32, f32) -> f32,
+) -> Result<(), OpError> {
+    match call.ty("x")?.dtype {
+        DType::F16 => whole::<f16>(call, outputs, |x, out| compose(x, out, inner, f, outer)),
+        _ => whole::<f32>(call, outputs, |x, out| compose(x, out, inner, f, outer)),
+    }
+}
+
+/// Calls `f` with all elements of `x` and of the output.
+fn whole<T: Element>(
+    call: &Call<'_>,
+    outputs: &mut Outputs<'_, '_>,
+    f: impl FnOnce(&[T], &mut [T]),
+) -> Result<(), OpError> {
+    f(call.tensor("x")?.slice()?, outputs.tensor(0)?.slice()?);
     Ok(())
 }
 
@@ -50,12 +92,10 @@ pub(super) fn numbers(
     float: impl Fn(f32) -> f32,
     int: impl Fn(i32) -> i32,
 ) -> Result<(), OpError> {
-    let x = call.tensor("x")?;
-    if x.dtype() != DType::I32 {
-        return floats(call, outputs, float);
+    match call.ty("x")?.dtype {
+        DType::I32 => whole::<i32>(call, outputs, |x, out| each(x, out, int)),
+        _ => floats(call, outputs, float),
     }
-    each::<i32>(x.slice()?, outputs.tensor(0)?.slice()?, int);
-    Ok(())
 }
 
 fn each<T: Copy>(x: &[T], out: &mut [T], f: impl Fn(T) -> T) {
@@ -68,11 +108,32 @@ fn halves(x: &[f16], out: &mut [f16], f: impl Fn(f32) -> f32) {
     let mut block = [0.0; BLOCK];
     for (x, out) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
         let block = &mut block[..x.len()];
-        x.convert_to_f32_slice(block);
+        convert(x, block);
         for value in &mut *block {
             *value = f(*value);
         }
-        out.convert_from_f32_slice(block);
+        convert(block, out);
+    }
+}
+
+fn compose<T: Store>(
+    x: &[T],
+    out: &mut [T],
+    inner: impl Fn(f32) -> f32,
+    f: Unary,
+    outer: impl Fn(f32, f32) -> f32,
+) {
+    let (mut arguments, mut values) = ([0.0; BLOCK], [0.0; BLOCK]);
+    for (x, out) in x.chunks(BLOCK).zip(out.chunks_mut(BLOCK)) {
+        let (arguments, values) = (&mut arguments[..x.len()], &mut values[..x.len()]);
+        for (argument, x) in arguments.iter_mut().zip(x) {
+            *argument = inner(x.widen());
+        }
+        elementwise::unary(f, arguments, values);
+        for (value, x) in values.iter_mut().zip(x) {
+            *value = outer(x.widen(), *value);
+        }
+        convert(values, out);
     }
 }
 
@@ -86,6 +147,11 @@ impl Steps {
     /// The rounding for operations on `x`.
     pub(super) fn of(call: &Call<'_>) -> Result<Steps, OpError> {
         Ok(Steps { rounds: call.rounds(call.ty("x")?.dtype) })
+    }
+
+    /// Whether there is any.
+    pub(super) fn any(self) -> bool {
+        self.rounds
     }
 
     /// An intermediate result as the device holds it.

@@ -29,7 +29,6 @@ mod dims;
 mod einsum;
 mod elementwise_binary;
 mod elementwise_unary;
-mod erf;
 mod fill;
 mod gather;
 mod identity;

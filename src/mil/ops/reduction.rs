@@ -1,10 +1,10 @@
 //! Reductions of a tensor over some or all of its dimensions.
 
 use half::f16;
-use half::slice::HalfFloatSliceExt;
 
 use super::axes;
 use super::map::Kernel;
+use crate::kernels::convert::convert;
 use crate::kernels::reduce::{Axes, Reduction, first_best, reduce_f32, reduce_i32};
 use crate::mil::op::domain::{BOOL, FLOAT_INT, INT, TEXT};
 use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param, Scratch};
@@ -97,10 +97,10 @@ fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>, reduction: Reduction) ->
         }
         _ => {
             let [work, results, sums] = scratch.floats([x.len(), axes.kept(), sums_len]);
-            x.slice::<f16>()?.convert_to_f32_slice(work);
+            convert(x.slice::<f16>()?, work);
             let sums = bytemuck::cast_slice_mut(sums);
             reduce_f32(reduction, &axes, work, results, sums, call.rounds(DType::F16));
-            out.slice::<f16>()?.convert_from_f32_slice(results);
+            convert(results, out.slice::<f16>()?);
         }
     }
     Ok(())
@@ -169,7 +169,7 @@ fn find(
         DType::F32 => find_in::<f32>(x.slice()?, x.shape(), axis, side, store),
         _ => {
             let [work] = scratch.floats([x.len()]);
-            x.slice::<f16>()?.convert_to_f32_slice(work);
+            convert(x.slice::<f16>()?, work);
             find_in::<f32>(work, x.shape(), axis, side, store);
         }
     }

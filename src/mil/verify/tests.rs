@@ -74,7 +74,7 @@ fn arguments_follow_the_definition() {
         function(m, &|op| {
             op.inputs[0] =
                 Argument { parameter: "axis".to_owned(), bindings: vec![Binding::Value(ValueId::new(0))] };
-        })
+        });
     });
     assert!(computed.contains("`axis` must be a constant, `x` is computed"), "{computed}");
     assert!(computed.contains("`axis` is fp16, which softmax since ios15 does not take"), "{computed}");

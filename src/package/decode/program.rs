@@ -30,11 +30,7 @@ pub(super) fn program(field: &Field<'_>, blobs: &mut BlobReader<'_>) -> Result<P
     let mut functions = Vec::new();
     for field in message.all(program::FUNCTIONS) {
         let (name, value) = map_entry(&field)?;
-        let decoded = match value {
-            Some(value) => decode_function(name, &value, blobs),
-            None => Err(field.error("is empty")),
-        };
-        functions.push(decoded.map_err(|e| e.in_function(name))?);
+        functions.push(decode_function(name, &value, blobs).map_err(|e| e.in_function(name))?);
     }
     functions.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     no_duplicates(&message, functions.iter().map(|f| &*f.name), "function")?;
@@ -59,7 +55,7 @@ fn decode_function(name: &str, field: &Field<'_>, blobs: &mut BlobReader<'_>) ->
             return Err(PackageError::new(ErrorKind::Unsupported, text)
                 .with_help("keep only the block of the function's own opset"));
         }
-        body = value;
+        body = Some(value);
     }
     let Some(body) = body else {
         return Err(message.error(format!("has no block for its opset, {key}")));
@@ -131,10 +127,7 @@ impl<'a> FunctionDecoder<'a, '_, '_> {
         let mut arguments: Vec<Argument> = message.room_for(operation::INPUTS, SMALLEST_MESSAGE);
         for field in message.all(operation::INPUTS) {
             let (parameter, value) = map_entry(&field)?;
-            let bindings = match value {
-                Some(value) => self.bindings(&value).map_err(|e| e.at_tensor(parameter))?,
-                None => Vec::new(),
-            };
+            let bindings = self.bindings(&value).map_err(|e| e.at_tensor(parameter))?;
             arguments.push(Argument { parameter: parameter.to_owned(), bindings });
         }
         arguments.sort_unstable_by(|a, b| a.parameter.cmp(&b.parameter));
@@ -187,11 +180,11 @@ impl<'a> FunctionDecoder<'a, '_, '_> {
 }
 
 /// The key and the value of a map entry; keys must not be empty.
-fn map_entry<'a>(field: &Field<'a>) -> Result<(&'a str, Option<Field<'a>>)> {
+fn map_entry<'a>(field: &Field<'a>) -> Result<(&'a str, Field<'a>)> {
     let message = field.message(entry::SCHEMA)?;
     match message.text(entry::KEY)? {
         "" => Err(message.error("a map entry has no key")),
-        key => Ok((key, message.get(entry::VALUE))),
+        key => Ok((key, message.get_or_empty(entry::VALUE))),
     }
 }
 
@@ -203,9 +196,6 @@ fn attributes(
     let mut attributes: Vec<(String, Literal)> = message.room_for(number, SMALLEST_ATTRIBUTE);
     for field in message.all(number) {
         let (name, value) = map_entry(&field)?;
-        let Some(value) = value else {
-            return Err(field.error("has no value").at_tensor(name));
-        };
         let literal = literal::literal(&value, blobs, 0).map_err(|e| e.at_tensor(name))?;
         attributes.push((name.to_owned(), literal));
     }

@@ -5,7 +5,7 @@ use crate::mil::{
     ArrayType, DefaultValue, Feature, FeatureType, Flexibility, ImageSizes, ImageType, Interface, Interfaces,
     Metadata, Model,
 };
-use crate::package::error::Result;
+use crate::package::error::{PackageError, Result};
 use crate::package::schema::{
     self, array_feature_type as array, dictionary_feature_type, entry, enumerated_image_sizes,
     enumerated_shapes, feature_description, feature_type, function_description,
@@ -60,7 +60,7 @@ fn features(out: &mut Writer, field: u32, features: &[Feature]) -> Result<()> {
                 Ok(())
             })
         })
-        .map_err(|e| super::PackageError::at_tensor(e, &feature.name))
+        .map_err(|e: PackageError| e.at_tensor(&feature.name))
     })
 }
 

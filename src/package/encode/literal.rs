@@ -3,7 +3,7 @@
 use super::model_error;
 use crate::mil::{Dim, Literal, LiteralData, TensorType, Type};
 use crate::package::check::{DEEPEST, HIGHEST_RANK};
-use crate::package::error::{PackageError, Result};
+use crate::package::error::{ErrorKind, PackageError, Result};
 use crate::package::schema::{
     self, blob_file_value, constant_dimension, dictionary_type, dictionary_value, dimension, immediate_value,
     key_value_pair, list_type, repeated, state_type, tensor_type, tensor_value, tuple_type,
@@ -110,7 +110,7 @@ fn store(ty: &TensorType, data: &LiteralData, blobs: &mut BlobWriter<'_>) -> Res
         LiteralData::Blob(bytes) => blobs.put(ty.dtype, elements, bytes),
         _ => return Err(model_error(format!("a {ty} has no bytes"))),
     };
-    stored.map_err(|e| PackageError::io(FILE.as_ref(), "write", &e))
+    stored.map_err(|e| PackageError::new(ErrorKind::Io, format!("cannot write {FILE}: {e}")))
 }
 
 fn immediate(out: &mut Writer, literal: &Literal, blobs: &mut BlobWriter<'_>, depth: usize) -> Result<()> {

@@ -46,15 +46,20 @@ fn model_error(message: impl Into<String>) -> PackageError {
     PackageError::new(ErrorKind::Model, message)
 }
 
-/// Items of a map in the order of their keys, which must be distinct and not empty.
+/// Items of a map in the order of their keys, which must be distinct.
 fn sorted<'m, T>(items: &'m [T], key: impl Fn(&T) -> &str, what: &str) -> Result<Vec<&'m T>> {
     let mut sorted: Vec<&T> = items.iter().collect();
     sorted.sort_by(|a, b| key(a).cmp(key(b)));
-    if sorted.first().is_some_and(|first| key(first).is_empty()) {
-        return Err(model_error(format!("{what} has no name")));
-    }
     match sorted.windows(2).find(|pair| key(pair[0]) == key(pair[1])) {
         Some(pair) => Err(model_error(format!("{what} {} occurs twice", quoted(key(pair[0]))))),
         None => Ok(sorted),
+    }
+}
+
+/// As [`sorted`], for keys that are names and so must not be empty.
+fn sorted_by_name<'m, T>(items: &'m [T], name: impl Fn(&T) -> &str, what: &str) -> Result<Vec<&'m T>> {
+    match items.iter().any(|item| name(item).is_empty()) {
+        true => Err(model_error(format!("{what} has no name"))),
+        false => sorted(items, name, what),
     }
 }

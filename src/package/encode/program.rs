@@ -1,11 +1,13 @@
 //! Functions, blocks and operations.
 
 use super::literal::{literal, value_type};
-use super::{model_error, sorted};
+use super::{model_error, sorted_by_name};
 use crate::mil::{Argument, Binding, Block, Function, Literal, Operation, Program, Value, ValueId};
 use crate::package::check::DEEPEST;
 use crate::package::error::{Result, quoted};
-use crate::package::schema::{argument, binding, block, function, named_value_type, operation, program};
+use crate::package::schema::{
+    argument, binding, block, entry, function, named_value_type, operation, program,
+};
 use crate::package::scope::Scope;
 use crate::package::weights::BlobWriter;
 use crate::package::wire::Writer;
@@ -13,7 +15,7 @@ use crate::package::wire::Writer;
 /// The content of a `Program`.
 pub(super) fn program(out: &mut Writer, program: &Program, blobs: &mut BlobWriter<'_>) -> Result<()> {
     out.int64(program::VERSION, program.version);
-    for function in sorted(&program.functions, |f| &f.name, "function")? {
+    for function in sorted_by_name(&program.functions, |f| &f.name, "function")? {
         let encoded =
             out.entry(program::FUNCTIONS, &function.name, |out| encode_function(out, function, blobs));
         encoded.map_err(|e| e.in_function(&function.name))?;
@@ -60,14 +62,14 @@ impl<'m> FunctionEncoder<'m, '_, '_> {
             return Err(model_error("has no type"));
         }
         out.text(operation::TYPE, &op.kind);
-        for argument in sorted(&op.inputs, |a| &a.parameter, "input")? {
+        for argument in sorted_by_name(&op.inputs, |a| &a.parameter, "input")? {
             let encoded =
                 out.entry(operation::INPUTS, &argument.parameter, |out| self.argument(out, argument));
             encoded.map_err(|e| e.at_tensor(&argument.parameter))?;
         }
         let mut blocks = Writer::default();
         for nested in &op.blocks {
-            if nested.operations.is_empty() && nested.outputs.is_empty() && nested.inputs.is_empty() {
+            if *nested == Block::default() {
                 return Err(model_error("has an empty block"));
             }
             self.scope.enter();
@@ -134,10 +136,10 @@ fn attributes(
     attributes: &[(String, Literal)],
     blobs: &mut BlobWriter<'_>,
 ) -> Result<()> {
-    for (name, value) in sorted(attributes, |(name, _)| name, "attribute")? {
+    for (name, value) in sorted_by_name(attributes, |(name, _)| name, "attribute")? {
         let encoded = out.message(field, |out| {
-            out.present_text(crate::package::schema::entry::KEY, name);
-            literal(out, crate::package::schema::entry::VALUE, value, blobs, 0)
+            out.present_text(entry::KEY, name);
+            literal(out, entry::VALUE, value, blobs, 0)
         });
         encoded.map_err(|e| e.at_tensor(name))?;
     }

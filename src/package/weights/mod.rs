@@ -1,6 +1,7 @@
 //! Weight files (MIL blob storage, version 2): a 64-byte header, then per blob a 64-byte record and its data.
 
 mod reader;
+mod sample;
 mod sink;
 mod writer;
 

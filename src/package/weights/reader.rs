@@ -1,46 +1,33 @@
 //! Reading weight files: only the records are looked at, the data stays in the map.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
-use std::path::{Path, PathBuf};
+use std::collections::btree_map::Entry;
+use std::path::PathBuf;
 
 use super::{PREFIX, SENTINEL, UNIT, VERSION, padding_bits};
 use crate::mil::TensorType;
 use crate::package::error::{ErrorKind, PackageError, Result, quoted};
-use crate::package::read::{inside, map_file};
+use crate::package::files::Files;
 use crate::package::schema;
 use crate::tensor::{Bytes, DType};
 
 /// The weight files that a program may refer to.
-pub struct WeightFiles(Source);
-
-enum Source {
-    Memory(BTreeMap<String, Bytes>),
-    Folder { package: PathBuf, folder: PathBuf },
+#[derive(Debug)]
+pub struct WeightFiles {
+    files: Files,
+    folder: PathBuf,
 }
 
 impl WeightFiles {
     /// Weight files in memory, by name, such as `weight.bin`.
     pub fn in_memory(files: impl IntoIterator<Item = (String, Bytes)>) -> WeightFiles {
-        WeightFiles(Source::Memory(files.into_iter().collect()))
+        let files = files.into_iter().map(|(name, bytes)| (PathBuf::from(name), bytes));
+        WeightFiles { files: Files::Memory(files.collect()), folder: PathBuf::new() }
     }
 
     /// The files of a folder of a package, mapped when they are first referred to.
-    pub(in crate::package) fn folder(package: &Path, folder: &Path) -> WeightFiles {
-        WeightFiles(Source::Folder { package: package.to_owned(), folder: folder.to_owned() })
-    }
-
-    fn open(&self, name: &str) -> Result<(PathBuf, Bytes)> {
-        match &self.0 {
-            Source::Memory(files) => match files.get(name) {
-                Some(bytes) => Ok((PathBuf::from(name), bytes.clone())),
-                None => Err(PackageError::new(ErrorKind::Missing, "does not exist").in_file(Path::new(name))),
-            },
-            Source::Folder { package, folder } => {
-                let path = inside(package, &folder.join(name))?;
-                map_file(&path).map(|bytes| (path, bytes))
-            }
-        }
+    pub(in crate::package) fn in_folder(files: Files, folder: PathBuf) -> WeightFiles {
+        WeightFiles { files, folder }
     }
 }
 
@@ -113,14 +100,13 @@ impl<'w> BlobReader<'w> {
         elements: usize,
     ) -> Result<Bytes> {
         let name = file_name(file)?;
-        if !self.open.contains_key(name) {
-            let (path, bytes) = self.files.open(name)?;
-            let announced = header(&bytes).map_err(|e| e.in_file(&path))?;
-            let opened = OpenFile { path, bytes, announced, blobs: BTreeMap::new() };
-            self.open.insert(name.to_owned(), opened);
-        }
-        let Some(opened) = self.open.get_mut(name) else {
-            return Err(weights_error("does not exist").in_file(Path::new(name)));
+        let opened = match self.open.entry(name.to_owned()) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let (path, bytes) = self.files.files.map(&self.files.folder.join(name))?;
+                let announced = header(&bytes).map_err(|e| e.in_file(&path))?;
+                entry.insert(OpenFile { path, bytes, announced, blobs: BTreeMap::new() })
+            }
         };
         opened.read(offset, ty, elements).map_err(|e| e.in_file(&opened.path).at_offset(offset))
     }
@@ -173,25 +159,18 @@ impl OpenFile {
 
     /// Records and data, in the order of their offsets, must not run into one another.
     fn check_overlap(&self) -> Result<()> {
-        let records = self.blobs.keys().map(|&offset| (offset, UNIT as u64));
-        let data = self.blobs.values().map(|blob| (blob.record.start as u64, blob.record.len as u64));
-        let mut runs: Vec<(u64, u64)> = records.chain(data.filter(|run| run.1 > 0)).collect();
+        let runs = self.blobs.iter().flat_map(|(&offset, Blob { record, .. })| {
+            [(offset, UNIT as u64, offset), (record.start as u64, record.len as u64, offset)]
+        });
+        let mut runs: Vec<(u64, u64, u64)> = runs.filter(|run| run.1 > 0).collect();
         runs.sort_unstable();
-        for pair in runs.windows(2) {
-            if pair[0].0 + pair[0].1 > pair[1].0 {
-                let (a, b) = (self.owner(pair[0].0), self.owner(pair[1].0));
-                return Err(
-                    weights_error(format!("the blobs at bytes {a} and {b} overlap")).in_file(&self.path)
-                );
+        match runs.windows(2).find(|pair| pair[0].0 + pair[0].1 > pair[1].0) {
+            Some(pair) => {
+                let (a, b) = (pair[0].2.min(pair[1].2), pair[0].2.max(pair[1].2));
+                Err(weights_error(format!("the blobs at bytes {a} and {b} overlap")).in_file(&self.path))
             }
+            None => Ok(()),
         }
-        Ok(())
-    }
-
-    /// The offset of the blob that a run starting at `start` belongs to.
-    fn owner(&self, start: u64) -> u64 {
-        let before = (Bound::Unbounded, Bound::Included(start));
-        self.blobs.range(before).next_back().map_or(start, |(&offset, _)| offset)
     }
 }
 

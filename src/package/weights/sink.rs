@@ -49,7 +49,9 @@ pub(in crate::package) struct FileSink {
 }
 
 impl FileSink {
-    const GATHER: usize = 1 << 20;
+    /// Pieces are gathered up to this size, and larger ones are written in steps of it. Much larger steps are
+    /// slower: the system then looks for memory in one piece for its cache.
+    const STEP: usize = 128 << 10;
 
     pub(in crate::package) fn new(path: &Path) -> FileSink {
         FileSink { path: path.to_owned(), file: None, gathered: Vec::new() }
@@ -83,12 +85,13 @@ impl FileSink {
 
 impl Sink for FileSink {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.gathered.len() + bytes.len() <= FileSink::GATHER {
+        if self.gathered.len() + bytes.len() <= FileSink::STEP {
             self.file()?;
             self.gathered.extend_from_slice(bytes);
             return Ok(());
         }
-        self.flushed()?.write_all(bytes)
+        let file = self.flushed()?;
+        bytes.chunks(FileSink::STEP).try_for_each(|step| file.write_all(step))
     }
 
     fn truncate(&mut self, len: u64) -> io::Result<()> {

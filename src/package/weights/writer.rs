@@ -1,19 +1,21 @@
 //! Writing a weight file in one pass, with equal blobs stored once.
+//!
+//! A blob is first told from the others by a hash of samples. Only if that is known is all of it hashed, and
+//! compared byte by byte if that is known too: weights that differ are written as fast as they are copied.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io::{self, Write};
 
-use xxhash_rust::xxh3::{Xxh3, xxh3_128};
+use xxhash_rust::xxh3::Xxh3;
 
+use super::sample::Sampler;
 use super::{SENTINEL, Sink, UNIT, VERSION, padding_bits};
 use crate::mil::Payload;
 use crate::package::schema;
 use crate::tensor::{Bytes, DType};
 
-/// The most that is read, hashed or written at a time.
+/// The most that is resident of a mapped source, and twice the most that is read back at a time.
 const CHUNK: usize = 8 << 20;
-/// How much of a blob is compared before it is written at all.
-const HEAD: usize = 4096;
 
 /// A weight file in the making.
 pub(in crate::package) struct BlobWriter<'s> {
@@ -23,10 +25,23 @@ pub(in crate::package) struct BlobWriter<'s> {
     deduplicated: usize,
     /// Blobs by where they are in memory, which stays as it is while a model is being written.
     by_memory: HashMap<(Kind, usize), u64>,
-    /// Hashes of the first bytes of every blob.
-    heads: HashSet<(Kind, u128)>,
-    by_content: HashMap<(Kind, u128), u64>,
+    by_sample: HashMap<(Kind, u128), Vec<Stored>>,
     digest: Xxh3,
+}
+
+/// A blob in the file.
+struct Stored {
+    offset: u64,
+    /// Hash of all of it, once that was needed.
+    hash: Option<u128>,
+}
+
+/// Where bytes are that may be stored already.
+#[derive(Clone, Copy)]
+enum Place<'a> {
+    Memory(&'a Bytes),
+    /// At the given offset of the file.
+    File(u64),
 }
 
 /// What the records of equal blobs have in common.
@@ -46,8 +61,7 @@ impl<'s> BlobWriter<'s> {
             blobs: 0,
             deduplicated: 0,
             by_memory: HashMap::new(),
-            heads: HashSet::new(),
-            by_content: HashMap::new(),
+            by_sample: HashMap::new(),
             digest: Xxh3::new(),
         }
     }
@@ -63,10 +77,13 @@ impl<'s> BlobWriter<'s> {
         let place = (kind, bytes.as_ptr() as usize);
         let offset = match self.by_memory.get(&place) {
             Some(&offset) => self.share(offset),
-            None => match self.find_before_writing(kind, bytes)? {
-                Some(offset) => self.share(offset),
-                None => self.append(kind, &mut |out| out.write_bytes(bytes))?,
-            },
+            None => {
+                let sample = Sampler::hash(bytes);
+                match self.find(kind, sample, Place::Memory(bytes))? {
+                    Some(offset) => self.share(offset),
+                    None => self.append(kind, sample, bytes)?,
+                }
+            }
         };
         self.by_memory.insert(place, offset);
         Ok(offset)
@@ -80,7 +97,31 @@ impl<'s> BlobWriter<'s> {
         payload: &dyn Payload,
     ) -> io::Result<u64> {
         let kind = kind(dtype, elements, payload.byte_len());
-        self.append(kind, &mut |out| payload.write_to(out))
+        // A payload without size has no memory of its own that would tell it from others.
+        let place = (size_of_val(payload) > 0).then(|| (kind, std::ptr::from_ref(payload).addr()));
+        if let Some(&offset) = place.and_then(|place| self.by_memory.get(&place)) {
+            return Ok(self.share(offset));
+        }
+        let offset = self.put_new_stream(kind, payload)?;
+        self.by_memory.extend(place.map(|place| (place, offset)));
+        Ok(offset)
+    }
+
+    fn put_new_stream(&mut self, kind: Kind, payload: &dyn Payload) -> io::Result<u64> {
+        let before = self.len;
+        let offset = self.begin(kind)?;
+        let mut stream = Stream { sink: &mut *self.sink, left: kind.len, sampler: Sampler::new(kind.len) };
+        payload.write_to(&mut stream)?;
+        if stream.left > 0 {
+            let written = kind.len - stream.left;
+            return Err(io::Error::other(format!("a weight of {} bytes gave only {written}", kind.len)));
+        }
+        let sample = stream.sampler.digest();
+        if let Some(earlier) = self.find(kind, sample, Place::File(offset + UNIT as u64))? {
+            self.sink.truncate(before)?;
+            return Ok(self.share(earlier));
+        }
+        self.end(kind, sample, offset)
     }
 
     /// Completes the file. An empty one has no header either.
@@ -104,82 +145,97 @@ impl<'s> BlobWriter<'s> {
         offset
     }
 
-    /// An equal blob, if one that starts the same makes it worth looking at all of the bytes first.
-    fn find_before_writing(&mut self, kind: Kind, bytes: &Bytes) -> io::Result<Option<u64>> {
-        let head = xxh3_128(&bytes[..bytes.len().min(HEAD)]);
-        if !self.heads.contains(&(kind, head)) {
-            return Ok(None);
-        }
-        let mut hash = Xxh3::new();
-        for (start, chunk) in chunks(bytes) {
-            hash.update(chunk);
-            bytes.release(start..start + chunk.len());
-        }
-        let Some(&offset) = self.by_content.get(&(kind, hash.digest128())) else { return Ok(None) };
-        let mut stored = vec![0; bytes.len().min(CHUNK)];
-        for (start, chunk) in chunks(bytes) {
-            let stored = &mut stored[..chunk.len()];
-            self.sink.read_at(offset + UNIT as u64 + start as u64, stored)?;
-            if stored != chunk {
-                return Ok(None);
+    /// The offset of a stored blob with the same bytes.
+    fn find(&mut self, kind: Kind, sample: u128, place: Place<'_>) -> io::Result<Option<u64>> {
+        let Some(stored) = self.by_sample.get_mut(&(kind, sample)) else { return Ok(None) };
+        let hash = full_hash(self.sink, place, kind.len)?;
+        for candidate in stored {
+            let data = candidate.offset + UNIT as u64;
+            let candidate_hash = match candidate.hash {
+                Some(hash) => hash,
+                None => *candidate.hash.insert(full_hash(self.sink, Place::File(data), kind.len)?),
+            };
+            if candidate_hash == hash && is_equal(self.sink, place, data, kind.len)? {
+                return Ok(Some(candidate.offset));
             }
-            bytes.release(start..start + chunk.len());
         }
-        Ok(Some(offset))
+        Ok(None)
     }
 
-    /// Adds a blob at the end, or takes it back if an equal one turns out to be there.
-    fn append(
-        &mut self,
-        kind: Kind,
-        write: &mut dyn FnMut(&mut BlobData<'_>) -> io::Result<()>,
-    ) -> io::Result<u64> {
-        let before = self.len;
-        let offset = before.next_multiple_of(UNIT as u64).max(UNIT as u64);
-        self.sink.append(&vec![0; (offset - before) as usize])?;
+    fn append(&mut self, kind: Kind, sample: u128, bytes: &Bytes) -> io::Result<u64> {
+        let offset = self.begin(kind)?;
+        each_chunk(self.sink, Place::Memory(bytes), kind.len, |sink, chunk| sink.append(chunk))?;
+        self.end(kind, sample, offset)
+    }
+
+    /// Starts a blob at the end of the file.
+    fn begin(&mut self, kind: Kind) -> io::Result<u64> {
+        let offset = self.len.next_multiple_of(UNIT as u64).max(UNIT as u64);
+        let gap = [0; UNIT];
+        self.sink.append(&gap[..(offset - self.len) as usize])?;
         self.sink.append(&record(kind, offset)?)?;
-        let mut data = BlobData {
-            sink: &mut *self.sink,
-            left: kind.len,
-            hash: Xxh3::new(),
-            head: Vec::with_capacity(HEAD.min(kind.len as usize)),
-        };
-        write(&mut data)?;
-        if data.left > 0 {
-            let written = kind.len - data.left;
-            return Err(io::Error::other(format!("a weight of {} bytes gave only {written}", kind.len)));
-        }
-        let (hash, head) = (data.hash.digest128(), xxh3_128(&data.head));
-        let earlier = self.by_content.get(&(kind, hash)).copied();
-        if let Some(earlier) = earlier
-            && self.is_equal(earlier, offset, kind.len)?
-        {
-            self.sink.truncate(before)?;
-            return Ok(self.share(earlier));
-        }
-        self.len = offset + UNIT as u64 + kind.len;
-        self.blobs = self.blobs.checked_add(1).ok_or_else(|| io::Error::other("too many weights"))?;
-        self.by_content.insert((kind, hash), offset);
-        self.heads.insert((kind, head));
-        self.digest.update(&hash.to_le_bytes());
         Ok(offset)
     }
 
-    fn is_equal(&mut self, a: u64, b: u64, len: u64) -> io::Result<bool> {
-        let size = len.min(CHUNK as u64 / 2);
-        let (mut left, mut right) = (vec![0; size as usize], vec![0; size as usize]);
-        let mut done = 0;
-        while done < len {
-            let size = size.min(len - done) as usize;
-            self.sink.read_at(a + UNIT as u64 + done, &mut left[..size])?;
-            self.sink.read_at(b + UNIT as u64 + done, &mut right[..size])?;
-            if left[..size] != right[..size] {
-                return Ok(false);
-            }
-            done += size as u64;
-        }
-        Ok(true)
+    fn end(&mut self, kind: Kind, sample: u128, offset: u64) -> io::Result<u64> {
+        self.len = offset + UNIT as u64 + kind.len;
+        self.blobs = self.blobs.checked_add(1).ok_or_else(|| io::Error::other("too many weights"))?;
+        self.by_sample.entry((kind, sample)).or_default().push(Stored { offset, hash: None });
+        self.digest.update(&sample.to_le_bytes());
+        Ok(offset)
     }
+}
+
+/// Hands over the bytes of a place in chunks, and lets go of what is mapped.
+fn each_chunk(
+    sink: &mut dyn Sink,
+    place: Place<'_>,
+    len: u64,
+    mut take: impl FnMut(&mut dyn Sink, &[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    match place {
+        Place::Memory(bytes) => {
+            for (index, chunk) in bytes.chunks(CHUNK).enumerate() {
+                take(sink, chunk)?;
+                let start = index * CHUNK;
+                bytes.release(start..start + chunk.len());
+            }
+        }
+        Place::File(offset) => {
+            let mut buffer = vec![0; len.min(CHUNK as u64 / 2) as usize];
+            let mut done = 0;
+            while done < len {
+                let chunk = &mut buffer[..(len - done).min(CHUNK as u64 / 2) as usize];
+                sink.read_at(offset + done, chunk)?;
+                take(sink, chunk)?;
+                done += chunk.len() as u64;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn full_hash(sink: &mut dyn Sink, place: Place<'_>, len: u64) -> io::Result<u128> {
+    let mut hash = Xxh3::new();
+    each_chunk(sink, place, len, |_, chunk| {
+        hash.update(chunk);
+        Ok(())
+    })?;
+    Ok(hash.digest128())
+}
+
+/// Whether the bytes of a place are those at an offset of the file.
+fn is_equal(sink: &mut dyn Sink, place: Place<'_>, mut offset: u64, len: u64) -> io::Result<bool> {
+    let mut equal = true;
+    let mut stored = Vec::new();
+    each_chunk(sink, place, len, |sink, chunk| {
+        stored.resize(chunk.len(), 0);
+        sink.read_at(offset, &mut stored)?;
+        offset += chunk.len() as u64;
+        equal &= stored == chunk;
+        Ok(())
+    })?;
+    Ok(equal)
 }
 
 /// What a weight file came to.
@@ -193,35 +249,19 @@ pub(in crate::package) struct Written {
 }
 
 /// The data of one blob on its way into the sink.
-struct BlobData<'s> {
+struct Stream<'s> {
     sink: &'s mut dyn Sink,
     left: u64,
-    hash: Xxh3,
-    head: Vec<u8>,
+    sampler: Sampler,
 }
 
-impl BlobData<'_> {
-    fn write_bytes(&mut self, bytes: &Bytes) -> io::Result<()> {
-        for (start, chunk) in chunks(bytes) {
-            self.write_all(chunk)?;
-            bytes.release(start..start + chunk.len());
-        }
-        Ok(())
-    }
-}
-
-impl Write for BlobData<'_> {
+impl Write for Stream<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let Some(left) = self.left.checked_sub(bytes.len() as u64) else {
-            return Err(io::Error::other(format!(
-                "a weight gave at least {} bytes too many",
-                bytes.len() as u64 - self.left
-            )));
+            return Err(io::Error::other("a weight gave more bytes than it announced"));
         };
         self.left = left;
-        let head = HEAD.saturating_sub(self.head.len()).min(bytes.len());
-        self.head.extend_from_slice(&bytes[..head]);
-        self.hash.update(bytes);
+        self.sampler.update(bytes);
         self.sink.append(bytes)?;
         Ok(bytes.len())
     }
@@ -248,7 +288,113 @@ fn record(kind: Kind, offset: u64) -> io::Result<[u8; UNIT]> {
     Ok(record)
 }
 
-/// Consecutive chunks with where they start.
-fn chunks(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
-    bytes.chunks(CHUNK).enumerate().map(|(i, chunk)| (i * CHUNK, chunk))
+#[cfg(test)]
+mod tests {
+    use super::super::FileSink;
+    use super::*;
+
+    struct Repeated(u8, u64);
+
+    impl Payload for Repeated {
+        fn byte_len(&self) -> u64 {
+            self.1
+        }
+
+        fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
+            (0..self.1).try_for_each(|_| out.write_all(&[self.0]))
+        }
+    }
+
+    #[test]
+    fn the_layout_is_the_formats() {
+        let mut file = Vec::new();
+        let mut writer = BlobWriter::new(&mut file);
+        let int4 = Bytes::from(vec![0x78, 0xf1, 0x03]);
+        assert_eq!(writer.put(DType::I4, 5, &int4).unwrap(), 64);
+        assert_eq!(writer.put(DType::F16, 2, &Bytes::from(vec![1, 2, 3, 4])).unwrap(), 192);
+        let written = writer.finish().unwrap();
+        assert_eq!((written.bytes, written.blobs), (260, 2));
+        assert_eq!(file.len(), 260);
+        assert_eq!(file[..8], [2, 0, 0, 0, 2, 0, 0, 0]);
+        assert_eq!(file[64..72], [0xef, 0xbe, 0xad, 0xde, 8, 0, 0, 0]);
+        assert_eq!(file[72..96], [3, 0, 0, 0, 0, 0, 0, 0, 128, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0]);
+        assert_eq!(file[128..131], [0x78, 0xf1, 0x03]);
+        assert_eq!(file[256..], [1, 2, 3, 4]);
+        assert!(file[131..192].iter().all(|&b| b == 0));
+    }
+
+    #[test]
+    fn equal_blobs_are_stored_once_wherever_they_come_from() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("weight.bin");
+        let mut on_disk = FileSink::new(&path);
+        let mut in_memory = Vec::new();
+        for sink in [&mut on_disk as &mut dyn Sink, &mut in_memory] {
+            let mut writer = BlobWriter::new(sink);
+            let len = 200_000usize;
+            let zeros = Bytes::from(vec![0; len]);
+            let first = writer.put(DType::U8, len, &zeros).unwrap();
+            assert_eq!(writer.put(DType::U8, len, &zeros).unwrap(), first);
+            // Kept, as memory is while a model is written: other bytes must not come to lie where it was.
+            let copy = Bytes::from(vec![0; len]);
+            assert_eq!(writer.put(DType::U8, len, &copy).unwrap(), first);
+            assert_eq!(writer.put_stream(DType::U8, len, &Repeated(0, len as u64)).unwrap(), first);
+            // Between two samples, so that only all of the bytes tell them apart.
+            let mut other = vec![0; len];
+            other[5000] = 1;
+            let second = writer.put(DType::U8, len, &Bytes::from(other)).unwrap();
+            assert_eq!(second, (first + 64 + len as u64).next_multiple_of(64));
+            let third = writer.put(DType::I8, len, &zeros).unwrap();
+            assert!(third > second);
+            // Five and six elements take three bytes, but leave different bits unused.
+            let small = Bytes::from(vec![0; 3]);
+            assert_ne!(writer.put(DType::U4, 5, &small).unwrap(), writer.put(DType::U4, 6, &small).unwrap());
+            let written = writer.finish().unwrap();
+            assert_eq!((written.blobs, written.deduplicated), (5, 3));
+        }
+        on_disk.finish().unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), in_memory);
+    }
+
+    #[test]
+    fn a_stream_that_several_constants_share_is_produced_once() {
+        struct Counted(std::sync::atomic::AtomicU32);
+        impl Payload for Counted {
+            fn byte_len(&self) -> u64 {
+                4
+            }
+
+            fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
+                self.0.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                out.write_all(&[1, 2, 3, 4])
+            }
+        }
+        let mut file = Vec::new();
+        let mut writer = BlobWriter::new(&mut file);
+        let counted = Counted(0.into());
+        for _ in 0..3 {
+            assert_eq!(writer.put_stream(DType::F16, 2, &counted).unwrap(), 64);
+        }
+        assert_eq!(writer.finish().unwrap().deduplicated, 2);
+        assert_eq!(counted.0.into_inner(), 1);
+    }
+
+    #[test]
+    fn streams_of_the_wrong_length_are_refused() {
+        struct Wrong(u64);
+        impl Payload for Wrong {
+            fn byte_len(&self) -> u64 {
+                10
+            }
+
+            fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
+                (0..self.0).try_for_each(|_| out.write_all(&[0]))
+            }
+        }
+        for (len, expected) in [(9, "a weight of 10 bytes gave only 9"), (11, "more bytes than it announced")]
+        {
+            let error = BlobWriter::new(&mut Vec::new()).put_stream(DType::U8, 10, &Wrong(len)).unwrap_err();
+            assert!(error.to_string().contains(expected), "{error}");
+        }
+    }
 }

@@ -84,6 +84,13 @@ impl<'a> Message<'a> {
         self.all(number).next()
     }
 
+    /// The field of the given number; an empty message if absent, as protobuf has it for the values of maps.
+    pub(in crate::package) fn get_or_empty(&self, number: u32) -> Field<'a> {
+        let empty = Raw::Bytes(&[]);
+        let name = self.schema.name;
+        self.get(number).unwrap_or(Field { number, raw: empty, offset: self.offset, message: name })
+    }
+
     /// Every occurrence of a field.
     pub(in crate::package) fn all(&self, number: u32) -> impl Iterator<Item = Field<'a>> + use<'a> {
         self.fields().map_while(Result::ok).filter(move |field| field.number == number)
@@ -297,6 +304,10 @@ impl<'a> Cursor<'a> {
     }
 
     fn varint(&mut self) -> Result<u64> {
+        if let Some(&byte) = self.bytes.get(self.position).filter(|&&byte| byte < 0x80) {
+            self.position += 1;
+            return Ok(byte.into());
+        }
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let [byte] = self.fixed::<1>()?;

@@ -80,6 +80,7 @@ impl CpuLoaded {
         if !findings.is_empty() {
             return Err(RuntimeError::Program(findings));
         }
+        let memory_limit = options.memory.unwrap_or_else(machine_memory);
         let threads = options.threads.unwrap_or_else(num_cpus::get_physical).max(1);
         let pool = match threads {
             1 => None,
@@ -90,7 +91,7 @@ impl CpuLoaded {
                     .map_err(|e| RuntimeError::Environment(format!("cannot start {n} threads: {e}")))?,
             ),
         };
-        Ok(CpuLoaded { model, facts, numerics: options.numerics, pool, memory_limit: memory_limit() })
+        Ok(CpuLoaded { model, facts, numerics: options.numerics, pool, memory_limit })
     }
 
     fn function(&self, name: &str) -> Result<(&Function, &Facts), RuntimeError> {
@@ -118,8 +119,8 @@ impl Loaded for CpuLoaded {
     }
 }
 
-/// What one prediction may occupy: the machine's memory, or 64 GB where that is unknown.
-fn memory_limit() -> usize {
+/// The machine's memory, or 64 GB where that is unknown.
+fn machine_memory() -> usize {
     const FALLBACK: usize = 64 << 30;
     let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let total = info.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB"));

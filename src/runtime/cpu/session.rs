@@ -94,7 +94,7 @@ impl CpuSession {
         let plan = plan(function, facts).map_err(|finding| RuntimeError::Program(vec![finding]))?;
         if plan.arena_bytes > loaded.memory_limit {
             return Err(RuntimeError::Environment(format!(
-                "function `{name}` needs {} MB at these shapes, the machine has {} MB",
+                "function `{name}` needs {} MB at these shapes, the limit is {} MB",
                 plan.arena_bytes >> 20,
                 loaded.memory_limit >> 20
             )));

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
+use anemeter::mil::verify::Verified;
 use anemeter::package::{self, Package, WriteOptions};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
@@ -47,7 +48,8 @@ impl Violation {
 
 impl std::fmt::Display for Violation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}: {:.160}", self.check, self.place, self.message)
+        let message = self.message.lines().next().unwrap_or("");
+        write!(f, "{} {}: {message:.160}", self.check, self.place)
     }
 }
 
@@ -118,7 +120,8 @@ fn cases(project: &Project, open: &Path, limit: Option<usize>) -> Result<Vec<Cas
 /// Writes what was read; whether reading that gives the same model.
 fn rewrite(case: &Case) -> Result<bool> {
     let original = Package::open(&case.original)?;
-    package::write(original.model(), &case.rewritten, WriteOptions::default()).context("write")?;
+    package::write(&Verified::trust(original.model().clone()), &case.rewritten, WriteOptions::default())
+        .context("write")?;
     let rewritten = Package::open(&case.rewritten).context("read back")?;
     Ok(original.model() == rewritten.model())
 }

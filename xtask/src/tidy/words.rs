@@ -1,4 +1,4 @@
-//! Leftovers and things that belong to one machine: unfinished code, machine paths, private hosts.
+//! Leftovers and things that belong to one machine: unfinished code and merges, machine paths, private hosts.
 
 use super::File;
 use super::source::code;
@@ -6,8 +6,13 @@ use super::source::code;
 /// Macros that mark unfinished code.
 const UNFINISHED: &[&str] = &["todo!", "unimplemented!", "dbg!"];
 /// Texts no file may contain. Split here, so that this file does not contain them.
-const REFUSED: &[&str] =
-    &[concat!("FIX", "ME"), concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/wo", "rk/")];
+const REFUSED: &[&str] = &[
+    concat!("FIX", "ME"),
+    concat!("<<<<", "<<< "),
+    concat!("/ho", "me/"),
+    concat!("/ro", "ot/"),
+    concat!("/wo", "rk/"),
+];
 /// Hosts that links may lead to; anything else may be a private registry or mirror.
 const PUBLIC_HOSTS: &[&str] = &[
     "apple.github.io",
@@ -74,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn machine_paths_are_found_in_any_text() {
+    fn refused_texts_are_found_in_any_file() {
         for refused in REFUSED {
             assert_eq!(check(&[file("a.md", &format!("see {refused}x"))]).len(), 1, "{refused}");
         }

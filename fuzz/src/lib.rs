@@ -1,0 +1,57 @@
+//! What the fuzz targets share: a fixed small model, and the property that what was read can be written.
+//!
+//! Run with `cargo +nightly fuzz run protobuf`. Good seeds: for `protobuf` and `weights` the files of
+//! [`tiny_model`], for `package` what [`join`] makes of a package's three files.
+
+use std::path::PathBuf;
+
+use anemeter::mil::Model;
+use anemeter::package::{EncodedModel, WeightFiles, decode_model, encode_model};
+use anemeter::tensor::Bytes;
+
+#[path = "../../tests/it/tiny.rs"]
+mod tiny;
+
+/// The two files of a small model.
+pub fn tiny_model() -> EncodedModel {
+    encode_model(&tiny::model()).expect("the tiny model is sound")
+}
+
+/// A weight file under the name that programs use.
+pub fn weight_files(bytes: &[u8]) -> WeightFiles {
+    WeightFiles::in_memory([("weight.bin".to_owned(), Bytes::from(bytes.to_vec()))])
+}
+
+/// Whatever can be read can be written, reads the same again, and is written the same again.
+pub fn check_round_trip(model: &Model) {
+    let encoded = encode_model(model).expect("what was read can be written");
+    let again =
+        decode_model(&encoded.model, &weight_files(&encoded.weights)).expect("what was written can be read");
+    let has_nan = *model != model.clone();
+    assert!(has_nan || again == *model);
+    assert_eq!(encode_model(&again).expect("what was read can be written"), encoded);
+}
+
+/// The files of a package from bytes: two of them behind their lengths, the weights to the end.
+pub fn split(bytes: &[u8]) -> [(PathBuf, Bytes); 3] {
+    let (manifest, rest) = take(bytes);
+    let (model, weights) = take(rest);
+    let file = |path: &str, bytes: &[u8]| (PathBuf::from(path), Bytes::from(bytes.to_vec()));
+    [
+        file("Manifest.json", manifest),
+        file("Data/com.apple.CoreML/model.mlmodel", model),
+        file("Data/com.apple.CoreML/weights/weight.bin", weights),
+    ]
+}
+
+/// The reverse of [`split`].
+pub fn join(manifest: &[u8], model: &[u8], weights: &[u8]) -> Vec<u8> {
+    let len = |bytes: &[u8]| u16::try_from(bytes.len()).unwrap_or(u16::MAX).to_le_bytes();
+    [&len(manifest), manifest, &len(model), model, weights].concat()
+}
+
+/// As many bytes as the first two say, and the rest.
+fn take(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let Some((len, rest)) = bytes.split_first_chunk::<2>() else { return (&[], &[]) };
+    rest.split_at(usize::from(u16::from_le_bytes(*len)).min(rest.len()))
+}

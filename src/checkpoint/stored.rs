@@ -1,0 +1,199 @@
+//! One tensor of a checkpoint, as it is stored.
+
+use std::ops::Range;
+
+use super::blocks::Block;
+use crate::kernels::convert;
+use crate::tensor::{Bytes, DType, Shape, TensorView};
+
+/// A tensor of a checkpoint.
+#[derive(Debug, Clone)]
+pub struct Stored {
+    /// Its shape in Hugging Face's layout.
+    pub shape: Shape,
+    /// How its elements are encoded.
+    pub encoding: Encoding,
+    /// Its bytes, mapped.
+    pub bytes: Bytes,
+}
+
+/// How the elements of a stored tensor are encoded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// Plain elements.
+    Plain(DType),
+    /// Blocks, or an order or offset of the elements that differs from Hugging Face's.
+    Gguf(GgufEncoding),
+}
+
+/// How a GGUF file keeps the elements of a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GgufEncoding {
+    /// What an element is.
+    pub elements: Elements,
+    /// Where an element is.
+    pub order: Order,
+    /// Whether the file holds each element plus one.
+    pub plus_one: bool,
+}
+
+/// What an element of a GGUF tensor is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Elements {
+    /// A number of its own.
+    Plain(DType),
+    /// Part of a quantised block.
+    Blocks(Block),
+}
+
+/// Where the elements of a GGUF tensor are, as seen from Hugging Face's layout.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// In place.
+    Same,
+    /// The two halves of each head's rows alternate.
+    Interleaved {
+        /// Rows of a head.
+        head_dim: usize,
+    },
+    /// In the transpose of this matrix.
+    Transposed,
+}
+
+impl Stored {
+    /// Writes the elements of a row-major range as f32.
+    pub fn read(&self, range: Range<usize>, out: &mut [f32]) {
+        match self.encoding {
+            Encoding::Plain(dtype) => {
+                if let Ok(view) = TensorView::new(dtype, &self.shape, &self.bytes) {
+                    convert::to_f32(&view, range, out);
+                }
+            }
+            Encoding::Gguf(encoding) => encoding.read(self, range, out),
+        }
+    }
+}
+
+impl GgufEncoding {
+    fn read(self, stored: &Stored, range: Range<usize>, out: &mut [f32]) {
+        let out = &mut out[..range.len()];
+        let width: usize = stored.shape.iter().skip(1).product();
+        match self.order {
+            Order::Same => self.elements.read(&stored.bytes, range, out),
+            Order::Interleaved { head_dim } => {
+                let mut rest = &mut *out;
+                let mut at = range.start;
+                while !rest.is_empty() {
+                    let (row, column) = (at / width, at % width);
+                    let (now, later) = rest.split_at_mut((width - column).min(rest.len()));
+                    let from = interleaved(row, head_dim) * width + column;
+                    self.elements.read(&stored.bytes, from..from + now.len(), now);
+                    at += now.len();
+                    rest = later;
+                }
+            }
+            Order::Transposed => self.read_transposed(stored, width, range, out),
+        }
+        if self.plus_one {
+            out.iter_mut().for_each(|x| *x -= 1.0);
+        }
+    }
+
+    /// Reads along the stored rows, so that a block serves as many elements as the range has of it.
+    fn read_transposed(self, stored: &Stored, width: usize, range: Range<usize>, out: &mut [f32]) {
+        if range.is_empty() {
+            return;
+        }
+        let stored_width = stored.shape[0];
+        let rows = range.start / width..(range.end - 1) / width + 1;
+        let columns = match rows.len() {
+            1 => range.start % width..(range.end - 1) % width + 1,
+            _ => 0..width,
+        };
+        let mut line = vec![0.0; rows.len()];
+        for column in columns {
+            let from = column * stored_width;
+            self.elements.read(&stored.bytes, from + rows.start..from + rows.end, &mut line);
+            for (row, &value) in rows.clone().zip(&line) {
+                let at = row * width + column;
+                if range.contains(&at) {
+                    out[at - range.start] = value;
+                }
+            }
+        }
+    }
+}
+
+/// The stored row of a row of queries or keys.
+fn interleaved(row: usize, head_dim: usize) -> usize {
+    let (within, half) = (row % head_dim, head_dim / 2);
+    row - within + within % half * 2 + within / half
+}
+
+impl Elements {
+    fn read(self, bytes: &Bytes, range: Range<usize>, out: &mut [f32]) {
+        match self {
+            Elements::Plain(dtype) => {
+                let count = bytes.len() * 8 / dtype.bits() as usize;
+                if let Ok(view) = TensorView::new(dtype, &[count], bytes) {
+                    convert::to_f32(&view, range, out);
+                }
+            }
+            Elements::Blocks(block) => block.read(bytes, range, out),
+        }
+    }
+
+    /// Bytes of a tensor of the given shape, or `None` if its rows are not whole blocks or it is too large.
+    pub(super) fn byte_len(self, shape: &[usize]) -> Option<usize> {
+        let count = crate::tensor::shape::element_count(shape)?;
+        match self {
+            Elements::Plain(dtype) => dtype.byte_len(count),
+            Elements::Blocks(block) => {
+                let is_whole = shape.last().copied().unwrap_or(1).is_multiple_of(block.elements());
+                is_whole.then(|| (count / block.elements()).checked_mul(block.bytes())).flatten()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stored(shape: &[usize], order: Order, plus_one: bool, values: &[f32]) -> Stored {
+        let encoding = GgufEncoding { elements: Elements::Plain(DType::F32), order, plus_one };
+        let bytes = bytemuck::cast_slice(values).to_vec().into();
+        Stored { shape: shape.into(), encoding: Encoding::Gguf(encoding), bytes }
+    }
+
+    fn all(stored: &Stored) -> Vec<f32> {
+        let mut out = vec![f32::NAN; stored.shape.iter().product()];
+        stored.read(0..out.len(), &mut out);
+        out
+    }
+
+    #[test]
+    fn orders_are_undone() {
+        let rows: Vec<f32> = (0..16).map(|i| i as f32).collect();
+        let heads = stored(&[8, 2], Order::Interleaved { head_dim: 4 }, false, &rows);
+        let expected = [0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15].map(|i| i as f32);
+        assert_eq!(all(&heads), expected);
+        let transposed = stored(&[2, 3], Order::Transposed, false, &rows[..6]);
+        assert_eq!(all(&transposed), [0.0, 2.0, 4.0, 1.0, 3.0, 5.0]);
+        let norm = stored(&[3], Order::Same, true, &[1.0, 1.5, 0.0]);
+        assert_eq!(all(&norm), [0.0, 0.5, -1.0]);
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn ranges_are_parts_of_the_whole(order in 0usize..3, a in 0usize..=96, b in 0usize..=96) {
+            let order = [Order::Same, Order::Interleaved { head_dim: 4 }, Order::Transposed][order];
+            let values: Vec<f32> = (0..96).map(|i| i as f32).collect();
+            let stored = stored(&[8, 12], order, false, &values);
+            let range = a.min(b)..a.max(b);
+            let mut part = vec![0.0; range.len()];
+            stored.read(range.clone(), &mut part);
+            assert_eq!(part, all(&stored)[range]);
+        }
+    }
+}

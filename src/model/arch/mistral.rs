@@ -1,0 +1,32 @@
+//! Mistral: Llama's layers without biases, each looking back over a sliding window if there is one.
+
+use super::Architecture;
+use super::family::{self, Family};
+use crate::checkpoint::Config;
+use crate::model::graph::Decoder;
+use crate::model::keys::{Keys, Result};
+use crate::model::tensors::Tensors;
+
+pub(super) const DEF: Architecture = Architecture {
+    name: "mistral",
+    classes: &["MistralForCausalLM"],
+    model_types: &["mistral"],
+    marker: None,
+    prefixes: family::PREFIXES,
+    probe: family::PROBE,
+    harmless: family::harmless,
+    build,
+};
+
+fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
+    let keys = Keys::new(config, &[("max_position_embeddings", 131_072)]);
+    let family = Family::read(DEF.name, &keys, tensors)?;
+    let rotary = family.rotary(&keys)?;
+    let window = keys.opt_size("sliding_window")?.map(|size| size.value);
+    family.decoder(&keys, tensors, rotary.max_positions, |tensors, _, at| {
+        let projections = family.projections(tensors, at, (false, false));
+        let attention = family.attention(projections, &rotary.rope, window);
+        let mlp = family.gated_mlp(tensors, at, false);
+        family.layer(tensors, at, attention, mlp)
+    })
+}

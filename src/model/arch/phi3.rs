@@ -1,0 +1,54 @@
+//! Phi-3: Llama's layers with fused projections, partly rotated heads and a frequency factor per dimension.
+//!
+//! Only the factors for sequences of the original length are used, so that length is the longest.
+
+use super::Architecture;
+use super::family::{self, Family, Projections};
+use crate::checkpoint::Config;
+use crate::model::graph::{Decoder, Mlp};
+use crate::model::keys::{Keys, Result};
+use crate::model::tensors::Tensors;
+
+pub(super) const DEF: Architecture = Architecture {
+    name: "phi3",
+    classes: &["Phi3ForCausalLM"],
+    model_types: &["phi3"],
+    marker: None,
+    prefixes: family::PREFIXES,
+    probe: family::PROBE,
+    harmless: family::harmless,
+    build,
+};
+
+fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
+    let defaults = &[("max_position_embeddings", 4096), ("original_max_position_embeddings", 4096)];
+    let keys = Keys::new(config, defaults);
+    let family = Family {
+        epsilon: keys.positive_or("rms_norm_eps", 1e-5)? as f32,
+        ..Family::read(DEF.name, &keys, tensors)?
+    };
+    let rotary = family.rotary(&keys)?;
+    let window = keys.opt_size("sliding_window")?.map(|size| size.value);
+    let (query, key) = (family.query_width(), family.key_width());
+    family.decoder(&keys, tensors, rotary.max_positions, |tensors, _, at| {
+        let parts = [("query", &query), ("key", &key), ("value", &key)];
+        let [query_part, key_part, value_part] =
+            tensors.fused(&format!("{at}.self_attn.qkv_proj"), parts, &family.hidden);
+        let projections = Projections {
+            query: query_part,
+            key: key_part,
+            value: value_part,
+            output: tensors.linear(&format!("{at}.self_attn.o_proj"), &family.hidden, &query, false),
+        };
+        let attention = family.attention(projections, &rotary.rope, window);
+        let mlp = mlp(&family, tensors, at);
+        family.layer(tensors, at, attention, mlp)
+    })
+}
+
+fn mlp(family: &Family, tensors: &mut Tensors<'_>, at: &str) -> Mlp {
+    let parts = [("gate", &family.intermediate), ("up", &family.intermediate)];
+    let [gate, up] = tensors.fused(&format!("{at}.mlp.gate_up_proj"), parts, &family.hidden);
+    let down = tensors.linear(&format!("{at}.mlp.down_proj"), &family.hidden, &family.intermediate, false);
+    Mlp::Gated { gate, up, activation: family.activation, down }
+}

@@ -1,0 +1,463 @@
+//! Damaged and malicious packages: each is refused with one message that says what is wrong, and none panics.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anemeter::package::Package;
+use anemeter::tensor::Bytes;
+use coreml_proto::proto::mil_spec::Block;
+use coreml_proto::proto::{self, feature_type, model::Type as ModelType};
+
+use crate::command::bounded_inspect;
+use crate::damage::{
+    FIRST, MANIFEST, MODEL, SECOND, WEIGHTS, edit_blob, edit_block, edit_function, edit_manifest, edit_model,
+    edit_op, edit_program, edit_value, edit_weights, field, good, nested, put, put_block, replace_by_folder,
+    replace_by_link, set_shape, tensor_type,
+};
+
+/// What looking at a hostile package may take: the largest is 8 MiB, and reading takes at most 32 times that.
+const MEMORY_LIMIT: u64 = 300 << 20;
+
+/// What it is, how a good package becomes it, and a part of the message.
+type Row = (&'static str, fn(&Path), &'static str);
+
+const MANIFEST_ROWS: &[Row] = &[
+    ("no manifest", |p| fs::remove_file(p.join(MANIFEST)).unwrap(), "has no Manifest.json"),
+    ("empty manifest", |p| put(&p.join(MANIFEST), b""), "Manifest.json: EOF while parsing"),
+    ("manifest is a folder", |p| replace_by_folder(&p.join(MANIFEST)), "is a folder, expected a file"),
+    (
+        "manifest leads out",
+        |p| replace_by_link(&p.join(MANIFEST), Path::new("/etc/hostname")),
+        "leads outside",
+    ),
+    ("manifest not UTF-8", |p| put(&p.join(MANIFEST), b"{\"\xff\":1}"), "is not valid UTF-8"),
+    ("manifest nested", |p| put(&p.join(MANIFEST), "[".repeat(100_000).as_bytes()), "invalid type"),
+    ("manifest huge", |p| put(&p.join(MANIFEST), &vec![b' '; 2 << 20]), "more than 1048576"),
+    ("version", |p| edit_manifest(p, |t| t.replace("1.0.0", "1.1.0")), "has fileFormatVersion `1.1.0`"),
+    (
+        "missing key",
+        |p| edit_manifest(p, |t| t.replacen("\"author\": \"com.apple.CoreML\",", "", 1)),
+        "missing field `author`",
+    ),
+    (
+        "extra key",
+        |p| edit_manifest(p, |t| t.replacen("\"author\"", "\"size\": \"1\", \"author\"", 1)),
+        "unknown field `size`",
+    ),
+    (
+        "repeated key",
+        |p| edit_manifest(p, |t| t.replacen("\"author\"", "\"name\": \"n\", \"author\"", 1)),
+        "duplicate field `name`",
+    ),
+    (
+        "same name twice",
+        |p| edit_manifest(p, |t| t.replace("\"name\": \"weights\"", "\"name\": \"model.mlmodel\"")),
+        "two items have the author",
+    ),
+    (
+        "unknown root",
+        |p| edit_manifest(p, |t| t.replace("rootModelIdentifier\": \"", "rootModelIdentifier\": \"x")),
+        "is not an item",
+    ),
+    (
+        "path up",
+        |p| edit_manifest(p, |t| t.replace("com.apple.CoreML/model.mlmodel", "../model.mlmodel")),
+        "contains `..`",
+    ),
+    (
+        "path up inside",
+        |p| {
+            edit_manifest(p, |t| {
+                t.replace("com.apple.CoreML/weights", "com.apple.CoreML/../com.apple.CoreML/weights")
+            });
+        },
+        "contains `..`",
+    ),
+    (
+        "absolute path",
+        |p| edit_manifest(p, |t| t.replace("com.apple.CoreML/model.mlmodel", "/etc/passwd")),
+        "`/etc/passwd` is absolute",
+    ),
+    (
+        "missing item",
+        |p| edit_manifest(p, |t| t.replace("com.apple.CoreML/weights", "com.apple.CoreML/elsewhere")),
+        "elsewhere: does not exist",
+    ),
+    (
+        "newline in a path",
+        |p| edit_manifest(p, |t| t.replace("com.apple.CoreML/weights", "com.apple\\n/weights")),
+        "com.apple\\n/weights: does not exist",
+    ),
+];
+
+const MODEL_ROWS: &[Row] = &[
+    ("no model", |p| fs::remove_file(p.join(MODEL)).unwrap(), "model.mlmodel: does not exist"),
+    ("model is a folder", |p| replace_by_folder(&p.join(MODEL)), "model.mlmodel: is a folder"),
+    (
+        "model leads out",
+        |p| replace_by_link(&p.join(MODEL), Path::new("/dev/zero")),
+        "leads outside the package",
+    ),
+    ("empty model", |p| put(&p.join(MODEL), b""), "has specification version 0; supported are 6 to 10"),
+    ("text", |p| put(&p.join(MODEL), b"hello"), "model.mlmodel: "),
+    ("old", |p| edit_model(p, |m| m.specification_version = 5), "has specification version 5"),
+    ("new", |p| edit_model(p, |m| m.specification_version = 11), "has specification version 11"),
+    ("updatable", |p| edit_model(p, |m| m.is_updatable = true), "is an updatable model"),
+    (
+        "other kind",
+        |p| {
+            edit_model(p, |m| {
+                m.r#type =
+                    Some(ModelType::NeuralNetworkClassifier(proto::NeuralNetworkClassifier::default()));
+            });
+        },
+        "is a neuralNetworkClassifier model; only ML programs (mlProgram) are supported",
+    ),
+    ("no program", |p| edit_model(p, |m| m.r#type = None), "there is no mlProgram"),
+    (
+        "sequence",
+        |p| {
+            edit_model(p, |m| {
+                let ty = m.description.as_mut().unwrap().input[0].r#type.as_mut().unwrap();
+                ty.r#type = Some(feature_type::Type::SequenceType(proto::SequenceFeatureType::default()));
+            });
+        },
+        "`x`: is a sequence",
+    ),
+    (
+        "unknown field",
+        |p| {
+            let model = fs::read(p.join(MODEL)).unwrap();
+            put(&p.join(MODEL), &[model, field(7, b"")].concat());
+        },
+        "Model has the unknown field 7",
+    ),
+    ("program version", |p| edit_program(p, |m| m.version = 2), "has program version 2; supported is 1"),
+    ("doc string", |p| edit_program(p, |m| m.doc_string = "hi".to_owned()), "has a docString"),
+    (
+        "function name",
+        |p| {
+            edit_program(p, |m| {
+                let main = m.functions.remove("main").unwrap();
+                m.functions.insert("other".to_owned(), main);
+            });
+        },
+        "the description has the functions `main`, the program has `other`",
+    ),
+    (
+        "opset",
+        |p| edit_function(p, |f| f.opset = "CoreML99".to_owned()),
+        "function `main`: is written in opset `CoreML99`",
+    ),
+    (
+        "second block",
+        |p| {
+            edit_function(p, |f| {
+                f.block_specializations.insert("CoreML7".to_owned(), Block::default());
+            });
+        },
+        "has a block for opset `CoreML7` besides its own",
+    ),
+    ("no block", |p| edit_function(p, |f| f.block_specializations.clear()), "has no block for its opset"),
+    (
+        "undefined output",
+        |p| edit_block(p, |b| b.outputs[0] = "nothing".to_owned()),
+        "block output `nothing` is not defined",
+    ),
+    (
+        "use before definition",
+        |p| edit_block(p, |b| b.operations.reverse()),
+        "op 0 `cond` named `choose`: `pred`: binding `flag` is not defined",
+    ),
+    (
+        "redefinition",
+        |p| edit_op(p, "w", |op| op.outputs[0].name = "x".to_owned()),
+        "output `x` is defined twice",
+    ),
+    ("nameless", |p| edit_op(p, "w", |op| op.outputs[0].name.clear()), "has no name"),
+    ("no type", |p| edit_op(p, "w", |op| op.r#type.clear()), "op 0: has no type"),
+    (
+        "name not UTF-8",
+        |p| put_block(p, &field(3, &field(1, b"\xff\xfe"))),
+        "field 1 of Operation is not valid UTF-8",
+    ),
+    ("huge name", |p| put_block(p, &field(2, &vec![b'n'; 1 << 20])), "nnn…` is not defined"),
+    (
+        "rank",
+        |p| edit_value(p, "w", |v| tensor_type(&mut v.r#type).rank = 3),
+        "a tensor type of rank 3 has 2 dimensions",
+    ),
+    (
+        "data type",
+        |p| edit_value(p, "w", |v| tensor_type(&mut v.r#type).data_type = 99),
+        "the unknown data type 99",
+    ),
+    (
+        "many dimensions",
+        |p| edit_value(p, "w", |v| set_shape(&mut v.r#type, &[1; 100_000])),
+        "has 100000 dimensions",
+    ),
+    (
+        "10^9 elements",
+        |p| edit_value(p, "axes", |v| set_shape(&mut v.r#type, &[1_000_000_000])),
+        "has 2 values, its shape has 1000000000",
+    ),
+    (
+        "u64::MAX elements",
+        |p| edit_value(p, "axes", |v| set_shape(&mut v.r#type, &[u64::MAX])),
+        "is too large to address",
+    ),
+    (
+        "product overflows",
+        |p| edit_value(p, "w", |v| set_shape(&mut v.r#type, &[1 << 32, 1 << 32])),
+        "is too large to address",
+    ),
+    (
+        "10^9 strings",
+        |p| edit_value(p, "mode", |v| set_shape(&mut v.r#type, &[1_000_000_000])),
+        "has 1 values, its shape has 1000000000",
+    ),
+    (
+        "wrong field",
+        |p| edit_value(p, "axes", |v| tensor_type(&mut v.r#type).data_type = 11),
+        "are not in field 1 of TensorValue",
+    ),
+    (
+        "no value",
+        |p| edit_value(p, "w", |v| v.value = None),
+        "op 0 `const`: `val`: a value is neither immediate nor in a weight file",
+    ),
+    (
+        "blocks 10,000 deep",
+        |p| {
+            put_block(
+                p,
+                &nested(10_000, &field(2, b"x"), |inner| {
+                    field(3, &[field(1, b"cond"), field(4, inner)].concat())
+                }),
+            );
+        },
+        "blocks nest deeper than 64 levels",
+    ),
+    (
+        "types 10,000 deep",
+        |p| {
+            let ty = nested(10_000, &field(1, b""), |inner| field(3, &field(1, inner)));
+            put_block(p, &field(1, &[field(1, b"x"), field(2, &ty)].concat()));
+        },
+        "types nest deeper than 64 levels",
+    ),
+    (
+        "values 10,000 deep",
+        |p| {
+            let tuple = field(2, &field(3, &field(1, &field(3, b""))));
+            let value = nested(10_000, &tuple, |inner| {
+                [tuple.clone(), field(3, &field(2, &field(1, inner)))].concat()
+            });
+            put_block(p, &field(4, &[field(1, b"a"), field(2, &value)].concat()));
+        },
+        "values nest deeper than 64 levels",
+    ),
+    ("8 MiB of empty operations", |p| put_block(p, &field(3, b"").repeat(4 << 20)), "op 0: has no type"),
+    (
+        "8 MiB of empty arguments",
+        |p| put_block(p, &field(3, &[field(1, b"f"), field(2, b"").repeat(4 << 20)].concat())),
+        "a map entry has no key",
+    ),
+    (
+        "8 MiB of empty blocks",
+        |p| put_block(p, &field(3, &[field(1, b"f"), field(4, b"").repeat(4 << 20)].concat())),
+        "has an empty block",
+    ),
+    (
+        "8 MiB of empty fields",
+        |p| put(&p.join(MODEL), &field(502, b"").repeat(2 << 20)),
+        "field 502 of Model occurs twice",
+    ),
+];
+
+const WEIGHT_ROWS: &[Row] = &[
+    ("no weights", |p| fs::remove_file(p.join(WEIGHTS)).unwrap(), "weight.bin: "),
+    ("weights are a folder", |p| replace_by_folder(&p.join(WEIGHTS)), "weight.bin: "),
+    (
+        "weights lead out",
+        |p| replace_by_link(&p.join(WEIGHTS), Path::new("/etc/hostname")),
+        "leads outside the package",
+    ),
+    ("empty weights", |p| put(&p.join(WEIGHTS), b""), "has 0 bytes, too few for the 64-byte header"),
+    ("weight version", |p| edit_weights(p, |b| b[4] = 1), "has format version 1, supported is 2"),
+    ("count", |p| edit_weights(p, |b| b[0] = 1), "header announces 1 blobs, the program refers to 2"),
+    ("reserved header", |p| edit_weights(p, |b| b[40] = 1), "reserved part of its header"),
+    ("reserved record", |p| edit_weights(p, |b| b[FIRST + 40] = 1), "reserved part"),
+    ("sentinel", |p| edit_weights(p, |b| b[FIRST] = 0), "starts with 0xdeadbe00, not 0xdeadbeef"),
+    ("dtype code", |p| edit_weights(p, |b| b[FIRST + 4] = 99), "the unknown data type code 99"),
+    (
+        "other dtype",
+        |p| edit_weights(p, |b| b[FIRST + 4] = 14),
+        "blob holds int32, the program declares tensor<fp32, [2, 3]>",
+    ),
+    (
+        "size",
+        |p| edit_weights(p, |b| b[FIRST + 8] = 20),
+        "blob has 20 bytes, the program declares tensor<fp32, [2, 3]>",
+    ),
+    ("size past the end", |p| edit_weights(p, |b| b[FIRST + 11] = 1), "does not fit the file of 259 bytes"),
+    ("size overflows", |p| edit_weights(p, |b| b[FIRST + 8..FIRST + 16].fill(0xff)), "does not fit the file"),
+    ("data past the end", |p| edit_weights(p, |b| b[FIRST + 18] = 1), "does not fit the file of 259 bytes"),
+    (
+        "data overflows",
+        |p| edit_weights(p, |b| b[FIRST + 16..FIRST + 24].copy_from_slice(&(u64::MAX - 63).to_le_bytes())),
+        "does not fit the file",
+    ),
+    (
+        "data misaligned",
+        |p| edit_weights(p, |b| b[FIRST + 16] = 130),
+        "blob data at byte 130 is not aligned to 64",
+    ),
+    ("data in the header", |p| edit_weights(p, |b| b[FIRST + 16] = 0), "is not aligned to 64"),
+    (
+        "overlap",
+        |p| edit_weights(p, |b| b[FIRST + 16] = SECOND as u8),
+        "the blobs at bytes 64 and 192 overlap",
+    ),
+    (
+        "padding",
+        |p| edit_weights(p, |b| b[SECOND + 24] = 3),
+        "blob has 3 padding bits, tensor<int4, [5]> leaves 4",
+    ),
+    ("padding of bytes", |p| edit_weights(p, |b| b[FIRST + 24] = 1), "blob has 1 padding bits"),
+    (
+        "offset past the end",
+        |p| edit_blob(p, |b| b.offset = 1 << 20),
+        "blob offset lies outside the file of 259 bytes (at byte 1048576)",
+    ),
+    ("offset at the end", |p| edit_blob(p, |b| b.offset = 256), "blob offset lies outside the file"),
+    ("offset overflows", |p| edit_blob(p, |b| b.offset = u64::MAX - 63), "blob offset lies outside the file"),
+    ("offset misaligned", |p| edit_blob(p, |b| b.offset = 65), "must be a multiple of 64 behind the header"),
+    (
+        "offset in the header",
+        |p| edit_blob(p, |b| b.offset = 0),
+        "must be a multiple of 64 behind the header",
+    ),
+    ("offset of other data", |p| edit_blob(p, |b| b.offset = SECOND as u64), "blob holds int4"),
+    ("offset of no record", |p| edit_blob(p, |b| b.offset = 128), "starts with"),
+    (
+        "file up",
+        |p| edit_blob(p, |b| b.file_name = "@model_path/weights/../../x".to_owned()),
+        "is not a file directly in @model_path/weights/",
+    ),
+    (
+        "file absolute",
+        |p| edit_blob(p, |b| b.file_name = "/etc/passwd".to_owned()),
+        "`/etc/passwd` is not a file directly in",
+    ),
+    (
+        "file nameless",
+        |p| edit_blob(p, |b| b.file_name = "@model_path/weights/".to_owned()),
+        "is not a file directly in",
+    ),
+    (
+        "file of another name",
+        |p| edit_blob(p, |b| b.file_name = "@model_path/weights/other.bin".to_owned()),
+        "other.bin: function `main`: op 0 `const`: `val`: does not exist",
+    ),
+];
+
+#[test]
+fn hostile_packages_are_refused_by_name() {
+    for &(name, damage, expected) in [MANIFEST_ROWS, MODEL_ROWS, WEIGHT_ROWS].into_iter().flatten() {
+        let folder = tempfile::tempdir().unwrap();
+        let package = good(folder.path());
+        Package::open(&package).unwrap();
+        damage(&package);
+        let error = match Package::open(&package) {
+            Ok(_) => panic!("{name}: was accepted"),
+            Err(error) => error.to_string(),
+        };
+        assert!(error.contains(expected), "{name}: {error}");
+        assert!(!error.contains(char::is_control) && !error.ends_with('.'), "{name}: {error}");
+        assert!(error.len() < 1000, "{name}: {} bytes of message", error.len());
+        assert!(bounded_inspect(&package, MEMORY_LIMIT).refused().contains(expected), "{name}");
+    }
+}
+
+#[test]
+fn things_that_are_no_packages_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::create_dir(path("empty.mlpackage")).unwrap();
+    fs::create_dir(path("compiled.mlmodelc")).unwrap();
+    put(&path("old.mlmodel"), b"");
+    let cases = [
+        ("none.mlpackage", "cannot open the package", None),
+        ("empty.mlpackage", "has no Manifest.json", None),
+        ("compiled.mlmodelc", "has no Manifest.json", Some("compiled models cannot be read")),
+        ("old.mlmodel", "is a file; a package is a folder", Some("re-convert")),
+    ];
+    for (name, expected, help) in cases {
+        let error = Package::open(path(name)).unwrap_err();
+        assert!(error.to_string().contains(expected), "{error}");
+        assert_eq!(error.help().is_some(), help.is_some());
+        assert!(error.help().unwrap_or_default().contains(help.unwrap_or_default()));
+    }
+}
+
+/// The files of the tiny package in memory.
+struct Parts([(PathBuf, Vec<u8>); 3]);
+
+impl Parts {
+    fn good() -> Parts {
+        let folder = tempfile::tempdir().unwrap();
+        let package = good(folder.path());
+        Parts([MANIFEST, MODEL, WEIGHTS].map(|name| (name.into(), fs::read(package.join(name)).unwrap())))
+    }
+
+    /// Whether the package opens with one of its parts changed; a refusal must be one printable message.
+    fn opens_with(&self, part: usize, changed: &[u8]) -> bool {
+        let files = self.0.iter().enumerate().map(|(index, (path, bytes))| {
+            let bytes = if index == part { changed } else { bytes };
+            (path.clone(), Bytes::from(bytes.to_vec()))
+        });
+        match Package::from_files(files) {
+            Ok(_) => true,
+            Err(error) => {
+                let text = error.to_string();
+                assert!(!text.is_empty() && !text.contains(char::is_control), "{text:?}");
+                false
+            }
+        }
+    }
+}
+
+#[test]
+fn files_cut_anywhere_are_refused() {
+    let parts = Parts::good();
+    for (part, (path, bytes)) in parts.0.iter().enumerate() {
+        assert!(parts.opens_with(part, bytes));
+        let whole = bytes.trim_ascii_end().len();
+        for len in 0..whole {
+            assert!(!parts.opens_with(part, &bytes[..len]), "{} cut to {len} bytes", path.display());
+        }
+    }
+}
+
+#[test]
+fn flipped_bits_never_panic() {
+    let parts = Parts::good();
+    let mut state = 0x9e37_79b9_7f4a_7c15u64;
+    let mut random = move |below: usize| {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        (state % below as u64) as usize
+    };
+    for (part, (_, bytes)) in parts.0.iter().enumerate() {
+        for flips in 1..=800usize {
+            let mut changed = bytes.clone();
+            for _ in 0..flips.div_ceil(200) {
+                changed[random(bytes.len())] ^= 1 << random(8);
+            }
+            parts.opens_with(part, &changed);
+        }
+    }
+}
