@@ -43,7 +43,10 @@ pub(crate) fn run(project: &Project) -> Result<Report> {
     };
     let mut report = Report::default();
     for arguments in runners {
-        let status = watch(&mut project.cargo(arguments), |line| report.count(line))?;
+        let status = watch(&mut project.cargo(arguments), |line| {
+            report.count(line);
+            true
+        })?;
         if !status.success() {
             report.broken.push(format!("cargo {} ({status})", arguments.join(" ")));
         }
