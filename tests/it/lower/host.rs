@@ -15,12 +15,12 @@ use half::f16;
 use super::reference;
 
 /// A lowered model with a session per chunk.
-pub struct Host<'d> {
+pub(crate) struct Host<'d> {
     decoder: &'d Decoder,
     batch: usize,
     chunks: Vec<Loaded>,
     /// Token that fills up what a function does not need.
-    pub padding: i32,
+    pub(crate) padding: i32,
 }
 
 struct Loaded {
@@ -32,25 +32,25 @@ struct Loaded {
 
 /// One prediction.
 #[derive(Clone)]
-pub struct Step<'a> {
-    pub function: &'a str,
+pub(crate) struct Step<'a> {
+    pub(crate) function: &'a str,
     /// Tokens of each sequence.
-    pub ids: &'a [&'a [i32]],
+    pub(crate) ids: &'a [&'a [i32]],
     /// Position of the first token of each sequence.
-    pub starts: &'a [usize],
+    pub(crate) starts: &'a [usize],
     /// Tokens the function takes.
-    pub width: usize,
+    pub(crate) width: usize,
     /// Keys the function sees through its mask.
-    pub context: usize,
+    pub(crate) context: usize,
 }
 
 impl<'d> Host<'d> {
     /// Lowers, verifies, writes, opens and loads.
-    pub fn new(decoder: &'d Decoder, options: &Options) -> Host<'d> {
+    pub(crate) fn new(decoder: &'d Decoder, options: &Options) -> Host<'d> {
         Host::with_numerics(decoder, options, Numerics::Fast)
     }
 
-    pub fn with_numerics(decoder: &'d Decoder, options: &Options, numerics: Numerics) -> Host<'d> {
+    pub(crate) fn with_numerics(decoder: &'d Decoder, options: &Options, numerics: Numerics) -> Host<'d> {
         let folder = tempfile::tempdir().unwrap();
         let load = |chunk: Chunk| {
             let verified = verify(chunk.model.clone()).unwrap();
@@ -68,7 +68,7 @@ impl<'d> Host<'d> {
     }
 
     /// Logits of the last token of each sequence.
-    pub fn predict(&mut self, step: &Step<'_>) -> Vec<Vec<f32>> {
+    pub(crate) fn predict(&mut self, step: &Step<'_>) -> Vec<Vec<f32>> {
         let mut hidden = None;
         for index in 0..self.chunks.len() {
             let interface = self.chunks[index].chunk.model.interface(step.function).unwrap().clone();

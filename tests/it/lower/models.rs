@@ -12,40 +12,40 @@ use crate::fixtures::numbers;
 
 /// Sizes of a decoder.
 #[derive(Clone, Copy)]
-pub struct Sizes {
-    pub hidden: usize,
-    pub heads: usize,
-    pub kv_heads: usize,
-    pub head_dim: usize,
-    pub wide: usize,
-    pub layers: usize,
-    pub vocabulary: usize,
+pub(crate) struct Sizes {
+    pub(crate) hidden: usize,
+    pub(crate) heads: usize,
+    pub(crate) kv_heads: usize,
+    pub(crate) head_dim: usize,
+    pub(crate) wide: usize,
+    pub(crate) layers: usize,
+    pub(crate) vocabulary: usize,
 }
 
-pub const TINY: Sizes =
+pub(crate) const TINY: Sizes =
     Sizes { hidden: 24, heads: 4, kv_heads: 2, head_dim: 8, wide: 40, layers: 3, vocabulary: 37 };
 
 /// Gives weights, each different.
-pub struct Random {
-    pub seed: u32,
+pub(crate) struct Random {
+    pub(crate) seed: u32,
 }
 
 impl Random {
     /// A weight with elements up to `scale`, exact in fp16.
-    pub fn weight(&mut self, shape: &[usize], scale: f32) -> Weight {
+    pub(crate) fn weight(&mut self, shape: &[usize], scale: f32) -> Weight {
         self.seed += 1;
         let values = numbers(shape.iter().product(), self.seed);
         let values: Vec<f32> = values.iter().map(|v| f16::from_f32(v.to_f32() * scale).to_f32()).collect();
         stored(&format!("weight_{}", self.seed), shape, &values)
     }
 
-    pub fn linear(&mut self, out: usize, into: usize, biased: bool) -> Linear {
+    pub(crate) fn linear(&mut self, out: usize, into: usize, biased: bool) -> Linear {
         let weight = self.weight(&[out, into], 1.5 / (into as f32).sqrt());
         Linear { weight, bias: biased.then(|| self.weight(&[out], 0.3)) }
     }
 
     /// Scales are around one.
-    pub fn norm(&mut self, kind: NormKind, size: usize) -> Norm {
+    pub(crate) fn norm(&mut self, kind: NormKind, size: usize) -> Norm {
         self.seed += 1;
         let values = numbers(size, self.seed);
         let values: Vec<f32> =
@@ -57,14 +57,14 @@ impl Random {
 }
 
 /// A weight over f32 bytes.
-pub fn stored(name: &str, shape: &[usize], values: &[f32]) -> Weight {
+pub(crate) fn stored(name: &str, shape: &[usize], values: &[f32]) -> Weight {
     let bytes = AlignedBuf::from_slice(bytemuck::cast_slice(values)).into();
     let stored = Stored { shape: shape.into(), encoding: Encoding::Plain(DType::F32), bytes };
     Weight { name: name.to_owned(), shape: shape.into(), source: Source::Stored(stored) }
 }
 
 /// Like Llama: RMS norms, gated SiLU, rotary positions, grouped queries.
-pub fn llama(sizes: Sizes, seed: u32) -> Decoder {
+pub(crate) fn llama(sizes: Sizes, seed: u32) -> Decoder {
     let mut random = Random { seed: seed * 1000 };
     let Sizes { hidden, heads, kv_heads, head_dim, wide, vocabulary, .. } = sizes;
     let layers = (0..sizes.layers).map(|_| Layer {
@@ -108,6 +108,6 @@ pub fn llama(sizes: Sizes, seed: u32) -> Decoder {
     }
 }
 
-pub fn rope(base: f64, dims: usize) -> Rope {
+pub(crate) fn rope(base: f64, dims: usize) -> Rope {
     Rope { base, dims, scaling: RopeScaling::None }
 }

@@ -3,7 +3,7 @@
 use anemeter::model::{Activation, Attention, Decoder, Linear, Mlp, Norm, NormKind, Position, Weight};
 
 /// Logits of every position.
-pub fn logits(decoder: &Decoder, ids: &[i32]) -> Vec<Vec<f32>> {
+pub(crate) fn logits(decoder: &Decoder, ids: &[i32]) -> Vec<Vec<f32>> {
     let mut stream: Vec<Vec<f32>> = ids.iter().enumerate().map(|(p, &id)| embed(decoder, id, p)).collect();
     for layer in &decoder.layers {
         let normal: Vec<_> = stream.iter().map(|x| norm(&layer.attention_norm, x)).collect();
@@ -33,7 +33,7 @@ pub fn logits(decoder: &Decoder, ids: &[i32]) -> Vec<Vec<f32>> {
 }
 
 /// The vector of a token at a position.
-pub fn embed(decoder: &Decoder, id: i32, position: usize) -> Vec<f32> {
+pub(crate) fn embed(decoder: &Decoder, id: i32, position: usize) -> Vec<f32> {
     let row = |weight: &Weight, row: usize| values(weight)[row * decoder.hidden..][..decoder.hidden].to_vec();
     let id = usize::try_from(id).unwrap();
     let mut x: Vec<f32> = row(&decoder.embedding, id).iter().map(|v| v * decoder.embedding_scale).collect();
@@ -44,7 +44,7 @@ pub fn embed(decoder: &Decoder, id: i32, position: usize) -> Vec<f32> {
 }
 
 /// The angle cosines and sines of one position, both halves.
-pub fn rotation(base: f64, dims: usize, position: usize) -> (Vec<f32>, Vec<f32>) {
+pub(crate) fn rotation(base: f64, dims: usize, position: usize) -> (Vec<f32>, Vec<f32>) {
     let angle = |i: usize| position as f64 / base.powf(2.0 * (i % (dims / 2)) as f64 / dims as f64);
     ((0..dims).map(|i| angle(i).cos() as f32).collect(), (0..dims).map(|i| angle(i).sin() as f32).collect())
 }

@@ -5,6 +5,7 @@ mod ops;
 mod python;
 mod round_trip;
 mod signatures;
+mod torch;
 
 use anyhow::{Result, bail};
 use pico_args::Arguments;
@@ -15,8 +16,8 @@ use crate::project::Project;
 
 pub(crate) const COMMAND: Command = Command {
     name: "conformance",
-    arguments: "[--round-trip] [--signatures] [--ops] [--limit N]",
-    about: "packages, operation signatures and operation results against coremltools",
+    arguments: "[--round-trip] [--signatures] [--ops] [--torch] [--limit N]",
+    about: "packages, signatures and results against coremltools; with --torch against torch (installs it)",
     not_checked: 0,
     run: |project, arguments| check(project, &Selection::parse(arguments)?),
 };
@@ -24,13 +25,16 @@ pub(crate) const COMMAND: Command = Command {
 /// One comparison.
 struct Part {
     flag: &'static str,
+    /// Whether it is made only when its flag is given.
+    on_request: bool,
     run: fn(&Project, Option<usize>) -> Result<Outcome>,
 }
 
 const PARTS: &[Part] = &[
-    Part { flag: "--round-trip", run: round_trip::check },
-    Part { flag: "--signatures", run: |project, _| signatures::check(project) },
-    Part { flag: "--ops", run: ops::check },
+    Part { flag: "--round-trip", on_request: false, run: round_trip::check },
+    Part { flag: "--signatures", on_request: false, run: |project, _| signatures::check(project) },
+    Part { flag: "--ops", on_request: false, run: ops::check },
+    Part { flag: "--torch", on_request: true, run: torch::check },
 ];
 
 /// What to compare, and over how many cases.
@@ -40,9 +44,9 @@ pub(crate) struct Selection {
 }
 
 impl Selection {
-    /// Everything.
+    /// Everything that need not be asked for.
     pub(crate) fn all() -> Selection {
-        Selection { parts: PARTS.iter().collect(), limit: None }
+        Selection { parts: PARTS.iter().filter(|part| !part.on_request).collect(), limit: None }
     }
 
     fn parse(mut arguments: Arguments) -> Result<Selection> {

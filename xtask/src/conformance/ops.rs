@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -40,29 +40,50 @@ struct Case {
     op_types: BTreeMap<String, u64>,
 }
 
+/// Cases to score, and what is asked of them.
+pub(super) struct Cases {
+    /// The files of the scorer below `target/conformance` are named so.
+    pub(super) name: &'static str,
+    /// Where the cases are.
+    pub(super) folder: PathBuf,
+    /// Share of the cases that must pass.
+    pub(super) required_rate: &'static str,
+}
+
 /// Scores the release program over the corpus.
 pub(super) fn check(project: &Project, limit: Option<usize>) -> Result<Outcome> {
-    let Some(cases) = corpus::unpack(project)? else {
+    let Some(folder) = corpus::unpack(project)? else {
         return Ok(Outcome::not_checked("operation results", "the corpus is not beside the repository"));
     };
+    score(project, &Cases { name: "ops", folder, required_rate: REQUIRED_RATE }, limit)
+}
+
+/// The script that runs a program over cases.
+pub(super) fn scorer(project: &Project) -> PathBuf {
+    project.shared.join("conformance/check.py")
+}
+
+/// Scores the release program over cases.
+pub(super) fn score(project: &Project, cases: &Cases, limit: Option<usize>) -> Result<Outcome> {
     let program = project.release("anemeter")?;
-    let folder = project.target.join("conformance");
-    let (report, log) = (folder.join("ops.json"), folder.join("ops.txt"));
+    let file = |ending| project.target.join(format!("conformance/{}.{ending}", cases.name));
+    let (report, log) = (file("json"), file("txt"));
     let _ = fs::remove_file(&report);
-    let mut scorer = project.command("python3");
-    scorer.arg(project.shared.join("conformance/check.py")).arg(&cases).arg(template(&program)?);
-    scorer.args(["--min-rate", REQUIRED_RATE, "-v", "--json"]).arg(&report);
+    let mut command = project.command("python3");
+    command.arg(scorer(project)).arg(&cases.folder).arg(template(&program)?);
+    command.args(["--min-rate", cases.required_rate, "-v", "--json"]).arg(&report);
     if let Some(limit) = limit {
-        scorer.args(["--limit", &limit.to_string()]);
+        command.args(["--limit", &limit.to_string()]);
     }
-    let output = scorer.output().context("start check.py")?;
+    let output = command.output().context("start check.py")?;
     fs::write(&log, &output.stdout)?;
     let text = fs::read_to_string(&report).with_context(|| {
         format!("check.py wrote no report: {}", String::from_utf8_lossy(&output.stderr).trim())
     })?;
     let verdicts: Vec<Verdict> = serde_json::from_str(&text).context("read the report of check.py")?;
     println!("the scorer's own tables are in {}", log.display());
-    judge(&verdicts, |case| op_types(&cases, case), output.status.success())
+    let reached = output.status.success();
+    judge(&verdicts, |case| op_types(&cases.folder, case), reached, cases.required_rate)
 }
 
 fn template(program: &Path) -> Result<String> {
@@ -83,6 +104,7 @@ fn judge(
     verdicts: &[Verdict],
     op_types: impl Fn(&str) -> Result<BTreeSet<String>>,
     rate_reached: bool,
+    required_rate: &str,
 ) -> Result<Outcome> {
     let (mut wanted, mut passing) = (BTreeSet::new(), BTreeSet::new());
     for verdict in verdicts {
@@ -113,7 +135,7 @@ fn judge(
         bail!("{text}; never passing: {}", never.join(" "));
     }
     if crashes > 0 || !rate_reached {
-        bail!("{text}; required: no crash and a rate of {REQUIRED_RATE}");
+        bail!("{text}; required: no crash and a rate of {required_rate}");
     }
     Ok(Outcome::Checked(text))
 }
@@ -133,7 +155,7 @@ mod tests {
 
     fn judged(verdicts: &[Verdict]) -> Result<String> {
         let ops = |case: &str| Ok(BTreeSet::from([case.split('.').next_back().unwrap_or("").to_owned()]));
-        match judge(verdicts, ops, true)? {
+        match judge(verdicts, ops, true, REQUIRED_RATE)? {
             Outcome::Checked(text) | Outcome::NotChecked(text) => Ok(text),
         }
     }

@@ -1,14 +1,23 @@
 //! A Python of our own with the pinned coremltools, below `target/`.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
 use crate::process::{succeed, works};
 use crate::project::Project;
 
-const REQUIREMENTS: &str = "xtask/python/requirements.txt";
+/// A list of packages and the file in the environment that says which of it is installed.
+struct Requirements {
+    list: &'static str,
+    stamp: &'static str,
+}
+
+const COREMLTOOLS: Requirements =
+    Requirements { list: "xtask/python/requirements.txt", stamp: "requirements.stamp" };
+const TORCH: Requirements =
+    Requirements { list: "xtask/python/requirements-torch.txt", stamp: "requirements-torch.stamp" };
 
 /// The interpreter, or nothing where the machine has no Python.
 pub(super) fn interpreter(project: &Project) -> Result<Option<PathBuf>> {
@@ -17,17 +26,38 @@ pub(super) fn interpreter(project: &Project) -> Result<Option<PathBuf>> {
     }
     let folder = project.target.join("venv");
     let python = folder.join("bin/python");
-    let stamp_file = folder.join("requirements.stamp");
-    let requirements = project.root.join(REQUIREMENTS);
-    let wanted = fs::read_to_string(&requirements).with_context(|| format!("read {REQUIREMENTS}"))?;
-    if fs::read_to_string(&stamp_file).is_ok_and(|installed| installed == wanted) {
-        return Ok(Some(python));
-    }
-    println!("making a Python environment for {}", wanted.lines().collect::<Vec<_>>().join(", "));
-    succeed(project.command("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
-    let mut pip = project.command(&python);
-    pip.args(["-m", "pip", "--quiet", "--disable-pip-version-check", "install", "-r"]);
-    succeed(pip.arg(&requirements))?;
-    fs::write(stamp_file, wanted)?;
+    COREMLTOOLS.provide(project, &folder, || {
+        succeed(project.command("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
+        COREMLTOOLS.install(project, &python)
+    })?;
     Ok(Some(python))
+}
+
+/// The interpreter with torch beside coremltools. The first time takes minutes and gigabytes.
+pub(super) fn interpreter_with_torch(project: &Project) -> Result<Option<PathBuf>> {
+    let Some(python) = interpreter(project)? else { return Ok(None) };
+    TORCH.provide(project, &project.target.join("venv"), || TORCH.install(project, &python))?;
+    Ok(Some(python))
+}
+
+impl Requirements {
+    /// Calls `install` unless the environment has what the list wants.
+    fn provide(&self, project: &Project, folder: &Path, install: impl Fn() -> Result<()>) -> Result<()> {
+        let wanted = fs::read_to_string(project.root.join(self.list));
+        let wanted = wanted.with_context(|| format!("read {}", self.list))?;
+        let stamp = folder.join(self.stamp);
+        if fs::read_to_string(&stamp).is_ok_and(|installed| installed == wanted) {
+            return Ok(());
+        }
+        println!("making a Python environment for {}", wanted.lines().collect::<Vec<_>>().join(", "));
+        install()?;
+        fs::write(stamp, wanted)?;
+        Ok(())
+    }
+
+    fn install(&self, project: &Project, python: &Path) -> Result<()> {
+        let mut pip = project.command(python);
+        pip.args(["-m", "pip", "--quiet", "--disable-pip-version-check", "install", "-r"]);
+        succeed(pip.arg(project.root.join(self.list)))
+    }
 }

@@ -1,0 +1,26 @@
+//! `--torch`: the program's predictions against torch, for modules that coremltools converts here and now.
+
+use anyhow::Result;
+
+use super::{ops, python};
+use crate::outcome::Outcome;
+use crate::process::succeed;
+use crate::project::Project;
+
+const WHAT: &str = "converted torch modules";
+
+/// Every case must pass: their tolerances leave room for rounding, not for anything else.
+const REQUIRED_RATE: &str = "1";
+
+/// Converts the modules and scores the release program over them.
+pub(super) fn check(project: &Project, limit: Option<usize>) -> Result<Outcome> {
+    if !ops::scorer(project).is_file() {
+        return Ok(Outcome::not_checked(WHAT, "the corpus's check.py is not beside the repository"));
+    }
+    let Some(python) = python::interpreter_with_torch(project)? else {
+        return Ok(Outcome::not_checked(WHAT, "there is no python3"));
+    };
+    let cases = project.target.join("conformance/torch");
+    succeed(project.command(python).arg("xtask/python/torch_packages.py").arg(&cases))?;
+    ops::score(project, &ops::Cases { name: "torch", folder: cases, required_rate: REQUIRED_RATE }, limit)
+}
