@@ -113,7 +113,11 @@ fn fuzz(project: &Project, target: &str, seconds: u64) -> Result<Session> {
     command.arg(format!("-max_total_time={seconds}"));
     command.args(["-print_final_stats=1", "-timeout=10", "-rss_limit_mb=2048"]);
     let mut session = Session::default();
-    let status = watch(&mut command, |line| session.read(line))?;
+    let status = watch(&mut command, |line| {
+        session.read(line);
+        // Every new input, function and dictionary word has a line of its own.
+        !line.starts_with(['#', '\t', '"'])
+    })?;
     session.crashes = count_files(&artifacts)?.saturating_sub(before);
     if !status.success() && session.crashes == 0 {
         bail!("fuzz target `{target}` did not run ({status})");

@@ -30,8 +30,8 @@ pub(crate) fn works(command: &mut Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())
 }
 
-/// Runs a program, showing what it writes line by line and handing each line to `look`.
-pub(crate) fn watch(command: &mut Command, mut look: impl FnMut(&str)) -> Result<ExitStatus> {
+/// Runs a program, handing each line it writes to `look` and showing those for which that is true.
+pub(crate) fn watch(command: &mut Command, mut look: impl FnMut(&str) -> bool) -> Result<ExitStatus> {
     let text = shown(command);
     let (reader, writer) = io::pipe().context("make a pipe")?;
     command.stdout(writer.try_clone()?).stderr(writer);
@@ -41,10 +41,11 @@ pub(crate) fn watch(command: &mut Command, mut look: impl FnMut(&str)) -> Result
     let mut lines = BufReader::new(reader);
     let mut line = Vec::new();
     while lines.read_until(b'\n', &mut line)? > 0 {
-        let shown = String::from_utf8_lossy(&line);
-        let shown = shown.trim_end_matches(['\n', '\r']);
-        println!("{shown}");
-        look(shown);
+        let text = String::from_utf8_lossy(&line);
+        let text = text.trim_end_matches(['\n', '\r']);
+        if look(text) {
+            println!("{text}");
+        }
         line.clear();
     }
     Ok(child.wait()?)
@@ -71,6 +72,7 @@ mod tests {
         let mut lines = Vec::new();
         let status = watch(Command::new("sh").args(["-c", "echo one; echo two >&2; exit 3"]), |line| {
             lines.push(line.to_owned());
+            true
         })
         .unwrap();
         lines.sort();

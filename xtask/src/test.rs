@@ -71,7 +71,10 @@ impl Report {
 
     /// Runs a test runner and takes down what it says.
     pub(crate) fn watch(&mut self, runner: &mut std::process::Command, name: &str) -> Result<()> {
-        let status = watch(runner, |line| self.count(line))?;
+        let status = watch(runner, |line| {
+            self.count(line);
+            true
+        })?;
         if !status.success() {
             self.broken.push(format!("{name} ({status})"));
         }
