@@ -6,11 +6,10 @@ use std::ops::Range;
 
 use half::f16;
 
+use super::enumerated::Enumerated;
 use super::error::{LowerError, Result};
 use super::weights::{Wanted, Weights};
-use crate::mil::{
-    Arg, BuildError, Builder, Dim, Function, Interface, Opset, Pending, TensorType, Type, ValueId,
-};
+use crate::mil::{Arg, BuildError, Builder, Function, Opset, Pending, TensorType, Type, ValueId};
 use crate::model::{Linear, Weight};
 use crate::tensor::{DType, Tensor};
 
@@ -45,18 +44,6 @@ struct Window {
 pub(super) struct Finished {
     pub(super) function: Function,
     pub(super) shapes: Enumerated,
-}
-
-/// The shapes of each flexible input.
-#[derive(Default)]
-pub(super) struct Enumerated(Vec<(String, Vec<Vec<u64>>)>);
-
-impl Enumerated {
-    pub(super) fn declare(&self, interface: &mut Interface) {
-        for (input, shapes) in &self.0 {
-            interface.enumerate(input, shapes);
-        }
-    }
 }
 
 impl<'w> Graph<'w> {
@@ -95,17 +82,7 @@ impl<'w> Graph<'w> {
     }
 
     fn flexible(&mut self, name: &str, dtype: DType, shape: impl Fn(usize) -> Vec<usize>) -> ValueId {
-        let shapes: Vec<Vec<usize>> = self.lengths.iter().map(|&length| shape(length)).collect();
-        let default = shapes.first().cloned().unwrap_or_default();
-        let dim = |axis: usize| match shapes.iter().all(|s| s[axis] == default[axis]) {
-            true => Dim::from(default[axis]),
-            false => Dim::Unknown,
-        };
-        let dims: Vec<Dim> = (0..default.len()).map(dim).collect();
-        if dims.contains(&Dim::Unknown) {
-            let shapes = shapes.iter().map(|s| s.iter().map(|&d| d as u64).collect()).collect();
-            self.enumerated.0.push((name.to_owned(), shapes));
-        }
+        let dims = self.enumerated.add(name, self.lengths.iter().map(|&length| shape(length)).collect());
         self.used.insert(name.to_owned());
         self.builder.input(name, TensorType::new(dtype, dims))
     }

@@ -5,6 +5,7 @@
 
 mod attention;
 mod cache;
+mod enumerated;
 mod error;
 mod function;
 mod graph;
@@ -16,8 +17,8 @@ mod weights;
 
 use std::ops::Range;
 
+use enumerated::Enumerated;
 use function::{Part, Task, share};
-use graph::Enumerated;
 
 use crate::mil::{Function, Model};
 use crate::model::Decoder;
