@@ -1,7 +1,7 @@
 //! Matrix multiplication.
 //!
 //! Three ways, chosen by extents and strides alone: few rows times columns that lie in memory one after the
-//! other are dot products ([`super::gemv`]); few rows times a row-major matrix are sums of its rows; all else
+//! other are dot products (`gemv`); few rows times a row-major matrix are sums of its rows; all else
 //! is cut into blocks that fit the caches, packed, and computed in register tiles. In the last two every
 //! element is the fused sum of its products in index order, whatever the blocking and the number of threads.
 

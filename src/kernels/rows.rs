@@ -1,6 +1,6 @@
 //! Reductions of contiguous elements.
 //!
-//! Sums are taken in f32, thirty-two side by side over blocks of [`BLOCK`] elements, and the blocks added in
+//! Sums are taken in f32, thirty-two side by side over blocks of `BLOCK` elements, and the blocks added in
 //! f64, so rounding errors do not grow with the length.
 
 use super::simd::{Isa, LANES, Load, Op, Simd};
