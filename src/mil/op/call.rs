@@ -199,9 +199,9 @@ impl<'a> Call<'a> {
     pub fn int(&self, name: &str) -> Result<i64, OpError> {
         match (self.has(name), self.default_of(name)) {
             (false, Some(Default::Int(default))) => Ok(i64::from(default)),
-            _ => match &convert::to_ints(&self.tensor(name)?)?[..] {
-                [single] => Ok(*single),
-                more => Err(OpError::new(format!("`{name}` holds {} integers, not one", more.len()))),
+            _ => match self.tensor(name)? {
+                view if view.len() == 1 => Ok(convert::to_ints(&view)?[0]),
+                view => Err(OpError::new(format!("`{name}` holds {} integers, not one", view.len()))),
             },
         }
     }
@@ -210,13 +210,13 @@ impl<'a> Call<'a> {
     pub fn ints(&self, name: &str) -> Result<Ints, OpError> {
         match (self.has(name), self.default_of(name)) {
             (false, Some(Default::Int(default))) => Ok(smallvec![i64::from(default)]),
-            _ => Ok(convert::to_ints(&self.tensor(name)?)?),
+            _ => widened(name, &self.tensor(name)?),
         }
     }
 
     /// A list of integers if it was given and is known now.
     pub fn known_ints(&self, name: &str) -> Result<Option<Ints>, OpError> {
-        self.known(name).map(|view| Ok(convert::to_ints(&view)?)).transpose()
+        self.known(name).map(|view| widened(name, &view)).transpose()
     }
 
     /// A scalar number, or its default.
@@ -261,4 +261,16 @@ impl<'a> Call<'a> {
         shape::axis(given, rank)
             .ok_or_else(|| OpError::new(format!("`{name}` is {given}, outside a tensor of rank {rank}")))
     }
+}
+
+/// The integers of a list parameter. None that makes sense is long; a computed one may be, and is not copied.
+fn widened(name: &str, view: &TensorView<'_>) -> Result<Ints, OpError> {
+    const LONGEST: usize = 1 << 16;
+    if view.len() > LONGEST {
+        return Err(OpError::new(format!(
+            "`{name}` holds {} integers, at most {LONGEST} are taken",
+            view.len()
+        )));
+    }
+    Ok(convert::to_ints(view)?)
 }
