@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Shown};
 use crate::process::succeed;
 use crate::project::Project;
 use crate::{Command, conformance, test, tidy};
@@ -59,10 +59,10 @@ fn run(project: &Project) -> Result<Outcome> {
 
     let failed = steps.iter().filter(|step| step.result.is_err()).count();
     print!("{}", summary(&steps, start.elapsed()));
-    println!("{totals}");
     if failed > 0 {
-        bail!("{failed} of {} steps failed", steps.len());
+        return Err(Shown::before(&totals, &anyhow!("{failed} of {} steps failed", steps.len())));
     }
+    println!("{totals}");
     Ok(Outcome::Checked(totals))
 }
 

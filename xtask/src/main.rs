@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use anyhow::{Result, bail};
 use pico_args::Arguments;
 
-use outcome::Outcome;
+use outcome::{Outcome, Shown};
 use project::Project;
 
 /// One task.
@@ -44,7 +44,9 @@ fn main() -> ExitCode {
     match run() {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            if !error.is::<Shown>() {
+                eprintln!("error: {error:#}");
+            }
             ExitCode::FAILURE
         }
     }

@@ -11,6 +11,27 @@ pub(crate) enum Outcome {
     NotChecked(String),
 }
 
+/// A failure that has been shown already, because something else has to be the last line.
+#[derive(Debug)]
+pub(crate) struct Shown;
+
+impl Shown {
+    /// Shows an error, then the last line.
+    pub(crate) fn before(last_line: &str, error: &anyhow::Error) -> anyhow::Error {
+        eprintln!("error: {error:#}");
+        println!("{last_line}");
+        Shown.into()
+    }
+}
+
+impl std::error::Error for Shown {}
+
+impl std::fmt::Display for Shown {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("failed")
+    }
+}
+
 impl Outcome {
     /// Announces a check that could not be made, so that nobody overlooks it.
     pub(crate) fn not_checked(what: &str, why: &str) -> Outcome {

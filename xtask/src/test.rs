@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 
 use crate::Command;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Shown};
 use crate::process::{watch, works};
 use crate::project::Project;
 
@@ -15,8 +15,9 @@ pub(crate) const COMMAND: Command = Command {
     run: |project, arguments| {
         crate::finish(arguments)?;
         let report = run(project)?;
+        let verdict = report.verdict().map_err(|error| Shown::before(&report.totals(), &error))?;
         println!("{}", report.totals());
-        report.verdict().map(Outcome::Checked)
+        Ok(Outcome::Checked(verdict))
     },
 };
 
