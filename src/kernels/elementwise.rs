@@ -23,7 +23,7 @@ pub enum Unary {
     Erf,
     /// `1 - erf x`, within 4e-6 of its size up to `x = 5` and within 1e-12 above.
     Erfc,
-    /// `x sigmoid(x)`, within 4 ulp.
+    /// `x sigmoid(x)`, within 4 ulp or 1e-43.
     Silu,
     /// `x (1 + erf(x / sqrt 2)) / 2`, within 4e-6 of its size down to `x = -5` and within 1e-11 below.
     Gelu,
