@@ -35,6 +35,7 @@
 //! # }
 //! ```
 
+pub mod bundle;
 pub mod checkpoint;
 pub mod cli;
 pub mod kernels;
