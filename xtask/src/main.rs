@@ -3,6 +3,7 @@
 mod bench_package;
 mod ci;
 mod conformance;
+mod fetch_smollm2;
 mod fuzz;
 mod outcome;
 mod process;
@@ -34,6 +35,7 @@ const COMMANDS: &[Command] = &[
     bench_package::COMMAND,
     ci::COMMAND,
     conformance::COMMAND,
+    fetch_smollm2::COMMAND,
     fuzz::COMMAND,
     sanitize::COMMAND,
     test::COMMAND,
@@ -75,7 +77,7 @@ fn run() -> Result<ExitCode> {
 fn help_text() -> String {
     let mut text = String::from("cargo xtask COMMAND [ARGUMENTS]\n\n");
     for command in COMMANDS {
-        text += &format!("  {:<14} {}\n", command.name, command.about);
+        text += &format!("  {:<16} {}\n", command.name, command.about);
     }
     text + "\n`cargo xtask COMMAND --help` shows a command's arguments.\n"
 }
