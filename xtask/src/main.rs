@@ -1,5 +1,6 @@
 //! Project tasks: `cargo xtask COMMAND`. One file per command, one line per command in [`COMMANDS`].
 
+mod bench_export;
 mod bench_package;
 mod ci;
 mod conformance;
@@ -8,6 +9,7 @@ mod fuzz;
 mod outcome;
 mod process;
 mod project;
+mod record;
 mod sanitize;
 mod test;
 mod tidy;
@@ -32,6 +34,7 @@ struct Command {
 }
 
 const COMMANDS: &[Command] = &[
+    bench_export::COMMAND,
     bench_package::COMMAND,
     ci::COMMAND,
     conformance::COMMAND,
