@@ -38,6 +38,7 @@
 pub mod bundle;
 pub mod checkpoint;
 pub mod cli;
+pub mod generate;
 pub mod kernels;
 pub mod lower;
 pub mod mil;

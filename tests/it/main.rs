@@ -5,6 +5,7 @@ mod atomic;
 mod command;
 mod damage;
 mod fixtures;
+mod generate;
 mod hostile;
 mod inspect;
 mod lower;
