@@ -8,9 +8,11 @@ mod fuzz;
 mod outcome;
 mod process;
 mod project;
+mod python;
 mod sanitize;
 mod test;
 mod tidy;
+mod tiny_checkpoints;
 
 use std::process::ExitCode;
 
@@ -40,6 +42,7 @@ const COMMANDS: &[Command] = &[
     sanitize::COMMAND,
     test::COMMAND,
     tidy::COMMAND,
+    tiny_checkpoints::COMMAND,
 ];
 
 fn main() -> ExitCode {
