@@ -365,7 +365,7 @@ fn what_cannot_be_lowered_is_named() {
 #[test]
 fn weights_beyond_fp16_are_named_when_they_are_written() {
     let folder = tempfile::tempdir().unwrap();
-    for bad in [1e6, f32::NAN] {
+    for bad in [1e6, f32::NAN, f32::NEG_INFINITY] {
         let mut decoder = llama(TINY, 12);
         let mut values = vec![0.5; TINY.hidden];
         values[7] = bad;

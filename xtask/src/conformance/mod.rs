@@ -5,6 +5,7 @@ mod corpus;
 mod ops;
 mod round_trip;
 mod signatures;
+mod tokenizer;
 mod torch;
 mod validator;
 
@@ -17,8 +18,8 @@ use crate::project::Project;
 
 pub(crate) const COMMAND: Command = Command {
     name: "conformance",
-    arguments: "[--round-trip] [--signatures] [--ops] [--torch] [--architectures] [--limit N]",
-    about: "packages, signatures and results against coremltools; with --torch and --architectures against torch and transformers (installs them)",
+    arguments: "[--round-trip] [--signatures] [--ops] [--torch] [--architectures] [--tokenizer] [--limit N]",
+    about: "packages, signatures and results against coremltools; on request against torch and transformers (installs them)",
     not_checked: 0,
     run: |project, arguments| check(project, &Selection::parse(arguments)?),
 };
@@ -37,6 +38,7 @@ const PARTS: &[Part] = &[
     Part { flag: "--ops", on_request: false, run: ops::check },
     Part { flag: "--torch", on_request: true, run: torch::check },
     Part { flag: "--architectures", on_request: true, run: architectures::check },
+    Part { flag: "--tokenizer", on_request: true, run: tokenizer::check },
 ];
 
 /// What to compare, and over how many cases.
