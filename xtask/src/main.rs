@@ -12,6 +12,7 @@ mod project;
 mod python;
 mod record;
 mod sanitize;
+mod smollm2;
 mod test;
 mod tidy;
 mod tiny_checkpoints;
@@ -43,6 +44,7 @@ const COMMANDS: &[Command] = &[
     fetch_smollm2::COMMAND,
     fuzz::COMMAND,
     sanitize::COMMAND,
+    smollm2::COMMAND,
     test::COMMAND,
     tidy::COMMAND,
     tiny_checkpoints::COMMAND,

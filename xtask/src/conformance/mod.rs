@@ -7,7 +7,7 @@ mod round_trip;
 mod signatures;
 mod tokenizer;
 mod torch;
-mod validator;
+pub(crate) mod validator;
 
 use anyhow::Result;
 use pico_args::Arguments;

@@ -11,7 +11,7 @@ use crate::project::Project;
 use crate::python;
 
 /// The validator with the Python it runs in.
-pub(super) struct Validator<'p> {
+pub(crate) struct Validator<'p> {
     project: &'p Project,
     python: PathBuf,
     script: PathBuf,
@@ -19,21 +19,21 @@ pub(super) struct Validator<'p> {
 
 /// What the validator says of one package.
 #[derive(Debug, Deserialize)]
-pub(super) struct Verdict {
-    pub(super) violations: Vec<Violation>,
+pub(crate) struct Verdict {
+    pub(crate) violations: Vec<Violation>,
 }
 
 #[derive(Debug, Clone, Deserialize)]
-pub(super) struct Violation {
-    pub(super) check: String,
+pub(crate) struct Violation {
+    pub(crate) check: String,
     #[serde(rename = "where")]
-    pub(super) place: String,
-    pub(super) message: String,
+    pub(crate) place: String,
+    pub(crate) message: String,
 }
 
 impl Violation {
     /// The same complaint; its words may depend on the order of a map.
-    pub(super) fn is_like(&self, other: &Violation) -> bool {
+    pub(crate) fn is_like(&self, other: &Violation) -> bool {
         self.check == other.check && self.place == other.place
     }
 }
@@ -47,7 +47,7 @@ impl std::fmt::Display for Violation {
 
 impl Validator<'_> {
     /// The validator, or nothing where there is no Python or no script beside the repository.
-    pub(super) fn find(project: &Project) -> Result<Option<Validator<'_>>> {
+    pub(crate) fn find(project: &Project) -> Result<Option<Validator<'_>>> {
         let script = project.shared.join("tools/validate_mlpackage.py");
         if !script.is_file() {
             return Ok(None);
@@ -56,9 +56,10 @@ impl Validator<'_> {
     }
 
     /// A verdict per package. One process family judges them all: importing coremltools takes seconds.
-    pub(super) fn validate(&self, packages: &[&Path]) -> Result<Vec<Verdict>> {
+    pub(crate) fn validate(&self, packages: &[&Path]) -> Result<Vec<Verdict>> {
         let list = self.project.target.join("conformance/validate.txt");
         let lines: String = packages.iter().map(|path| format!("{}\n", path.display())).collect();
+        fs::create_dir_all(self.project.target.join("conformance"))?;
         fs::write(&list, lines)?;
         let mut command = self.project.command(&self.python);
         command.arg("xtask/python/validate_many.py").arg(&self.script).stdin(File::open(&list)?);
@@ -69,5 +70,19 @@ impl Validator<'_> {
         let (expected, found) = (packages.len(), verdicts.len());
         ensure!(found == expected, "{expected} packages got {found} verdicts");
         Ok(verdicts)
+    }
+
+    /// Fails if a package is refused.
+    pub(crate) fn accepts(&self, packages: &[PathBuf]) -> Result<()> {
+        let paths: Vec<&Path> = packages.iter().map(PathBuf::as_path).collect();
+        let mut refused = 0;
+        for (path, verdict) in paths.iter().zip(self.validate(&paths)?) {
+            if let Some(violation) = verdict.violations.first() {
+                eprintln!("{}: {violation}", path.display());
+                refused += 1;
+            }
+        }
+        ensure!(refused == 0, "the validator refuses {refused} of {} packages", packages.len());
+        Ok(())
     }
 }
