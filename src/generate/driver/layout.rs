@@ -4,7 +4,7 @@ use crate::bundle::{Architecture, KvForm, Manifest, Settings};
 use crate::generate::error::{GenerateError, Result};
 
 /// Longest sequence, widest vector and largest vocabulary that are taken for real.
-const MAX_LENGTH: usize = 1 << 20;
+const MAX_LENGTH: usize = 1 << 15;
 const MAX_WIDTH: usize = 1 << 20;
 const MAX_TOKENS: usize = 1 << 26;
 
@@ -129,8 +129,8 @@ mod tests {
             format!("{error} / {}", error.help().unwrap_or_default())
         };
         assert_eq!(layout().start(9, Some(16)).unwrap(), 16);
-        insta::assert_snapshot!(error(17, None), @"");
-        insta::assert_snapshot!(error(3, Some(9)), @"");
-        insta::assert_snapshot!(error(9, Some(8)), @"");
+        insta::assert_snapshot!(error(17, None), @"the prompt has 17 tokens, the bundle takes at most 16 / shorten it, or export with a longer shape; this bundle has 8, 12, 16");
+        insta::assert_snapshot!(error(3, Some(9)), @"shape 9 is not in the bundle / it has 8, 12, 16");
+        insta::assert_snapshot!(error(9, Some(8)), @"shape 8 is too short for 9 tokens /");
     }
 }
