@@ -1,5 +1,7 @@
 //! What a driver has to know of a bundle, checked.
 
+use smallvec::SmallVec;
+
 use crate::bundle::{Architecture, KvForm, Manifest, Settings};
 use crate::generate::error::{GenerateError, Result};
 
@@ -80,6 +82,39 @@ impl Layout {
             let help = format!("shorten it, or export with a longer {word}; this bundle has {list}");
             GenerateError::request(problem).with_help(help)
         })
+    }
+
+    /// A sequence that takes no more.
+    pub(super) fn full(&self) -> GenerateError {
+        GenerateError::request(format!("the sequence is full: the bundle takes {} tokens", self.longest()))
+            .with_help("export with a longer shape or context")
+    }
+
+    /// Refuses tokens that the bundle cannot take.
+    pub(super) fn check_prompts(&self, prompts: &[&[u32]]) -> Result<()> {
+        let batch = self.batch;
+        if prompts.len() != batch {
+            return Err(GenerateError::request(format!(
+                "{} sequences for a bundle of batch {batch}",
+                prompts.len()
+            )));
+        }
+        for prompt in prompts {
+            if prompt.is_empty() {
+                return Err(GenerateError::request("the prompt has no tokens"));
+            }
+            if let Some(id) = prompt.iter().find(|&&id| id as usize >= self.vocabulary) {
+                let problem = format!("token {id} is not among the {} of the model", self.vocabulary);
+                return Err(GenerateError::request(problem));
+            }
+        }
+        let lengths: SmallVec<[usize; 4]> = prompts.iter().map(|prompt| prompt.len()).collect();
+        if self.form == KvForm::State && lengths.iter().any(|&length| length != lengths[0]) {
+            let problem = format!("prompts of {lengths:?} tokens cannot share a state");
+            return Err(GenerateError::request(problem)
+                .with_help("give prompts of one length, or use the form `io` or `none`"));
+        }
+        Ok(())
     }
 
     fn word(&self) -> &'static str {
