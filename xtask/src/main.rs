@@ -9,10 +9,12 @@ mod fuzz;
 mod outcome;
 mod process;
 mod project;
+mod python;
 mod record;
 mod sanitize;
 mod test;
 mod tidy;
+mod tiny_checkpoints;
 
 use std::process::ExitCode;
 
@@ -43,6 +45,7 @@ const COMMANDS: &[Command] = &[
     sanitize::COMMAND,
     test::COMMAND,
     tidy::COMMAND,
+    tiny_checkpoints::COMMAND,
 ];
 
 fn main() -> ExitCode {
