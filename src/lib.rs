@@ -41,6 +41,7 @@ pub mod kernels;
 pub mod lower;
 pub mod mil;
 pub mod model;
+pub mod oracle;
 pub mod package;
 pub mod runtime;
 pub mod tensor;
