@@ -43,6 +43,14 @@ pub enum OracleError {
     },
 }
 
+impl OracleError {
+    /// The first line of what candle says: with backtraces on, it says them too.
+    pub(super) fn computation(architecture: &'static str, error: &candle_core::Error) -> OracleError {
+        let message = error.to_string().lines().next().unwrap_or_default().to_owned();
+        OracleError::Computation { architecture, message }
+    }
+}
+
 /// What can go wrong inside a reference.
 #[derive(Debug)]
 pub(super) enum Problem {
@@ -57,7 +65,7 @@ impl Problem {
     pub(super) fn of(self, architecture: &'static str) -> OracleError {
         match self {
             Problem::Config(error) => OracleError::Config(error),
-            Problem::Candle(error) => OracleError::Computation { architecture, message: error.to_string() },
+            Problem::Candle(error) => OracleError::computation(architecture, &error),
         }
     }
 }

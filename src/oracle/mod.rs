@@ -10,8 +10,6 @@ mod plain;
 mod reader;
 mod ready;
 mod settings;
-#[cfg(test)]
-mod tests;
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
@@ -61,11 +59,16 @@ const ENTRIES: &[Entry] = &[
 ];
 
 /// Opens the reference of a checkpoint for sequences of up to `positions` tokens. All weights are held as f32.
-pub fn open(
+pub fn open(checkpoint: &Checkpoint, positions: usize) -> std::result::Result<Box<dyn Oracle>, OracleError> {
+    Ok(Box::new(Reference::open(checkpoint, positions, Choice::Best)?))
+}
+
+/// Opens the plain reference, whatever candle-transformers has: a second opinion.
+pub fn open_plain(
     checkpoint: &Checkpoint,
     positions: usize,
 ) -> std::result::Result<Box<dyn Oracle>, OracleError> {
-    Ok(Box::new(Reference::open(checkpoint, positions, Choice::Best)?))
+    Ok(Box::new(Reference::open(checkpoint, positions, Choice::Plain)?))
 }
 
 /// Which reference to take.
@@ -73,7 +76,7 @@ pub fn open(
 enum Choice {
     /// That of candle-transformers where it is right.
     Best,
-    #[cfg_attr(not(test), expect(dead_code, reason = "tests compare both"))]
+    /// That of this module.
     Plain,
 }
 
@@ -84,8 +87,15 @@ struct Reference {
     /// Tokens so far.
     fed: usize,
     limit: usize,
-    /// Whether candle-transformers computes, or what it lacks.
-    ready: std::result::Result<(), &'static str>,
+    source: Source,
+}
+
+/// Who computes.
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    CandleTransformers,
+    /// A network of this module, if need be because candle-transformers does not do something.
+    Plain(Option<&'static str>),
 }
 
 impl Reference {
@@ -98,10 +108,10 @@ impl Reference {
         let architecture = decoder.architecture;
         let unknown = || OracleError::Computation { architecture, message: "there is none".to_owned() };
         let entry = ENTRIES.iter().find(|entry| entry.name == architecture).ok_or_else(unknown)?;
-        let (network, ready) =
+        let (network, source) =
             entry.open(checkpoint, positions, choice).map_err(|problem| problem.of(architecture))?;
         let (vocabulary, limit) = (decoder.vocabulary, positions);
-        Ok(Reference { network, architecture, vocabulary, fed: 0, limit, ready })
+        Ok(Reference { network, architecture, vocabulary, fed: 0, limit, source })
     }
 
     fn check(&self, ids: &[u32]) -> std::result::Result<(), OracleError> {
@@ -128,25 +138,22 @@ impl Reference {
 }
 
 impl Entry {
-    #[expect(clippy::type_complexity, reason = "a pair of what runs and why")]
     fn open(
         &self,
         checkpoint: &Checkpoint,
         positions: usize,
         choice: Choice,
-    ) -> Result<(Box<dyn Network>, std::result::Result<(), &'static str>)> {
+    ) -> Result<(Box<dyn Network>, Source)> {
         let tensors = reader::builder(checkpoint, self.names);
-        let lacks = match &self.ready {
-            Some(ready) if choice == Choice::Best => {
-                let settings = (ready.settings)(&checkpoint.config, positions)?;
-                match (ready.lacks)(&settings)? {
-                    None => return Ok(((ready.open)(&settings, &tensors)?, Ok(()))),
-                    Some(lacks) => lacks,
-                }
+        let mut lacks = (choice == Choice::Best).then_some("this architecture");
+        if let Some(ready) = self.ready.as_ref().filter(|_| choice == Choice::Best) {
+            let settings = (ready.settings)(&checkpoint.config, positions)?;
+            lacks = (ready.lacks)(&settings)?;
+            if lacks.is_none() {
+                return Ok(((ready.open)(&settings, &tensors)?, Source::CandleTransformers));
             }
-            _ => "this architecture",
-        };
-        Ok(((self.plain)(&checkpoint.config, positions, &tensors)?, Err(lacks)))
+        }
+        Ok(((self.plain)(&checkpoint.config, positions, &tensors)?, Source::Plain(lacks)))
     }
 }
 
@@ -156,10 +163,8 @@ impl Oracle for Reference {
         let at_once = if self.fed == 0 { ids.len() } else { 1 };
         let mut logits = Vec::new();
         for part in ids.chunks(at_once) {
-            logits = self.forward(part).map_err(|error| OracleError::Computation {
-                architecture: self.architecture,
-                message: error.to_string(),
-            })?;
+            let architecture = self.architecture;
+            logits = self.forward(part).map_err(|error| OracleError::computation(architecture, &error))?;
         }
         Ok(logits)
     }
@@ -174,10 +179,12 @@ impl Oracle for Reference {
     }
 
     fn describe(&self) -> String {
-        match self.ready {
-            Ok(()) => format!("{} of candle-transformers at f32", self.architecture),
-            Err(lacks) => {
-                format!("plain {} on candle at f32 (candle-transformers lacks {lacks})", self.architecture)
+        let name = self.architecture;
+        match self.source {
+            Source::CandleTransformers => format!("{name} of candle-transformers at f32"),
+            Source::Plain(None) => format!("plain {name} on candle at f32"),
+            Source::Plain(Some(lacks)) => {
+                format!("plain {name} on candle at f32 (candle-transformers lacks {lacks})")
             }
         }
     }

@@ -2,12 +2,14 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod atomic;
+mod checkpoints;
 mod command;
 mod damage;
 mod fixtures;
 mod hostile;
 mod inspect;
 mod lower;
+mod oracle;
 mod random_programs;
 mod run;
 mod runtime;

@@ -20,8 +20,9 @@ pub(super) fn projections(
 ) -> Result<Projections> {
     let at = layer.pp("self_attn");
     let Settings { hidden, heads, kv_heads, head_dim, .. } = *settings;
-    let inner =
-        |name: &str, count: usize| linear_b(hidden, count * head_dim, inner_bias, at.pp(format!("{name}_proj")));
+    let inner = |name: &str, count: usize| {
+        linear_b(hidden, count * head_dim, inner_bias, at.pp(format!("{name}_proj")))
+    };
     Ok([
         inner("q", heads)?,
         inner("k", kv_heads)?,

@@ -1,5 +1,5 @@
-//! candle-transformers' Gemma 3. Its windows are one position too wide and its scores are scaled by the heads' width
-//! whatever `query_pre_attn_scalar` says.
+//! candle-transformers' Gemma 3. Its windows are one position too wide, its scores are scaled by the heads' width
+//! whatever `query_pre_attn_scalar` says, and its cache takes a prompt only if keys and values have one head.
 
 use candle_core::{Result as CandleResult, Tensor};
 use candle_nn::VarBuilder;
@@ -19,6 +19,7 @@ pub(in crate::oracle) const DEF: Ready = Ready {
         let regular = |(i, local): (usize, bool)| local == ((i + 1) % pattern != 0);
         Ok(first(&[
             (window.is_some(), "a window shorter than the sequence"),
+            (settings.kv_heads > 1, "prompts for several key-value heads"),
             (ropes.iter().any(|rope| rope.scaling != Scaling::None), "rope scaling"),
             (ropes.iter().any(|rope| rope.dims != settings.head_dim), "partial_rotary_factor"),
             (settings.keys.size("query_pre_attn_scalar")? != settings.head_dim, "query_pre_attn_scalar"),
