@@ -47,3 +47,4 @@ pub mod oracle;
 pub mod package;
 pub mod runtime;
 pub mod tensor;
+pub mod verify;
