@@ -39,6 +39,7 @@ pub mod bundle;
 pub mod checkpoint;
 pub mod cli;
 pub mod config;
+pub mod export;
 pub mod kernels;
 pub mod lower;
 pub mod mil;
