@@ -47,7 +47,7 @@ impl NonFinite {
 }
 
 /// Compares logits of the same length; `None` if any of them is not a finite number.
-pub fn compare(reference: &[f32], found: &[f32]) -> Option<Comparison> {
+pub(super) fn compare(reference: &[f32], found: &[f32]) -> Option<Comparison> {
     if reference.len() != found.len() || reference.is_empty() {
         return None;
     }

@@ -6,6 +6,7 @@ mod checkpoints;
 mod command;
 mod damage;
 mod fixtures;
+mod generate;
 mod hostile;
 mod inspect;
 mod lower;
