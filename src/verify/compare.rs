@@ -170,6 +170,7 @@ impl Found {
                 self.differences.push(Difference {
                     kv,
                     shape,
+                    phase,
                     prompt,
                     position: expected.prompt.len() + step,
                     expected: wanted,

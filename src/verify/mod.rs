@@ -4,6 +4,7 @@
 //! at every position, so one run serves numbers and greedy tokens alike.
 
 mod compare;
+mod driven;
 mod error;
 mod judge;
 mod metrics;
@@ -12,6 +13,7 @@ mod report;
 mod thresholds;
 
 pub use compare::{Candidate, Options, compare};
+pub use driven::Driven;
 pub use error::VerifyError;
 pub use judge::judge;
 pub use metrics::{Comparison, Gathered, NonFinite, Summary, cosine, top};

@@ -81,6 +81,8 @@ pub struct Difference {
     pub kv: KvForm,
     /// The length.
     pub shape: usize,
+    /// The phase.
+    pub phase: Phase,
     /// Which prompt, from 0.
     pub prompt: usize,
     /// Position of the token in its sequence, from 0.

@@ -38,7 +38,7 @@ pub struct Thresholds {
     pub cosine: f64,
     /// Largest KL divergence at any position, in nats.
     pub kl: f64,
-    /// Smallest share of positions with the same likeliest token, of each form, length and phase.
+    /// Smallest share of positions with the same likeliest token, of each form, length and phase; ties count as same.
     pub top1: f64,
     /// Smallest mean share of the five likeliest tokens.
     pub top5: f64,

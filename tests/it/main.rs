@@ -15,3 +15,4 @@ mod random_programs;
 mod run;
 mod runtime;
 mod tiny;
+mod verify;

@@ -149,6 +149,7 @@ fn ties_are_within_the_error_seen_where_choices_agree() {
     let found = Difference {
         kv: KvForm::Io,
         shape: 16,
+        phase: Phase::Decode,
         prompt: 0,
         position: 3,
         expected: 3,
@@ -166,7 +167,7 @@ fn ties_are_within_the_error_seen_where_choices_agree() {
     };
     let (report, _) = run(&[16], &[vec![0, 1]], noisy).unwrap();
     assert_eq!(report.differences, [Difference { tolerance: 3.0, tie: true, ..found }]);
-    assert!(report.failures.iter().all(|f| f.metric != "gap"));
+    assert!(report.failures.iter().all(|f| f.metric != "gap" && f.metric != "top1"), "{:?}", report.failures);
 }
 
 /// The second choice wins by a hair.
