@@ -1,10 +1,12 @@
 //! The integration tests, in one binary.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod architectures;
 mod atomic;
 mod checkpoints;
 mod command;
 mod damage;
+mod export;
 mod fixtures;
 mod generate;
 mod hostile;

@@ -3,7 +3,7 @@
 use anemeter::checkpoint;
 use anemeter::oracle::{self, Oracle};
 
-use crate::checkpoints;
+use crate::architectures;
 
 const IDS: &[u32] = &[5, 9, 2, 30, 11, 7, 36, 1, 0, 22];
 const POSITIONS: usize = 16;
@@ -28,7 +28,7 @@ fn farthest(a: &[Vec<f32>], b: &[Vec<f32>]) -> f32 {
 fn both_references_agree_however_tokens_are_fed() {
     let folder = tempfile::tempdir().unwrap();
     let mut ready = Vec::new();
-    for tiny in checkpoints::all() {
+    for tiny in architectures::all() {
         let checkpoint = checkpoint::open(tiny.write(folder.path())).unwrap();
         let mut best = oracle::open(&checkpoint, POSITIONS).unwrap();
         let mut plain = oracle::open_plain(&checkpoint, POSITIONS).unwrap();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::checkpoints::{self, Tiny};
+use crate::architectures;
 use crate::command::{Outcome, anemeter, arg};
 
 /// Exports a checkpoint in all forms.
@@ -32,7 +32,7 @@ fn verify_json(bundle: &Path, checkpoint: &Path, more: &[&str]) -> (i32, Value) 
 #[test]
 fn every_architecture_and_form_passes() {
     let folder = tempfile::tempdir().unwrap();
-    for tiny in checkpoints::all() {
+    for tiny in architectures::all() {
         let checkpoint = tiny.write(folder.path());
         let bundle = export(&checkpoint, folder.path(), &[]);
         let (code, report) = verify_json(&bundle, &checkpoint, &["--tokens", "6"]);
