@@ -127,6 +127,12 @@ mod tests {
     }
 
     #[test]
+    fn the_shipped_configuration_holds_the_defaults() {
+        let text = include_str!("../../configs/verify.yaml");
+        assert_eq!(with(text).unwrap(), Thresholds::of_precision("fp16"));
+    }
+
+    #[test]
     fn nonsense_is_named() {
         for (text, message) in [
             ("verify: {cosine: 1.5}", "`verify.cosine` is 1.5, expected a number from 0 to 1"),

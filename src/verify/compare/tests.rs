@@ -158,7 +158,7 @@ fn ties_are_within_the_error_seen_where_choices_agree() {
         tolerance: 0.0,
         tie: false,
     };
-    assert_eq!(report.differences, [found.clone()]);
+    assert_eq!(report.differences, std::slice::from_ref(&found));
     assert!(report.failures.iter().any(|f| f.metric == "gap" && f.found == Some(2.0)));
 
     let noisy: Fault = |_, step, logits| match step {
