@@ -2,6 +2,7 @@
 
 mod exit;
 mod export;
+mod generate;
 mod inspect;
 mod output;
 mod run;
@@ -27,6 +28,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Export(export::Args),
+    Generate(generate::Args),
     Inspect(inspect::Args),
     Run(run::Args),
     Verify(verify::Args),
@@ -45,6 +47,7 @@ pub fn main() -> ExitCode {
     let mut output = Output::stdout();
     let result = match &cli.command {
         Command::Export(args) => export::run(args, &mut output),
+        Command::Generate(args) => generate::run(args, &mut output),
         Command::Inspect(args) => inspect::run(args, &mut output),
         Command::Run(args) => run::run(args, &mut output),
         Command::Verify(args) => verify::run(args, &mut output),
