@@ -8,6 +8,7 @@ use half::f16;
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::{Value, json};
 
+use crate::checkpoints::write_text;
 use crate::fixtures::numbers;
 
 /// A checkpoint before it is written.
@@ -123,11 +124,11 @@ impl Tiny {
     pub(crate) fn write(&self, folder: &Path) -> PathBuf {
         let path = folder.join(self.name);
         fs::create_dir_all(&path).unwrap();
-        fs::write(path.join("config.json"), self.config.to_string()).unwrap();
+        write_text(&path.join("config.json"), &self.config.to_string());
         let views = self.tensors.iter().map(|(name, (shape, values))| {
             (name, TensorView::new(Dtype::F16, shape.clone(), bytemuck::cast_slice(values)).unwrap())
         });
-        fs::write(path.join("model.safetensors"), safetensors::serialize(views, None).unwrap()).unwrap();
+        safetensors::serialize_to_file(views, None, &path.join("model.safetensors")).unwrap();
         path
     }
 }

@@ -1,12 +1,12 @@
 //! `anemeter verify`: exports of every architecture against their checkpoints.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use half::f16;
 use serde_json::{Value, json};
 
 use crate::architectures::{self, Tiny};
+use crate::checkpoints::write_text;
 use crate::command::{Outcome, anemeter, arg};
 
 /// Exports a checkpoint in all forms.
@@ -48,19 +48,22 @@ fn every_architecture_and_form_passes() {
     }
 }
 
+/// Spoils a checkpoint.
+type Fault<'a> = &'a dyn Fn(&mut Tiny);
+
 #[test]
 fn faults_are_found() {
     let folder = tempfile::tempdir().unwrap();
     let sound = architectures::llama("sound", &json!({}));
     let bundle = export(&sound.write(folder.path()), folder.path(), &[]);
-    let broken = |name: &'static str, fault: &dyn Fn(&mut Tiny)| {
+    let broken = |name: &'static str, fault: Fault<'_>| {
         let mut tiny = Tiny { name, ..sound.clone() };
         fault(&mut tiny);
         let checkpoint = tiny.write(folder.path());
         verify_json(&bundle, &checkpoint, &["--kv", "io", "--shapes", "16", "--tokens", "6"])
     };
     assert_eq!(broken("same", &|_| {}).0, 0);
-    let faults: [(&'static str, &dyn Fn(&mut Tiny)); 4] = [
+    let faults: [(&'static str, Fault<'_>); 4] = [
         ("one weight", &|tiny| set(tiny, "model.layers.1.mlp.down_proj.weight", 17, 4.0)),
         ("one scale", &|tiny| set(tiny, "model.norm.weight", 3, -1.0)),
         ("swapped heads", &|tiny| {
@@ -102,7 +105,7 @@ fn thresholds_and_tables() {
     assert!(outcome.stderr.lines().all(|line| line.starts_with("compared ")), "{}", outcome.stderr);
 
     let config = folder.path().join("strict.yaml");
-    fs::write(&config, "verify:\n  max_abs: 0\n").unwrap();
+    write_text(&config, "verify:\n  max_abs: 0\n");
     let outcome = verify(&bundle, &checkpoint, &[&few[..], &["--config", arg(&config)]].concat());
     assert_eq!(outcome.code, 1, "{}", outcome.stderr);
     assert!(
@@ -123,7 +126,7 @@ fn what_cannot_be_compared_is_refused() {
     let other = architectures::gpt2("gpt2", &json!({})).write(folder.path());
     let bundle = export(&checkpoint, folder.path(), &[]);
     let file = folder.path().join("file");
-    fs::write(&file, "verify: {cosin: 1}").unwrap();
+    write_text(&file, "verify: {cosin: 1}");
     let none = folder.path().join("none");
     for (bundle, checkpoint, more, message) in [
         (&bundle, &other, &[][..], "is a gpt2 model, the bundle's is llama"),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::{Failure, Output, Status};
 use crate::bundle::{Bundle, KvForm};
 use crate::checkpoint::{self, Checkpoint};
-use crate::generate::{Driver, GenerateError, Input, SystemClock, Text, sessions};
+use crate::generate::{Driver, Input, SystemClock, Text, sessions};
 use crate::mil::op::Numerics;
 use crate::runtime::{self, LoadOptions};
 use crate::verify::{self, Candidate, Driven, File, Options, PROMPTS, Thresholds, VerifyError};
@@ -63,7 +63,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
     let options = Options { tokens: args.tokens as usize, thresholds: thresholds(args, &bundle)? };
     let checkpoint = checkpoint::open(&args.checkpoint).map_err(|e| with_help(&e, e.help()))?;
     check_same_model(&bundle, &checkpoint)?;
-    let text = Text::open(&bundle, None).map_err(generate_failure)?;
+    let text = Text::open(&bundle, None)?;
     let prompts = prompts(args, &bundle, text.as_ref())?;
     let mut candidates = candidates(args, &bundle)?;
     let mut reference = oracle::open(&checkpoint, positions(&candidates, &prompts, options.tokens))
@@ -132,7 +132,7 @@ fn prompts(args: &Args, bundle: &Bundle, text: Option<&Text>) -> Result<Vec<Vec<
     };
     let lines = lines.lines().filter(|line| !line.trim().is_empty());
     let encoded = lines.map(|line| text.tokens(Input::Raw(line), longest)).collect::<Result<Vec<_>, _>>();
-    encoded.map_err(generate_failure)
+    Ok(encoded?)
 }
 
 fn read_prompts(path: &Path) -> Result<String, Failure> {
@@ -151,9 +151,9 @@ fn candidates(args: &Args, bundle: &Bundle) -> Result<Vec<Box<dyn Candidate>>, F
     let load = LoadOptions { numerics, threads: args.threads.map(usize::from), memory: None };
     let forms = args.kv.as_ref().unwrap_or(&bundle.manifest().settings.kv);
     let candidate = |&form: &KvForm| {
-        let sessions = sessions(bundle, &runtime::cpu(), &load).map_err(generate_failure)?;
+        let sessions = sessions(bundle, &runtime::cpu(), &load)?;
         let driver = Driver::new(bundle, sessions, Some(form), Arc::new(SystemClock::default()));
-        let driver = driver.map_err(generate_failure)?;
+        let driver = driver?;
         let driven = Driven::new(driver, args.shapes.as_deref()).map_err(Failure::bad_input)?;
         Ok(Box::new(driven) as Box<dyn Candidate>)
     };
@@ -169,13 +169,6 @@ fn positions(candidates: &[Box<dyn Candidate>], prompts: &[Vec<u32>], tokens: us
 
 fn failure(error: &VerifyError) -> Failure {
     Failure::bad_input(error)
-}
-
-fn generate_failure(error: GenerateError) -> Failure {
-    match error {
-        GenerateError::Runtime { source, .. } => source.into(),
-        error => with_help(&error, error.help()),
-    }
 }
 
 fn with_help(error: &impl std::fmt::Display, help: Option<&str>) -> Failure {
