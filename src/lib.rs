@@ -45,6 +45,8 @@ pub mod kernels;
 pub mod lower;
 pub mod mil;
 pub mod model;
+pub mod oracle;
 pub mod package;
 pub mod runtime;
 pub mod tensor;
+pub mod verify;

@@ -8,6 +8,7 @@ mod output;
 mod run;
 mod table;
 mod units;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -30,6 +31,7 @@ enum Command {
     Generate(generate::Args),
     Inspect(inspect::Args),
     Run(run::Args),
+    Verify(verify::Args),
 }
 
 /// Parses the arguments, runs the command and turns its outcome into an exit code.
@@ -48,6 +50,7 @@ pub fn main() -> ExitCode {
         Command::Generate(args) => generate::run(args, &mut output),
         Command::Inspect(args) => inspect::run(args, &mut output),
         Command::Run(args) => run::run(args, &mut output),
+        Command::Verify(args) => verify::run(args, &mut output),
     };
     let result = result.and_then(|status| output.finish().map(|()| status));
     match result {

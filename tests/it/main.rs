@@ -1,6 +1,7 @@
 //! The integration tests, in one binary.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod architectures;
 mod atomic;
 mod checkpoints;
 mod command;
@@ -11,7 +12,9 @@ mod generate;
 mod hostile;
 mod inspect;
 mod lower;
+mod oracle;
 mod random_programs;
 mod run;
 mod runtime;
 mod tiny;
+mod verify;
