@@ -37,10 +37,13 @@
 
 pub mod checkpoint;
 pub mod cli;
+pub mod cost;
 pub mod kernels;
+pub mod lint;
 pub mod lower;
 pub mod mil;
 pub mod model;
 pub mod package;
 pub mod runtime;
 pub mod tensor;
+pub mod view;

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
+use crate::lint::LintError;
 use crate::package::PackageError;
 use crate::runtime::RuntimeError;
 
@@ -68,6 +69,16 @@ impl Failure {
 
 impl From<PackageError> for Failure {
     fn from(error: PackageError) -> Failure {
+        let failure = Failure::bad_input(&error);
+        match error.help() {
+            Some(help) => failure.with_help(help),
+            None => failure,
+        }
+    }
+}
+
+impl From<LintError> for Failure {
+    fn from(error: LintError) -> Failure {
         let failure = Failure::bad_input(&error);
         match error.help() {
             Some(help) => failure.with_help(help),

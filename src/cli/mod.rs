@@ -2,6 +2,7 @@
 
 mod exit;
 mod inspect;
+mod lint;
 mod output;
 mod run;
 mod table;
@@ -25,6 +26,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Inspect(inspect::Args),
+    Lint(lint::Args),
     Run(run::Args),
 }
 
@@ -41,6 +43,7 @@ pub fn main() -> ExitCode {
     let mut output = Output::stdout();
     let result = match &cli.command {
         Command::Inspect(args) => inspect::run(args, &mut output),
+        Command::Lint(args) => lint::run(args, &mut output),
         Command::Run(args) => run::run(args, &mut output),
     };
     let result = result.and_then(|status| output.finish().map(|()| status));

@@ -7,6 +7,7 @@ mod damage;
 mod fixtures;
 mod hostile;
 mod inspect;
+mod lint;
 mod lower;
 mod random_programs;
 mod run;

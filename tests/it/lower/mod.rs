@@ -1,7 +1,7 @@
 //! Lowered models against a plain f32 reference, in every form.
 
 mod host;
-mod models;
+pub(crate) mod models;
 mod reference;
 
 use std::collections::BTreeSet;
