@@ -9,6 +9,8 @@ use super::Finding;
 use crate::cost::Cost;
 use crate::view::{Graph, Op};
 
+/// Lookups run on the CPU in any function, also where no rule minds them.
+const LOOKUPS: &[&str] = &["gather", "gather_nd", "gather_along_axis"];
 /// Operations named per island.
 const NAMED: usize = 8;
 
@@ -46,7 +48,7 @@ pub struct Island {
     pub names: Vec<String>,
     /// Their share of the function's cost.
     pub cost: f64,
-    /// The rules that keep them off; `integers` where the type alone does.
+    /// The rules that keep them off; `integers` or `lookup` where the type or the kind alone does.
     pub reasons: Vec<&'static str>,
 }
 
@@ -137,6 +139,9 @@ impl Off {
         let outputs: Vec<_> = op.operation.outputs.iter().filter_map(|&id| graph.ty(id)).collect();
         if !outputs.is_empty() && outputs.iter().all(|ty| !ty.dtype.is_float()) {
             reasons.insert("integers");
+        }
+        if LOOKUPS.contains(&op.kind()) {
+            reasons.insert("lookup");
         }
         reasons
     }

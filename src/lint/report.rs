@@ -50,6 +50,13 @@ pub struct Counts {
     pub waived: usize,
 }
 
+/// Operations and tensors, and shapes, that a finding was made at.
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    places: BTreeSet<(Option<usize>, Option<String>)>,
+    shapes: BTreeSet<usize>,
+}
+
 /// A finding, with all layers it was found in.
 #[derive(Debug, Clone, Serialize)]
 pub struct Reported {
@@ -72,7 +79,7 @@ pub struct Reported {
     /// At how many of the function's shapes.
     pub shapes: usize,
     #[serde(skip)]
-    seen: (BTreeSet<(Option<usize>, Option<String>)>, BTreeSet<usize>),
+    seen: Seen,
 }
 
 impl Reported {
@@ -87,23 +94,23 @@ impl Reported {
             layers: Vec::new(),
             places: 0,
             shapes: 0,
-            seen: Default::default(),
+            seen: Seen::default(),
         }
     }
 
     pub(super) fn add(&mut self, finding: &Finding) {
         let place = &finding.place;
         self.layers.extend(place.layer);
-        self.seen.0.insert((place.operation.as_ref().map(|op| op.index), place.tensor.clone()));
-        self.seen.1.insert(finding.shape);
+        self.seen.places.insert((place.operation.as_ref().map(|op| op.index), place.tensor.clone()));
+        self.seen.shapes.insert(finding.shape);
     }
 
     /// Counts what was added.
     pub(super) fn settle(&mut self) {
         self.layers.sort_unstable();
         self.layers.dedup();
-        (self.places, self.shapes) = (self.seen.0.len(), self.seen.1.len());
-        self.seen = Default::default();
+        (self.places, self.shapes) = (self.seen.places.len(), self.seen.shapes.len());
+        self.seen = Seen::default();
     }
 
     /// The place within its package, for people: function, operation, tensor, dimension, layers.

@@ -267,7 +267,7 @@ impl<'m> Graph<'m> {
 
     /// Bytes of the function's constants in the weight file, shared ones once.
     pub fn weight_bytes(&self) -> u64 {
-        stored::total(self.ops.iter().filter(|op| op.is_stored()).flat_map(|op| Graph::literals(op)))
+        stored::total(self.ops.iter().filter(|op| op.is_stored()).flat_map(Graph::literals))
     }
 }
 

@@ -125,7 +125,7 @@ fn scaling<'m>(graph: &Graph<'m>, mut scores: ValueId) -> Option<Op<'m>> {
                 return (factor != 1.0 && comes_from(graph, varying, PRODUCTS, 1)).then_some(op);
             }
             ("add", Some(y)) if !comes_from(graph, x, &["mul", "real_div", "matmul", "einsum"], 1) => {
-                scores = y
+                scores = y;
             }
             ("add" | "cast" | "reshape", _) => scores = x,
             _ => return None,

@@ -71,7 +71,7 @@ pub(super) static A12: Rule = Rule {
         for feature in &interface.inputs {
             if let Some(count) = enumerated(feature).filter(|&count| count > 1) {
                 let place = Place::function(&graph.function.name).tensor(&feature.name);
-                sink.report(place, format!("has {count} shapes beside {} states", interface.states.len()));
+                sink.report(place, format!("has {count} shapes, and the function keeps states"));
             }
         }
     }),

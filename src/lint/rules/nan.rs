@@ -55,9 +55,9 @@ fn first_fault(literal: &Literal, seen: &mut BTreeSet<(usize, usize)>) -> Option
     let tensor: Tensor = literal.tensor()?;
     match dtype {
         DType::F16 => {
-            scan(tensor.view().slice::<f16>().ok()?, bytes, |v| v.is_finite()).map(|(i, v)| (i, v.to_f32()))
+            scan(tensor.view().slice::<f16>().ok()?, bytes, f16::is_finite).map(|(i, v)| (i, v.to_f32()))
         }
-        _ => scan(tensor.view().slice::<f32>().ok()?, bytes, |v| v.is_finite()),
+        _ => scan(tensor.view().slice::<f32>().ok()?, bytes, f32::is_finite),
     }
 }
 
