@@ -25,7 +25,7 @@ pub(super) fn of(graph: &Graph<'_>, op: &Op<'_>) -> u64 {
         }
         "avg_pool" | "l2_pool" | "max_pool" => {
             let window = graph.ints(op, "kernel_sizes").unwrap_or_default();
-            let window = window.iter().map(|&n| n.unsigned_abs()).product::<u64>();
+            let window = window.iter().fold(1u64, |area, &n| area.saturating_mul(n.unsigned_abs()));
             out().saturating_mul(window)
         }
         kind if kind.starts_with("reduce_") || kind == "cumsum" => x(),
@@ -131,7 +131,8 @@ fn attention(graph: &Graph<'_>, op: &Op<'_>) -> Option<u64> {
     let (query, key) = (graph.arg_dims(op, "query")?, graph.arg_dims(op, "key")?);
     let (value, keys) = (graph.arg_dims(op, "value")?, key[key.len().checked_sub(2)?] as u64);
     let scores = count(query.get(..query.len().checked_sub(1)?)?).saturating_mul(keys);
-    let per_score = 2 * (last(&query) + last(&value)) + SOFTMAX;
+    let sums = last(&query).saturating_add(last(&value));
+    let per_score = sums.saturating_mul(2).saturating_add(SOFTMAX);
     Some(scores.saturating_mul(per_score))
 }
 

@@ -49,7 +49,8 @@ mod examples {
             let x = x(b, &[1, 64, 1, 32]);
             let scale = f16::from_f32(0.1);
             let op = b.op("quantize").arg("input", x).arg("scale", scale).arg("output_dtype", "int8");
-            vec![op.push().unwrap()]
+            let narrow = op.push().unwrap();
+            vec![b.op("dequantize").arg("input", narrow).arg("scale", scale).push().unwrap()]
         });
         case.with(|setting| setting.device = Some(device))
     }

@@ -50,9 +50,9 @@ pub(super) static A50: Rule = Rule {
             let (Some(output), Some(dims)) = (leaves_as(graph, id), graph.dims(id)) else { continue };
             let axis = if op.kind() == "conv" { 1 } else { dims.len().saturating_sub(1) };
             let (Some(&width), Some(&from)) = (dims.get(axis), x.get(axis)) else { continue };
-            let is_head = graph.name(output).starts_with("logits") || width >= 2 * from;
+            let is_head = graph.name(output).starts_with("logits") || width >= from.saturating_mul(2);
             let batch = if dims.len() > 2 { dims[0] } else { 1 };
-            let positions = count(&dims) / (width * batch).max(1);
+            let positions = count(&dims) / width.saturating_mul(batch).max(1);
             if is_head && positions > 1 {
                 let place = Place::op(graph, &op).tensor(graph.name(output));
                 sink.at(graph, place, format!("gives {width} numbers for each of {positions} positions"));

@@ -1,6 +1,6 @@
 //! Weights as integers and scales.
 
-use super::pattern::linear_maps;
+use super::pattern::{count, linear_maps};
 use super::*;
 
 const KIND: &str = "constexpr_blockwise_shift_scale";
@@ -23,7 +23,7 @@ fn scaled<'g, 'm>(graph: &'g Graph<'m>) -> impl Iterator<Item = Scaled<'m>> + 'g
         let scale = graph.arg_dims(&op, "scale")?;
         let output = output_axis(graph, &user, scale.len());
         let inner = scale.iter().enumerate().filter(|&(axis, _)| axis != output);
-        let blocks = inner.map(|(_, &n)| n).product();
+        let blocks = count(&inner.map(|(_, &n)| n).collect::<Vec<_>>());
         dtype.is_int().then_some(Scaled { user, weight, dtype, blocks })
     })
 }

@@ -25,7 +25,7 @@ pub(super) static A09: Rule = Rule {
     check: Check::Shape(|graph, _, sink| {
         for (op, id, last, dims) in reported(graph) {
             if last != 1 && last % LINE != 0 {
-                let padded = last.next_multiple_of(LINE);
+                let padded = last.div_ceil(LINE).saturating_mul(LINE);
                 let place = Place::op(graph, &op).tensor(graph.name(id)).dimension(dims.len() - 1);
                 let message = format!("{:?} is padded from {last} to {padded} in its last axis", &dims[..]);
                 sink.at(graph, place, message);
@@ -56,7 +56,11 @@ pub(super) static A10: Rule = Rule {
         for (op, id, _, dims) in reported(graph).filter(|&(_, _, last, _)| last == 1) {
             let place = Place::op(graph, &op).tensor(graph.name(id)).dimension(dims.len() - 1);
             let padded = count(&dims).saturating_mul(2 * LINE);
-            let message = format!("{:?} takes {padded} bytes in place of {}", &dims[..], count(&dims) * 2);
+            let message = format!(
+                "{:?} takes {padded} bytes in place of {}",
+                &dims[..],
+                count(&dims).saturating_mul(2)
+            );
             sink.at(graph, place, message);
         }
     }),

@@ -30,7 +30,7 @@ fn palettes<'g, 'm>(graph: &'g Graph<'m>) -> impl Iterator<Item = Palette<'m>> +
         let axis = output_axis(graph, &user, dims.len());
         let grouped = table.len() == dims.len() + 2;
         let groups = if grouped { table[axis] } else { 1 };
-        let others = if grouped { table[..dims.len()].iter().product::<usize>() / groups.max(1) } else { 1 };
+        let others = if grouped { count(&table[..dims.len()]) / groups.max(1) } else { 1 };
         let outputs = dims.get(axis).copied()?;
         Some(Palette { op, user, weight, dtype: ty.dtype, groups: (groups, others), outputs })
     })
