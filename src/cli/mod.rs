@@ -4,6 +4,7 @@ mod exit;
 mod export;
 mod generate;
 mod inspect;
+mod lint;
 mod output;
 mod run;
 mod table;
@@ -30,6 +31,7 @@ enum Command {
     Export(export::Args),
     Generate(generate::Args),
     Inspect(inspect::Args),
+    Lint(lint::Args),
     Run(run::Args),
     Verify(verify::Args),
 }
@@ -49,6 +51,7 @@ pub fn main() -> ExitCode {
         Command::Export(args) => export::run(args, &mut output),
         Command::Generate(args) => generate::run(args, &mut output),
         Command::Inspect(args) => inspect::run(args, &mut output),
+        Command::Lint(args) => lint::run(args, &mut output),
         Command::Run(args) => run::run(args, &mut output),
         Command::Verify(args) => verify::run(args, &mut output),
     };

@@ -11,6 +11,7 @@ mod fixtures;
 mod generate;
 mod hostile;
 mod inspect;
+mod lint;
 mod lower;
 mod oracle;
 mod random_programs;
