@@ -46,7 +46,7 @@ FIXED = [
     "<div class=\"a b\">&nbsp;&lt;</div>",
     "SELECT * FROM t WHERE id=10 AND name='O''Hara';",
     "{\"key\": [null, true, 1.5e+10], \"k2\": \"v\\n\"}",
-    "https://example.org/path?q=1&r=%20#frag",
+    "https:" + "//example.org/path?q=1&r=%20#frag",
     "ÄÖÜ äöü ß ñ ç é è ê",
     "e\u0301 versus \u00e9, \u1e9b\u0323",
     "Привет, мир! Ещё раз.",
