@@ -1,5 +1,6 @@
 //! The command line: the only place that prints.
 
+mod compress;
 mod exit;
 mod inspect;
 mod output;
@@ -24,6 +25,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Compress(compress::Args),
     Inspect(inspect::Args),
     Run(run::Args),
 }
@@ -40,6 +42,7 @@ pub fn main() -> ExitCode {
     };
     let mut output = Output::stdout();
     let result = match &cli.command {
+        Command::Compress(args) => compress::run(args, &mut output),
         Command::Inspect(args) => inspect::run(args, &mut output),
         Command::Run(args) => run::run(args, &mut output),
     };

@@ -1,5 +1,6 @@
 //! Project tasks: `cargo xtask COMMAND`. One file per command, one line per command in [`COMMANDS`].
 
+mod bench_compress;
 mod bench_package;
 mod ci;
 mod conformance;
@@ -7,6 +8,7 @@ mod fuzz;
 mod outcome;
 mod process;
 mod project;
+mod python;
 mod sanitize;
 mod test;
 mod tidy;
@@ -31,6 +33,7 @@ struct Command {
 }
 
 const COMMANDS: &[Command] = &[
+    bench_compress::COMMAND,
     bench_package::COMMAND,
     ci::COMMAND,
     conformance::COMMAND,

@@ -2,7 +2,6 @@
 
 mod corpus;
 mod ops;
-mod python;
 mod round_trip;
 mod signatures;
 mod torch;

@@ -9,10 +9,11 @@ use anemeter::package::{self, Package, WriteOptions};
 use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
-use super::{corpus, percent, python};
+use super::{corpus, percent};
 use crate::outcome::Outcome;
 use crate::process::read;
 use crate::project::Project;
+use crate::python;
 
 const WHAT: &str = "package round trip";
 /// A sample that converts but does not fit its own shapes: a validator that accepts it checks nothing.

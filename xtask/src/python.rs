@@ -16,11 +16,13 @@ struct Requirements {
 
 const COREMLTOOLS: Requirements =
     Requirements { list: "xtask/python/requirements.txt", stamp: "requirements.stamp" };
+const CLUSTERING: Requirements =
+    Requirements { list: "xtask/python/requirements-compress.txt", stamp: "requirements-compress.stamp" };
 const TORCH: Requirements =
     Requirements { list: "xtask/python/requirements-torch.txt", stamp: "requirements-torch.stamp" };
 
 /// The interpreter, or nothing where the machine has no Python.
-pub(super) fn interpreter(project: &Project) -> Result<Option<PathBuf>> {
+pub(crate) fn interpreter(project: &Project) -> Result<Option<PathBuf>> {
     if !works(project.command("python3").arg("--version")) {
         return Ok(None);
     }
@@ -34,9 +36,16 @@ pub(super) fn interpreter(project: &Project) -> Result<Option<PathBuf>> {
 }
 
 /// The interpreter with torch beside coremltools. The first time takes minutes and gigabytes.
-pub(super) fn interpreter_with_torch(project: &Project) -> Result<Option<PathBuf>> {
+pub(crate) fn interpreter_with_torch(project: &Project) -> Result<Option<PathBuf>> {
     let Some(python) = interpreter(project)? else { return Ok(None) };
     TORCH.provide(project, &project.target.join("venv"), || TORCH.install(project, &python))?;
+    Ok(Some(python))
+}
+
+/// The interpreter with the libraries that coremltools clusters with.
+pub(crate) fn interpreter_for_compression(project: &Project) -> Result<Option<PathBuf>> {
+    let Some(python) = interpreter(project)? else { return Ok(None) };
+    CLUSTERING.provide(project, &project.target.join("venv"), || CLUSTERING.install(project, &python))?;
     Ok(Some(python))
 }
 
