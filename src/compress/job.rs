@@ -7,8 +7,9 @@ use super::CompressError;
 use super::encoding::Step;
 use super::linear::LinearScheme;
 use super::palette::PaletteScheme;
-use super::precision::Precision;
+use super::precision::{Palette, Precision};
 use super::sparse::SparseScheme;
+use super::vector::VectorScheme;
 use super::weight::Weight;
 use crate::kernels::quantize::Loss;
 use crate::mil::{Opset, Payload, TensorType};
@@ -48,6 +49,9 @@ pub(super) fn scheme(
     Ok(Some(match precision {
         Precision::Keep => return Ok(None),
         Precision::Linear(linear) => Box::new(LinearScheme::new(linear, weight, opset)?),
+        Precision::Palette(palette @ Palette { vector: 2.., .. }) => {
+            Box::new(VectorScheme::new(palette, weight, opset)?)
+        }
         Precision::Palette(palette) => Box::new(PaletteScheme::new(palette, weight, opset)?),
         Precision::Sparse(_) | Precision::SparseLinear(..) | Precision::SparsePalette(..) => {
             Box::new(SparseScheme::new(precision, weight, opset)?)

@@ -4,6 +4,7 @@
 //! read, encoded and written piece by piece while the package is written, so memory stays small however large a
 //! weight is. [`Compression::log`] tells afterwards what each weight lost.
 
+mod choose;
 mod encoding;
 mod error;
 mod glob;
@@ -20,8 +21,10 @@ mod sparse;
 #[cfg(test)]
 mod testing;
 mod units;
+mod vector;
 mod weight;
 
+pub use choose::{Candidate, Choice, choose};
 pub use error::CompressError;
 pub use log::{Log, TensorLog, Totals};
 pub use plan::{Plan, Rule};

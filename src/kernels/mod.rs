@@ -26,4 +26,5 @@ pub mod rows;
 pub mod simd;
 pub mod softmax;
 pub mod streamed;
+pub mod vector_cluster;
 pub mod window;

@@ -1,5 +1,6 @@
 //! `cargo xtask conformance`: the library and the program held against coremltools.
 
+mod compression;
 mod corpus;
 mod ops;
 mod round_trip;
@@ -15,7 +16,7 @@ use crate::project::Project;
 
 pub(crate) const COMMAND: Command = Command {
     name: "conformance",
-    arguments: "[--round-trip] [--signatures] [--ops] [--torch] [--limit N]",
+    arguments: "[--round-trip] [--signatures] [--ops] [--compression] [--torch] [--limit N]",
     about: "packages, signatures and results against coremltools; with --torch against torch (installs it)",
     not_checked: 0,
     run: |project, arguments| check(project, &Selection::parse(arguments)?),
@@ -33,6 +34,7 @@ const PARTS: &[Part] = &[
     Part { flag: "--round-trip", on_request: false, run: round_trip::check },
     Part { flag: "--signatures", on_request: false, run: |project, _| signatures::check(project) },
     Part { flag: "--ops", on_request: false, run: ops::check },
+    Part { flag: "--compression", on_request: false, run: compression::check },
     Part { flag: "--torch", on_request: true, run: torch::check },
 ];
 

@@ -157,6 +157,20 @@ fn compare_verdicts(
     Ok((cases.len() - worse, refused.len()))
 }
 
+/// What the validator has against packages, each with its first complaint.
+pub(super) fn refused(
+    project: &Project,
+    python: &Path,
+    validator: &Path,
+    packages: &[&Path],
+) -> Result<Vec<String>> {
+    let verdicts = validate(project, python, validator, packages)?;
+    let complaint = |(path, verdict): (&&Path, Verdict)| {
+        verdict.violations.first().map(|violation| format!("{}: {violation}", path.display()))
+    };
+    Ok(packages.iter().zip(verdicts).filter_map(complaint).collect())
+}
+
 /// One process family for all packages: importing coremltools takes seconds.
 fn validate(project: &Project, python: &Path, validator: &Path, packages: &[&Path]) -> Result<Vec<Verdict>> {
     let list = project.target.join("conformance/validate.txt");
