@@ -24,7 +24,7 @@ use files::{Folder, Mapped};
 pub use blocks::Block;
 pub use config::{Config, ConfigError};
 pub use error::CheckpointError;
-pub use stored::{Elements, Encoding, GgufEncoding, Order, Stored};
+pub use stored::{Elements, Encoding, GgufEncoding, Integers, Order, Stored};
 
 /// A checkpoint, opened.
 #[derive(Debug)]

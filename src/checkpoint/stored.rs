@@ -74,6 +74,65 @@ impl Stored {
     }
 }
 
+/// A stored tensor whose elements are integers times a scale plus a minimum, block by block.
+#[derive(Debug, Clone)]
+pub struct Integers {
+    stored: Stored,
+    block: Block,
+    bits: u32,
+    is_signed: bool,
+    head_dim: Option<usize>,
+}
+
+impl Stored {
+    /// The integers behind the elements, where there are such.
+    pub fn integers(&self) -> Option<Integers> {
+        let Encoding::Gguf(GgufEncoding { elements: Elements::Blocks(block), order, plus_one: false }) =
+            self.encoding
+        else {
+            return None;
+        };
+        let (bits, is_signed) = block.integers()?;
+        let head_dim = match order {
+            Order::Same => None,
+            Order::Interleaved { head_dim } => Some(head_dim),
+            Order::Transposed => return None,
+        };
+        Some(Integers { stored: self.clone(), block, bits, is_signed, head_dim })
+    }
+}
+
+impl Integers {
+    /// Bits of an integer.
+    pub fn bits(&self) -> u32 {
+        self.bits
+    }
+
+    /// Whether integers are signed, in two's complement.
+    pub fn is_signed(&self) -> bool {
+        self.is_signed
+    }
+
+    /// Elements of a block.
+    pub fn block(&self) -> usize {
+        self.block.elements()
+    }
+
+    /// Reads some blocks, in the order of the tensor's elements: integers, and a scale and a minimum for each block.
+    pub fn read(&self, blocks: Range<usize>, codes: &mut [u8], scales: &mut [f32], minimums: &mut [f32]) {
+        let width: usize = self.stored.shape.iter().skip(1).product::<usize>() / self.block();
+        let size = self.block.bytes();
+        let each = codes.chunks_exact_mut(self.block()).zip(scales.iter_mut().zip(minimums));
+        for (block, (codes, (scale, minimum))) in blocks.zip(each) {
+            let from = match self.head_dim {
+                Some(head_dim) => interleaved(block / width, head_dim) * width + block % width,
+                None => block,
+            };
+            (*scale, *minimum) = self.block.split(&self.stored.bytes[from * size..(from + 1) * size], codes);
+        }
+    }
+}
+
 impl GgufEncoding {
     fn read(self, stored: &Stored, range: Range<usize>, out: &mut [f32]) {
         let out = &mut out[..range.len()];
@@ -182,6 +241,38 @@ mod tests {
         assert_eq!(all(&transposed), [0.0, 2.0, 4.0, 1.0, 3.0, 5.0]);
         let norm = stored(&[3], Order::Same, true, &[1.0, 1.5, 0.0]);
         assert_eq!(all(&norm), [0.0, 0.5, -1.0]);
+    }
+
+    #[test]
+    fn integers_times_scale_plus_minimum_are_the_elements() {
+        for (block, order) in [
+            (Block::Q8_0, Order::Same),
+            (Block::Q4_0, Order::Interleaved { head_dim: 4 }),
+            (Block::Q4_1, Order::Same),
+        ] {
+            let bytes: Vec<u8> = (0..16 * block.bytes()).map(|i| (i * 37 % 113) as u8).collect();
+            let encoding = GgufEncoding { elements: Elements::Blocks(block), order, plus_one: false };
+            let stored =
+                Stored { shape: [8, 64][..].into(), encoding: Encoding::Gguf(encoding), bytes: bytes.into() };
+            let integers = stored.integers().unwrap();
+            let (mut codes, mut scales, mut minimums) = ([0; 160], [0.0; 5], [0.0; 5]);
+            integers.read(3..8, &mut codes, &mut scales, &mut minimums);
+            let code =
+                |code: u8| if integers.is_signed() { f32::from(code.cast_signed()) } else { f32::from(code) };
+            let got: Vec<f32> =
+                (0..160).map(|i| scales[i / 32] * code(codes[i]) + minimums[i / 32]).collect();
+            assert_eq!(got, all(&stored)[96..256], "{block:?}");
+        }
+        let blocks = |block, plus_one| {
+            let encoding = GgufEncoding { elements: Elements::Blocks(block), order: Order::Same, plus_one };
+            Stored {
+                shape: [1, 256][..].into(),
+                encoding: Encoding::Gguf(encoding),
+                bytes: vec![0; 512].into(),
+            }
+        };
+        assert!(blocks(Block::Q6_K, false).integers().is_none());
+        assert!(blocks(Block::Q8_0, true).integers().is_none());
     }
 
     proptest::proptest! {

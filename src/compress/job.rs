@@ -4,6 +4,7 @@ use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::CompressError;
+use super::carried::{Carried, CarriedScheme};
 use super::encoding::Step;
 use super::linear::LinearScheme;
 use super::palette::PaletteScheme;
@@ -30,6 +31,11 @@ pub(super) trait Scheme: Send + Sync {
 
     /// The operations that give the weight back.
     fn steps(&self) -> Vec<Step>;
+
+    /// How the elements are stored, where the precision that was asked for does not tell.
+    fn form(&self) -> Option<String> {
+        None
+    }
 }
 
 /// What encoding a weight tells besides its streamed pieces.
@@ -48,6 +54,11 @@ pub(super) fn scheme(
 ) -> Result<Option<Box<dyn Scheme>>, CompressError> {
     Ok(Some(match precision {
         Precision::Keep => return Ok(None),
+        Precision::Stored => match CarriedScheme::new(weight, opset)? {
+            Some(Carried::Same(carried)) => Box::new(carried),
+            Some(Carried::Requantised(linear)) => Box::new(LinearScheme::new(linear, weight, opset)?),
+            None => return Ok(None),
+        },
         Precision::Linear(linear) => Box::new(LinearScheme::new(linear, weight, opset)?),
         Precision::Palette(palette @ Palette { vector: 2.., .. }) => {
             Box::new(VectorScheme::new(palette, weight, opset)?)
@@ -88,6 +99,14 @@ impl Job {
             Arc::new(Part { job: self.clone(), index, len: byte_len(ty) })
         };
         pieces.iter().enumerate().map(part).collect()
+    }
+
+    /// How the elements are stored.
+    pub(super) fn form(&self) -> String {
+        match (self.precision, self.scheme.form()) {
+            (Precision::Stored, Some(form)) => form,
+            (precision, _) => precision.to_string(),
+        }
     }
 
     /// Bytes of all pieces.

@@ -139,6 +139,10 @@ impl Scheme for LinearScheme {
             .map(Some)
     }
 
+    fn form(&self) -> Option<String> {
+        Some(format!("{}, requantised", self.linear))
+    }
+
     fn steps(&self) -> Vec<Step> {
         let piece = Operand::Piece;
         if self.opset >= Opset::Ios18 {

@@ -4,6 +4,7 @@
 //! read, encoded and written piece by piece while the package is written, so memory stays small however large a
 //! weight is. [`Compression::log`] tells afterwards what each weight lost.
 
+mod carried;
 mod choose;
 mod encoding;
 mod error;

@@ -11,6 +11,8 @@ use super::CompressError;
 pub enum Precision {
     /// As they are.
     Keep,
+    /// As the integers they come from, without rounding them again; as they are if they come from none.
+    Stored,
     /// As integers.
     Linear(Linear),
     /// As indices into a palette.
@@ -78,7 +80,7 @@ impl Precision {
     /// Bits of an element, without scales and palettes.
     pub fn bits(&self) -> f64 {
         match self {
-            Precision::Keep => 16.0,
+            Precision::Keep | Precision::Stored => 16.0,
             Precision::Linear(linear) => f64::from(linear.bits),
             Precision::Palette(palette) => f64::from(palette.bits) / palette.vector as f64,
             Precision::Sparse(pattern) => 1.0 + 16.0 * pattern.share(),
@@ -122,7 +124,7 @@ impl FromStr for Precision {
         };
         parse().map_err(|message| {
             CompressError::new(format!("precision `{text}`: {message}")).with_help(
-                "precisions are fp16, int8, int4, int4:block=32, int8:asym, lut4, lut4:group=16, lut4:vector=2, \
+                "precisions are fp16, stored, int8, int4, int4:block=32, int8:asym, lut4, lut4:group=16, lut4:vector=2, \
                  lut4:scale, sparse:0.5, sparse:2:4 and combinations such as sparse:0.5+int8",
             )
         })
@@ -136,7 +138,8 @@ fn scheme(text: &str) -> Result<Precision, String> {
     let bits = || name[3..].parse::<u32>().map_err(|_| unknown(name));
     match name {
         "fp16" if options.is_empty() => Ok(Precision::Keep),
-        "fp16" => Err(format!("fp16 takes no `{}`", options[0])),
+        "stored" if options.is_empty() => Ok(Precision::Stored),
+        "fp16" | "stored" => Err(format!("{name} takes no `{}`", options[0])),
         "int8" => linear(bits()?, Granularity::Channel, &options),
         "int4" => linear(bits()?, Granularity::Block(32), &options),
         "lut1" | "lut2" | "lut3" | "lut4" | "lut6" | "lut8" => palette(bits()?, &options),
@@ -218,6 +221,7 @@ impl fmt::Display for Precision {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Precision::Keep => f.write_str("fp16"),
+            Precision::Stored => f.write_str("stored"),
             Precision::Linear(linear) => linear.fmt(f),
             Precision::Palette(palette) => palette.fmt(f),
             Precision::Sparse(pattern) => pattern.fmt(f),
@@ -269,6 +273,7 @@ mod tests {
     fn what_is_written_is_what_is_meant() {
         let cases = [
             ("fp16", "fp16"),
+            ("stored", "stored"),
             ("int8", "int8:channel"),
             ("int4", "int4:block=32"),
             ("int8:tensor:asym", "int8:tensor:asym"),

@@ -74,7 +74,7 @@ impl Compression {
                 }
                 Entry::Compressed(job) => {
                     let loss = job.learned()?.loss;
-                    let precision = job.precision.to_string();
+                    let precision = job.form();
                     let after = job.byte_len();
                     log.push(tensor_log(&job.weight, precision, after, loss.snr(), loss.cosine()), true);
                 }

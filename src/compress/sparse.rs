@@ -60,7 +60,7 @@ impl SparseScheme {
         let (pattern, is_plain) = match precision {
             Precision::Sparse(pattern) => (pattern, true),
             Precision::SparseLinear(pattern, _) | Precision::SparsePalette(pattern, _) => (pattern, false),
-            Precision::Keep | Precision::Linear(_) | Precision::Palette(_) => {
+            Precision::Keep | Precision::Stored | Precision::Linear(_) | Precision::Palette(_) => {
                 return Err(CompressError::new(format!("`{precision}` is not sparse")));
             }
         };

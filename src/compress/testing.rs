@@ -1,6 +1,7 @@
 //! Weights for tests, and what the operations of an encoding give for them.
 
 use std::io::{self, Write};
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::encoding::operations;
@@ -11,7 +12,7 @@ use super::weight::{Weight, numbers, to_bytes};
 use crate::kernels::quantize::Loss;
 use crate::mil::op::{KnownValue, Numerics, decode_all};
 use crate::mil::propagate::{Options, propagate};
-use crate::mil::{Function, Literal, LiteralData, Opset, Payload, TensorType};
+use crate::mil::{Function, Literal, LiteralData, Opset, Payload, Quantised, TensorType};
 use crate::tensor::{Bytes, DType, Tensor};
 
 /// Bytes that come as a stream, in pieces.
@@ -135,4 +136,75 @@ pub(super) fn check(weight: &Weight, kind: &str, opset: Opset, bound: f64) {
         weight.layout
     );
     assert!(measured.noise <= bound * bound * measured.signal, "{kind}: {measured:?} is above {bound}");
+}
+
+/// Elements that come from integers.
+#[derive(Clone)]
+pub(super) struct Integers {
+    pub(super) bits: u32,
+    pub(super) is_signed: bool,
+    pub(super) block: usize,
+    pub(super) codes: Vec<u8>,
+    pub(super) scales: Vec<f32>,
+    pub(super) minimums: Vec<f32>,
+}
+
+impl Integers {
+    pub(super) fn values(&self) -> Vec<f32> {
+        let number = |code: u8| if self.is_signed { f32::from(code.cast_signed()) } else { f32::from(code) };
+        let value = |(i, &code): (usize, &u8)| {
+            self.scales[i / self.block] * number(code) + self.minimums[i / self.block]
+        };
+        self.codes.iter().enumerate().map(value).collect()
+    }
+
+    pub(super) fn weight(&self, shape: &[usize]) -> Weight {
+        let literal = Literal {
+            ty: TensorType::fixed(DType::F16, shape).into(),
+            data: LiteralData::Stream(Arc::new(self.clone())),
+        };
+        Weight::of("w", &literal, Layout::rows_first(shape)).unwrap()
+    }
+}
+
+impl Payload for Integers {
+    fn byte_len(&self) -> u64 {
+        self.codes.len() as u64 * 2
+    }
+
+    fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
+        out.write_all(&to_bytes(DType::F16, &self.values()))
+    }
+
+    fn quantised(&self) -> Option<Arc<dyn Quantised>> {
+        Some(Arc::new(self.clone()))
+    }
+}
+
+impl Quantised for Integers {
+    fn bits(&self) -> u32 {
+        self.bits
+    }
+
+    fn is_signed(&self) -> bool {
+        self.is_signed
+    }
+
+    fn block(&self) -> usize {
+        self.block
+    }
+
+    fn read(&self, blocks: Range<usize>, codes: &mut [u8], scales: &mut [f32], minimums: &mut [f32]) {
+        let elements = blocks.start * self.block..blocks.end * self.block;
+        codes[..elements.len()].copy_from_slice(&self.codes[elements]);
+        scales[..blocks.len()].copy_from_slice(&self.scales[blocks.clone()]);
+        minimums[..blocks.len()].copy_from_slice(&self.minimums[blocks]);
+    }
+}
+
+/// How a weight ends up being stored.
+pub(super) fn form_of(weight: &Weight, kind: &str) -> String {
+    let precision: Precision = kind.parse().unwrap();
+    let scheme = scheme(precision, weight, Opset::Ios18).unwrap().unwrap();
+    Job::new(weight.clone(), precision, scheme).form()
 }

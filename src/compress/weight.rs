@@ -7,7 +7,7 @@ use half::f16;
 
 use super::layout::Layout;
 use crate::kernels::convert;
-use crate::mil::{Literal, LiteralData, Payload};
+use crate::mil::{Literal, LiteralData, Payload, Quantised};
 use crate::tensor::{AlignedBuf, Bytes, DType};
 
 /// Elements that are handled at a time, as far as units allow.
@@ -62,6 +62,14 @@ impl Weight {
             Data::Stream(payload) => {
                 Identity { address: Arc::as_ptr(payload).cast::<()>() as usize, len: payload.byte_len() }
             }
+        }
+    }
+
+    /// The integers behind the elements, where they come from such.
+    pub(super) fn quantised(&self) -> Option<Arc<dyn Quantised>> {
+        match &self.data {
+            Data::Stream(payload) => payload.quantised(),
+            Data::Bytes(_) => None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::checkpoint::Stored;
+use crate::checkpoint::{Integers, Stored};
 use crate::tensor::{Shape, shape};
 
 /// A weight of the model: a name, a shape, and the stored tensor behind it.
@@ -53,6 +53,17 @@ impl Weight {
                 stored.read(range, out);
                 out.iter_mut().for_each(|x| *x += 1.0);
             }
+        }
+    }
+
+    /// The integers behind the elements, where there are such, and which of their elements is the first here.
+    pub fn integers(&self) -> Option<(Integers, usize)> {
+        match &self.source {
+            Source::Stored(stored) => Some((stored.integers()?, 0)),
+            Source::Rows(stored, row) => {
+                Some((stored.integers()?, row * self.shape.iter().skip(1).product::<usize>()))
+            }
+            Source::Transposed(_) | Source::TransposedColumns(..) | Source::PlusOne(_) => None,
         }
     }
 

@@ -141,12 +141,11 @@ fn model(opset: Opset, dtype: DType, any_axis: bool) -> Result<Model> {
     let bias = main.constant("bias", weight(dtype, &[64], 3)?);
     x = main.op("linear").arg("x", x).arg("weight", dense).arg("bias", bias).named("projected").push()?;
     if any_axis {
-        let matrix = main.constant("matrix", weight(dtype, &[64, 48], 4)?);
+        let matrix = main.constant("matrix", weight(dtype, &[64, 64], 4)?);
         x = main.op("matmul").arg("x", x).arg("y", matrix).named("product").push()?;
     }
-    let width = if any_axis { 48 } else { 64 };
-    x = main.op("reshape").arg("x", x).arg("shape", [1, width, 2, 2]).named("image").push()?;
-    let kernel = main.constant("kernel", weight(dtype, &[32, width as usize, 2, 2], 5)?);
+    x = main.op("reshape").arg("x", x).arg("shape", [1, 64, 2, 2]).named("image").push()?;
+    let kernel = main.constant("kernel", weight(dtype, &[32, 64, 2, 2], 5)?);
     let y = main.op("conv").arg("x", x).arg("weight", kernel).arg("strides", [1, 1]).arg("pad", [0, 0, 0, 0]);
     let y = y.arg("dilations", [1, 1]).named("y").push()?;
     Ok(Model::single(main.finish(&[y])))
