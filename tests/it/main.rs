@@ -3,6 +3,7 @@
 
 mod atomic;
 mod command;
+mod compress;
 mod damage;
 mod fixtures;
 mod hostile;
