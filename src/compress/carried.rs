@@ -1,13 +1,12 @@
 //! Integers that a checkpoint holds, taken over as they are.
 //!
 //! A checkpoint's element is `scale * q + minimum`, an operation's is `scale * (q - offset)`. The offset that gives
-//! the same fp16 numbers is looked for in the narrowest form that has one for every block.
+//! the same fp16 numbers is looked for in the narrowest form that has one for every block. Where no form has, offsets
+//! are rounded to fp16, which costs far less than new integers would.
 
 use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::Arc;
-
-use half::f16;
 
 use super::CompressError;
 use super::encoding::{Operand, Step};
@@ -26,7 +25,7 @@ const BATCH: usize = 1 << 13;
 pub(super) enum Carried {
     /// With the same integers.
     Same(CarriedScheme),
-    /// With others, because no operation gives the same numbers.
+    /// With others, because its blocks do not lie along the inputs.
     Requantised(Linear),
 }
 
@@ -35,6 +34,8 @@ pub(super) struct CarriedScheme {
     source: Arc<dyn Quantised>,
     layout: Layout,
     offset: Offset,
+    /// Whether every element stays what it is.
+    is_exact: bool,
 }
 
 /// What is subtracted from an integer.
@@ -54,7 +55,7 @@ const OFFSETS: &[Offset] =
 
 impl CarriedScheme {
     /// How a weight is carried over, if it comes from integers.
-    pub(super) fn new(weight: &Weight, opset: Opset) -> Result<Option<Carried>, CompressError> {
+    pub(super) fn choose(weight: &Weight, opset: Opset) -> Result<Option<Carried>, CompressError> {
         let Some(source) = weight.quantised().filter(|_| weight.dtype == DType::F16) else { return Ok(None) };
         let layout = weight.layout.clone();
         let is_row_wise = layout.is_by_rows() && layout.input_stride() == Some(1);
@@ -63,15 +64,14 @@ impl CarriedScheme {
         }
         layout.block(&weight.name, source.block())?;
         let blocks = layout.elements() / source.block();
-        let fits = |offset: &&Offset| is_row_wise && is_same(&*source, **offset, blocks);
-        Ok(Some(match OFFSETS.iter().find(fits) {
-            Some(&offset) => Carried::Same(CarriedScheme { source, layout, offset }),
-            None => Carried::Requantised(Linear {
-                bits: source.bits(),
-                symmetric: source.is_signed(),
-                granularity: Granularity::Block(source.block()),
-            }),
-        }))
+        if !is_row_wise {
+            let (bits, symmetric) = (source.bits(), source.is_signed());
+            let granularity = Granularity::Block(source.block());
+            return Ok(Some(Carried::Requantised(Linear { bits, symmetric, granularity })));
+        }
+        let exact = OFFSETS.iter().copied().find(|&offset| is_same(&*source, offset, blocks));
+        let offset = exact.unwrap_or(Offset::Number(DType::F16));
+        Ok(Some(Carried::Same(CarriedScheme { source, layout, offset, is_exact: exact.is_some() })))
     }
 
     fn data_type(&self) -> DType {
@@ -96,6 +96,14 @@ fn for_each(
         let some: Range<usize> = start..blocks.min(start + BATCH);
         let count = some.len();
         source.read(some, &mut codes, &mut scales, &mut minimums);
+        // A block of one number has no scale: it gets one, and the first integer.
+        let flat = scales.iter_mut().zip(&minimums).zip(codes.chunks_exact_mut(size)).take(count);
+        for ((scale, minimum), codes) in
+            flat.filter(|((scale, minimum), _)| **scale == 0.0 && **minimum != 0.0)
+        {
+            *scale = minimum.abs();
+            codes.fill(0);
+        }
         take(&mut codes[..count * size], &scales[..count], &minimums[..count])?;
     }
     Ok(())
@@ -129,16 +137,38 @@ fn block_offset(source: &dyn Quantised, offset: Offset, scale: f32, minimum: f32
         Offset::Number(DType::F16) => &[rounded(DType::F16, exact)],
         Offset::Number(_) => &[exact, exact.next_up(), exact.next_down()],
     };
-    let rounds = offset == Offset::Number(DType::F16);
     let gives_same = |&candidate: &f32| {
         codes.clone().all(|code| {
-            let code = code as f32;
-            let difference = if rounds { rounded(DType::F16, code - candidate) } else { code - candidate };
-            let (read, wanted) = (f16::from_f32(scale * difference), f16::from_f32(scale * code + minimum));
+            let (read, wanted) = both(offset, code as f32, scale, minimum, candidate);
             read == wanted && wanted.is_finite()
         })
     };
     candidates.iter().copied().find(|candidate| candidate.is_finite() && gives_same(candidate))
+}
+
+/// What an operation gives for an integer, and what the checkpoint means by it.
+fn both(form: Offset, code: f32, scale: f32, minimum: f32, offset: f32) -> (f32, f32) {
+    let difference = match form {
+        Offset::Number(DType::F16) => rounded(DType::F16, code - offset),
+        _ => code - offset,
+    };
+    (rounded(DType::F16, scale * difference), rounded(DType::F16, scale * code + minimum))
+}
+
+impl CarriedScheme {
+    /// The offset of a block, rounded if there is no exact one, and what that loses.
+    fn offset(&self, codes: &[u8], scale: f32, minimum: f32) -> (f32, Loss) {
+        if self.is_exact {
+            let offset = block_offset(&*self.source, self.offset, scale, minimum);
+            return (offset.unwrap_or(0.0), Loss::default());
+        }
+        let offset = if minimum == 0.0 { 0.0 } else { rounded(DType::F16, -minimum / scale) };
+        let number =
+            |code: u8| if self.source.is_signed() { f32::from(code.cast_signed()) } else { f32::from(code) };
+        let pairs = codes.iter().map(|&code| both(self.offset, number(code), scale, minimum, offset));
+        let (read, wanted): (Vec<f32>, Vec<f32>) = pairs.unzip();
+        (offset, Loss::between(&wanted, &read))
+    }
 }
 
 impl Scheme for CarriedScheme {
@@ -160,22 +190,25 @@ impl Scheme for CarriedScheme {
     fn write(&self, weight: &Weight, _: usize, out: &mut dyn Write) -> io::Result<Option<Learned>> {
         let source = &*self.source;
         let (mut packer, mut bytes) = (Packer::new(source.bits()), Vec::new());
-        let (mut all_scales, mut offsets) = (Vec::new(), Vec::new());
+        let (mut all_scales, mut offsets, mut loss) = (Vec::new(), Vec::new(), Loss::default());
         // Moves unsigned integers to where their middle is zero.
         let flip =
             if self.offset == Offset::None && !source.is_signed() { 1 << (source.bits() - 1) } else { 0 };
         for_each(source, self.layout.elements() / source.block(), |codes, scales, minimums| {
+            all_scales.extend_from_slice(scales);
+            let blocks = codes.chunks_exact(source.block()).zip(scales.iter().zip(minimums));
+            for (codes, (&scale, &minimum)) in blocks {
+                let (offset, lost) = self.offset(codes, scale, minimum);
+                if !offset.is_finite() {
+                    return Err(weight.not_finite(offset));
+                }
+                offsets.push(offset);
+                loss += lost;
+            }
             codes.iter_mut().for_each(|code| *code ^= flip);
             packer.push(codes, &mut bytes);
             out.write_all(&bytes)?;
             bytes.clear();
-            all_scales.extend_from_slice(scales);
-            for (&scale, &minimum) in scales.iter().zip(minimums) {
-                let offset = block_offset(source, self.offset, scale, minimum);
-                offsets.push(offset.ok_or_else(|| {
-                    io::Error::other(format!("weight `{}` changed while it was read", weight.name))
-                })?);
-            }
             Ok(())
         })?;
         packer.finish(&mut bytes);
@@ -184,11 +217,11 @@ impl Scheme for CarriedScheme {
         match self.offset {
             Offset::None => {}
             Offset::Integer => {
-                pieces.push(packed::pack(offsets.iter().map(|&x| x as i32 as u8), source.bits()))
+                pieces.push(packed::pack(offsets.iter().map(|&x| x as i32 as u8), source.bits()));
             }
             Offset::Number(dtype) => pieces.push(to_bytes(dtype, &offsets)),
         }
-        Ok(Some(Learned { pieces, loss: Loss::default() }))
+        Ok(Some(Learned { pieces, loss }))
     }
 
     fn steps(&self) -> Vec<Step> {
@@ -203,14 +236,15 @@ impl Scheme for CarriedScheme {
             Offset::Integer => ":asym".to_owned(),
             Offset::Number(dtype) => format!(" with {dtype} offsets"),
         };
-        Some(format!("int{}:block={}{offset}, carried over", self.source.bits(), self.source.block()))
+        let how = if self.is_exact { "carried over" } else { "rounded" };
+        Some(format!("int{}:block={}{offset}, {how}", self.source.bits(), self.source.block()))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compress::testing::{Integers, decoded, form_of};
+    use crate::compress::testing::{Integers, decoded, form_of, round_trip};
 
     fn halves(values: &[f32]) -> Vec<f32> {
         values.iter().map(|&x| rounded(DType::F16, x)).collect()
@@ -244,10 +278,30 @@ mod tests {
     }
 
     #[test]
-    fn what_no_operation_gives_is_requantised_and_said_so() {
-        let integers = source(4, false, |_, _| 1000.0);
+    fn offsets_that_cannot_be_exact_are_rounded_and_the_loss_is_told() {
+        let integers = source(4, false, |i, _| -0.1 - i as f32 * 0.0173);
         let weight = integers.weight(&[6, 64]);
-        assert_eq!(form_of(&weight, "stored"), "int4:block=32:asym, requantised");
+        assert_eq!(form_of(&weight, "stored"), "int4:block=32 with fp16 offsets, rounded");
+        let (got, loss) = round_trip(&weight, "stored", Opset::Ios18).unwrap();
+        let measured = Loss::between(&halves(&integers.values()), &got);
+        assert!((measured.noise - loss.noise).abs() <= 1e-9 * measured.signal);
+        assert!(loss.noise > 0.0 && loss.snr().unwrap() > 55.0, "{:?}", loss.snr());
+    }
+
+    #[test]
+    fn blocks_without_a_scale_are_their_minimum() {
+        let mut integers = source(4, false, |_, scale| -8.0 * scale);
+        (integers.scales[3], integers.minimums[3]) = (0.0, 0.25);
+        (integers.scales[4], integers.minimums[4]) = (0.0, 0.0);
+        let got = decoded(&integers.weight(&[6, 64]), "stored", Opset::Ios18);
+        assert_eq!(got, halves(&integers.values()));
+    }
+
+    #[test]
+    fn blocks_across_the_inputs_are_requantised_and_said_so() {
+        let mut weight = source(8, true, |_, _| 0.0).weight(&[64, 6]);
+        weight.layout = Layout { channel: 1, input: 0, ..weight.layout };
+        assert_eq!(form_of(&weight, "stored"), "int8:block=32, requantised");
     }
 
     #[test]

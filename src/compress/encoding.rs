@@ -72,7 +72,7 @@ pub(super) fn operations(
                     attributes.push(((*parameter).to_owned(), literal));
                 }
                 binding => {
-                    inputs.push(Argument { parameter: (*parameter).to_owned(), bindings: vec![binding] })
+                    inputs.push(Argument { parameter: (*parameter).to_owned(), bindings: vec![binding] });
                 }
             }
         }

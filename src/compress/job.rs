@@ -54,7 +54,7 @@ pub(super) fn scheme(
 ) -> Result<Option<Box<dyn Scheme>>, CompressError> {
     Ok(Some(match precision {
         Precision::Keep => return Ok(None),
-        Precision::Stored => match CarriedScheme::new(weight, opset)? {
+        Precision::Stored => match CarriedScheme::choose(weight, opset)? {
             Some(Carried::Same(carried)) => Box::new(carried),
             Some(Carried::Requantised(linear)) => Box::new(LinearScheme::new(linear, weight, opset)?),
             None => return Ok(None),

@@ -93,7 +93,7 @@ impl Layout {
     }
 
     /// The reverse of [`to_rows`](Layout::to_rows).
-    pub(super) fn from_rows(&self, size: usize, from: &[u8]) -> Vec<u8> {
+    pub(super) fn undo_rows(&self, size: usize, from: &[u8]) -> Vec<u8> {
         transpose(from, self.channels(), self.outer(), self.inner() * size)
     }
 
@@ -160,7 +160,7 @@ mod tests {
             let layout = layout(&[outer, channels, inner], 1, 0);
             let from: Vec<u8> = (0..outer * channels * inner * 2).map(|i| (i % 251) as u8).collect();
             let rows = layout.to_rows(2, &from);
-            assert_eq!(layout.from_rows(2, &rows), from);
+            assert_eq!(layout.undo_rows(2, &rows), from);
             let at = |o: usize, c: usize| (o * channels + c) * inner * 2;
             assert_eq!(rows[..2], from[at(0, 0)..][..2]);
             if outer > 1 {

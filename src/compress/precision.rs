@@ -106,9 +106,8 @@ impl FromStr for Precision {
     fn from_str(text: &str) -> Result<Precision, CompressError> {
         let parse = || match text.split_once('+') {
             Some((pattern, rest)) => {
-                let pattern = match scheme(pattern)? {
-                    Precision::Sparse(pattern) => pattern,
-                    _ => return Err(format!("`{pattern}` before `+` is not `sparse:...`")),
+                let Precision::Sparse(pattern) = scheme(pattern)? else {
+                    return Err(format!("`{pattern}` before `+` is not `sparse:...`"));
                 };
                 match scheme(rest)? {
                     Precision::Linear(linear) if linear.symmetric => {

@@ -250,8 +250,11 @@ impl Pass<'_> {
             return;
         };
         let is_in_file = matches!(literal.data, LiteralData::Blob(_) | LiteralData::Stream(_));
-        let shape =
-            literal.ty.tensor().and_then(|ty| ty.concrete()).filter(|shape| is_in_file && !shape.is_empty());
+        let shape = literal
+            .ty
+            .tensor()
+            .and_then(TensorType::concrete)
+            .filter(|shape| is_in_file && !shape.is_empty());
         let Some(shape) = shape else { return };
         let layout = Layout::rows_first(&shape);
         if let Some(weight) = Weight::of(&function.value(*id).name, literal, layout) {

@@ -211,7 +211,7 @@ impl SparseScheme {
             Stored::Palette(palette, group) => (group, 1, palette.bits, 1 << palette.bits),
         };
         let units = Units { elements: channels * row, width, bits, parameters };
-        let coded = units.encode(weight, out, Scratch::default, |scratch, unit| {
+        let coded = units.encode(weight, out, Scratch::default, |scratch, mut unit| {
             scratch.mask.resize(unit.bytes.len() / weight.element(), 0);
             for (i, bytes) in unit.bytes.chunks(row * weight.element()).enumerate() {
                 magnitudes(weight, bytes, &mut scratch.magnitudes)?;
@@ -219,9 +219,9 @@ impl SparseScheme {
                 self.mark(&selection, unit.index * channels + i, &scratch.magnitudes, mask);
             }
             match self.stored {
-                Stored::Plain => Ok(scratch.copy(weight, unit)),
-                Stored::Linear(linear, block) => scratch.quantise(weight, linear, block, unit),
-                Stored::Palette(..) => scratch.palettise(weight, unit),
+                Stored::Plain => Ok(scratch.copy(weight, &mut unit)),
+                Stored::Linear(linear, block) => scratch.quantise(weight, linear, block, &mut unit),
+                Stored::Palette(..) => scratch.palettise(weight, &mut unit),
             }
         })?;
         let pieces = match self.stored {
@@ -308,7 +308,7 @@ struct Scratch {
 
 impl Scratch {
     /// The stored elements as they are.
-    fn copy(&mut self, weight: &Weight, unit: Unit<'_>) -> (usize, Loss) {
+    fn copy(&mut self, weight: &Weight, unit: &mut Unit<'_>) -> (usize, Loss) {
         numbers(weight.dtype, unit.bytes, &mut self.values);
         let size = weight.element();
         let mut used = 0;
@@ -322,12 +322,12 @@ impl Scratch {
         (used, loss)
     }
 
-    fn quantise(&mut self, weight: &Weight, linear: Linear, block: usize, unit: Unit<'_>) -> UnitResult {
+    fn quantise(&mut self, weight: &Weight, linear: Linear, block: usize, unit: &mut Unit<'_>) -> UnitResult {
         numbers(weight.dtype, unit.bytes, &mut self.values);
         let mut loss = self.dropped();
         let mut used = 0;
         let blocks = self.values.chunks(block).zip(self.mask.chunks(block));
-        for ((values, mask), scale) in blocks.zip(unit.parameters) {
+        for ((values, mask), scale) in blocks.zip(unit.parameters.iter_mut()) {
             self.kept.clear();
             self.kept.extend(values.iter().zip(mask).filter(|(_, mark)| **mark != 0).map(|(x, _)| x));
             let affine = fit_values(linear, weight.dtype, &self.kept)
@@ -339,7 +339,7 @@ impl Scratch {
         Ok((used, loss))
     }
 
-    fn palettise(&mut self, weight: &Weight, unit: Unit<'_>) -> UnitResult {
+    fn palettise(&mut self, weight: &Weight, unit: &mut Unit<'_>) -> UnitResult {
         numbers(weight.dtype, unit.bytes, &mut self.values);
         let mut loss = self.dropped();
         let elements = unit.bytes.chunks_exact(weight.element());

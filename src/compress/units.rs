@@ -117,7 +117,7 @@ impl<'a> Codes<'a> {
 
     fn finish(mut self) -> io::Result<()> {
         if let Some(kept) = self.kept.take() {
-            let ordered = self.weight.layout.from_rows(self.width, &kept);
+            let ordered = self.weight.layout.undo_rows(self.width, &kept);
             self.packer.push(&ordered, &mut self.packed);
         }
         let Codes { packer, mut packed, out, .. } = self;

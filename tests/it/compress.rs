@@ -84,7 +84,7 @@ fn functions_share_what_they_shared_and_the_log_adds_up() {
     assert_eq!(log["totals"]["bytes_after"], 96 * 64 + 96 * 2 + 64 * 64 / 2 + 4 * 16 * 2);
     let package = Package::open(&output).unwrap();
     let blobs: Vec<usize> =
-        package.weights().iter().flat_map(|file| &file.blobs).map(|blob| blob.references).collect();
+        package.weight_files().iter().flat_map(|file| &file.blobs).map(|blob| blob.references).collect();
     assert_eq!(blobs, [2; 4], "two weights of two pieces each, from both functions");
 }
 
