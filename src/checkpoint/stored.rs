@@ -1,13 +1,15 @@
 //! One tensor of a checkpoint, as it is stored.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::blocks::Block;
+use super::groups::Groups;
 use crate::kernels::convert;
 use crate::tensor::{Bytes, DType, Shape, TensorView};
 
 /// A tensor of a checkpoint.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Stored {
     /// Its shape in Hugging Face's layout.
     pub shape: Shape,
@@ -18,12 +20,14 @@ pub struct Stored {
 }
 
 /// How the elements of a stored tensor are encoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Encoding {
     /// Plain elements.
     Plain(DType),
     /// Blocks, or an order or offset of the elements that differs from Hugging Face's.
     Gguf(GgufEncoding),
+    /// Packed integers, with a scale and a bias for each group of a row.
+    Groups(Arc<Groups>),
 }
 
 /// How a GGUF file keeps the elements of a tensor.
@@ -63,13 +67,14 @@ pub enum Order {
 impl Stored {
     /// Writes the elements of a row-major range as f32.
     pub fn read(&self, range: Range<usize>, out: &mut [f32]) {
-        match self.encoding {
+        match &self.encoding {
             Encoding::Plain(dtype) => {
-                if let Ok(view) = TensorView::new(dtype, &self.shape, &self.bytes) {
+                if let Ok(view) = TensorView::new(*dtype, &self.shape, &self.bytes) {
                     convert::to_f32(&view, range, out);
                 }
             }
             Encoding::Gguf(encoding) => encoding.read(self, range, out),
+            Encoding::Groups(groups) => groups.read(&self.bytes, range, out),
         }
     }
 }
@@ -78,27 +83,37 @@ impl Stored {
 #[derive(Debug, Clone)]
 pub struct Integers {
     stored: Stored,
-    block: Block,
     bits: u32,
     is_signed: bool,
-    head_dim: Option<usize>,
+    form: IntegerForm,
+}
+
+#[derive(Debug, Clone)]
+enum IntegerForm {
+    /// Blocks, with the rows of each head in another order if its size is given.
+    Blocks(Block, Option<usize>),
+    Groups(Arc<Groups>),
 }
 
 impl Stored {
-    /// The integers behind the elements, where there are such.
+    /// The integers behind the elements, where there are such of 4 or 8 bits.
     pub fn integers(&self) -> Option<Integers> {
-        let Encoding::Gguf(GgufEncoding { elements: Elements::Blocks(block), order, plus_one: false }) =
-            self.encoding
-        else {
-            return None;
+        let (bits, is_signed, form) = match &self.encoding {
+            Encoding::Gguf(GgufEncoding { elements: Elements::Blocks(block), order, plus_one: false }) => {
+                let (bits, is_signed) = block.integers()?;
+                let head_dim = match *order {
+                    Order::Same => None,
+                    Order::Interleaved { head_dim } => Some(head_dim),
+                    Order::Transposed => return None,
+                };
+                (bits, is_signed, IntegerForm::Blocks(*block, head_dim))
+            }
+            Encoding::Groups(groups) if matches!(groups.bits, 4 | 8) => {
+                (groups.bits, false, IntegerForm::Groups(groups.clone()))
+            }
+            _ => return None,
         };
-        let (bits, is_signed) = block.integers()?;
-        let head_dim = match order {
-            Order::Same => None,
-            Order::Interleaved { head_dim } => Some(head_dim),
-            Order::Transposed => return None,
-        };
-        Some(Integers { stored: self.clone(), block, bits, is_signed, head_dim })
+        Some(Integers { stored: self.clone(), bits, is_signed, form })
     }
 }
 
@@ -115,20 +130,28 @@ impl Integers {
 
     /// Elements of a block.
     pub fn block(&self) -> usize {
-        self.block.elements()
+        match &self.form {
+            IntegerForm::Blocks(block, _) => block.elements(),
+            IntegerForm::Groups(groups) => groups.size,
+        }
     }
 
     /// Reads some blocks, in the order of the tensor's elements: integers, and a scale and a minimum for each block.
     pub fn read(&self, blocks: Range<usize>, codes: &mut [u8], scales: &mut [f32], minimums: &mut [f32]) {
         let width: usize = self.stored.shape.iter().skip(1).product::<usize>() / self.block();
-        let size = self.block.bytes();
         let each = codes.chunks_exact_mut(self.block()).zip(scales.iter_mut().zip(minimums));
-        for (block, (codes, (scale, minimum))) in blocks.zip(each) {
-            let from = match self.head_dim {
-                Some(head_dim) => interleaved(block / width, head_dim) * width + block % width,
-                None => block,
+        for (index, (codes, (scale, minimum))) in blocks.zip(each) {
+            (*scale, *minimum) = match &self.form {
+                IntegerForm::Blocks(block, head_dim) => {
+                    let from = match head_dim {
+                        Some(head_dim) => interleaved(index / width, *head_dim) * width + index % width,
+                        None => index,
+                    };
+                    let size = block.bytes();
+                    block.split(&self.stored.bytes[from * size..(from + 1) * size], codes)
+                }
+                IntegerForm::Groups(groups) => groups.split(&self.stored.bytes, index, codes),
             };
-            (*scale, *minimum) = self.block.split(&self.stored.bytes[from * size..(from + 1) * size], codes);
         }
     }
 }

@@ -152,7 +152,8 @@ fn both(form: Offset, code: f32, scale: f32, minimum: f32, offset: f32) -> (f32,
         Offset::Number(DType::F16) => rounded(DType::F16, code - offset),
         _ => code - offset,
     };
-    (rounded(DType::F16, scale * difference), rounded(DType::F16, scale * code + minimum))
+    let stored = rounded(DType::F16, scale);
+    (rounded(DType::F16, stored * difference), rounded(DType::F16, scale * code + minimum))
 }
 
 impl CarriedScheme {
@@ -265,10 +266,7 @@ mod tests {
             (source(8, true, |_, _| 0.0), "int8:block=32, carried over"),
             (source(4, false, |_, scale| -8.0 * scale), "int4:block=32, carried over"),
             (source(4, false, |i, scale| -((i % 3) as f32) * scale), "int4:block=32:asym, carried over"),
-            (
-                source(4, false, |i, _| -0.1 - i as f32 * 0.017),
-                "int4:block=32 with fp32 offsets, carried over",
-            ),
+            (source(4, false, |_, scale| -0.5 * scale), "int4:block=32 with fp16 offsets, carried over"),
         ];
         for (integers, form) in cases {
             let weight = integers.weight(&[6, 64]);

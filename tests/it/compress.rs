@@ -103,8 +103,8 @@ fn what_is_shown_is_what_loses_most() {
         "{text}"
     );
     assert_eq!(lines[2], "weights that lose most:");
-    assert!(lines[4].starts_with("  layers_0_mlp_weight  int4:block=32   4.50   8.2 kB  2.3 kB"), "{text}");
-    assert!(lines[5].starts_with("  embedding_weight     int8:channel    8.25  12.3 kB  6.3 kB"), "{text}");
+    assert!(lines[4].starts_with("  layers_0_mlp_weight  int4:block=32  4.50   8.2 kB  2.3 kB"), "{text}");
+    assert!(lines[5].starts_with("  embedding_weight     int8:channel   8.25  12.3 kB  6.3 kB"), "{text}");
 }
 
 #[test]
