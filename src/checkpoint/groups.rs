@@ -64,7 +64,7 @@ pub(super) fn fold(tensors: &mut BTreeMap<String, Stored>, config: &Config) -> R
         tensors.keys().filter_map(|name| name.strip_suffix(".scales")).map(str::to_owned).collect();
     for module in modules {
         let [weight, scales, biases] = ["weight", "scales", "biases"].map(|part| format!("{module}.{part}"));
-        let own = if section.get(&module).is_some_and(|value| value.is_object()) {
+        let own = if section.get(&module).is_some_and(serde_json::Value::is_object) {
             section.opt_section(&module)?
         } else {
             None
