@@ -38,6 +38,7 @@
 pub mod bundle;
 pub mod checkpoint;
 pub mod cli;
+pub mod compress;
 pub mod config;
 pub mod cost;
 pub mod export;

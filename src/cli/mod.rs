@@ -1,5 +1,6 @@
 //! The command line: the only place that prints.
 
+mod compress;
 mod exit;
 mod export;
 mod generate;
@@ -30,6 +31,7 @@ struct Cli {
 enum Command {
     Export(export::Args),
     Generate(generate::Args),
+    Compress(compress::Args),
     Inspect(inspect::Args),
     Lint(lint::Args),
     Run(run::Args),
@@ -50,6 +52,7 @@ pub fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Export(args) => export::run(args, &mut output),
         Command::Generate(args) => generate::run(args, &mut output),
+        Command::Compress(args) => compress::run(args, &mut output),
         Command::Inspect(args) => inspect::run(args, &mut output),
         Command::Lint(args) => lint::run(args, &mut output),
         Command::Run(args) => run::run(args, &mut output),

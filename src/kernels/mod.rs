@@ -1,6 +1,7 @@
 //! Arithmetic on slices. No kernel knows of programs or files.
 
 pub mod attention;
+pub mod cluster;
 pub mod conv;
 pub mod convert;
 pub mod copy;
@@ -17,6 +18,7 @@ pub mod norm;
 mod pack;
 pub(crate) mod parallel;
 pub mod pool;
+pub mod quantize;
 pub mod recurrent;
 pub mod reduce;
 pub mod resample;
@@ -24,4 +26,5 @@ pub mod rows;
 pub mod simd;
 pub mod softmax;
 pub mod streamed;
+pub mod vector_cluster;
 pub mod window;

@@ -5,6 +5,7 @@ mod architectures;
 mod atomic;
 mod checkpoints;
 mod command;
+mod compress;
 mod damage;
 mod export;
 mod fixtures;

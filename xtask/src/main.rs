@@ -1,5 +1,6 @@
 //! Project tasks: `cargo xtask COMMAND`. One file per command, one line per command in [`COMMANDS`].
 
+mod bench_compress;
 mod bench_export;
 mod bench_package;
 mod ci;
@@ -38,6 +39,7 @@ struct Command {
 
 const COMMANDS: &[Command] = &[
     bench_export::COMMAND,
+    bench_compress::COMMAND,
     bench_package::COMMAND,
     ci::COMMAND,
     conformance::COMMAND,
