@@ -13,7 +13,7 @@ use crate::mil::verify::Verified;
 use crate::package::{self, Package, Summary, WriteOptions};
 
 /// How many of the weights that lose most are shown.
-const WORST: usize = 10;
+pub(super) const WORST: usize = 10;
 
 /// Compress the weights of a package.
 #[derive(clap::Args)]
@@ -138,7 +138,7 @@ fn show(args: &Args, log: &Log, summary: &Summary, output: &mut Output) -> Resul
     }
 }
 
-fn table<'l>(tensors: impl Iterator<Item = &'l TensorLog>) -> Table {
+pub(super) fn table<'l>(tensors: impl Iterator<Item = &'l TensorLog>) -> Table {
     let mut table = Table::new(&["weight", "precision", ">bits", ">before", ">after", ">SNR dB", ">cosine"]);
     for tensor in tensors {
         table.row([

@@ -62,6 +62,15 @@ impl Log {
         self.tensors.push(tensor);
     }
 
+    /// Adds the weights of another program.
+    pub fn extend(&mut self, other: Log) {
+        self.tensors.extend(other.tensors);
+        self.totals.compressed += other.totals.compressed;
+        self.totals.kept += other.totals.kept;
+        self.totals.bytes_before += other.totals.bytes_before;
+        self.totals.bytes_after += other.totals.bytes_after;
+    }
+
     /// The weights that lose most, the worst first.
     pub fn worst(&self, count: usize) -> Vec<&TensorLog> {
         let mut lossy: Vec<(&TensorLog, f64)> =

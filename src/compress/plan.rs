@@ -45,6 +45,13 @@ impl From<Precision> for Plan {
     }
 }
 
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.default)?;
+        self.rules.iter().try_for_each(|rule| write!(f, "; {}: {}", rule.pattern, rule.precision))
+    }
+}
+
 impl Plan {
     /// The rule that decides on a name.
     pub(super) fn rule(&self, name: &str) -> Option<usize> {
