@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use half::f16;
 
-use super::{LANES, Op, Simd};
+use super::{LANES, Op, Simd, WIDE};
 
 /// Proof that the CPU has AVX2, FMA and F16C.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +37,8 @@ const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 
 impl Simd for Avx2 {
     type V = __m256;
+
+    wide_as_pairs!();
 
     #[inline(always)]
     fn run<O: Op>(self, op: O) -> O::Output {

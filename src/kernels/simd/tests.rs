@@ -79,6 +79,25 @@ impl Op for Everything<'_> {
             s.round_f16(a),
         ];
         let mut out = vec![s.reduce_add(a), s.reduce_max(a)];
+        let wide = |low: &[f32; LANES], high: &[f32; LANES]| {
+            let mut lanes = [0.0; WIDE];
+            lanes[..LANES].copy_from_slice(low);
+            lanes[LANES..].copy_from_slice(high);
+            lanes
+        };
+        let (x, y) = (s.load_wide(&wide(self.a, self.c)), s.load_wide(&wide(self.b, self.a)));
+        let wide_vectors = [
+            s.splat_wide(self.b[5]),
+            s.add_wide(x, y),
+            s.mul_wide(x, y),
+            s.mul_add_wide(x, y, x),
+            s.round_f16_wide(x),
+        ];
+        for v in wide_vectors {
+            let mut lanes = [0.0; WIDE];
+            s.store_wide(v, &mut lanes);
+            out.extend(lanes);
+        }
         for v in vectors.into_iter().chain(transposed) {
             let mut lanes = [0.0; LANES];
             s.store(v, &mut lanes);

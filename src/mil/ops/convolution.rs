@@ -2,11 +2,14 @@
 
 use std::ops::Range;
 
+use half::f16;
+
 use crate::kernels::conv::{add_bias, depthwise, unfold};
 use crate::kernels::convert::to_f32;
 use crate::kernels::floats::{self, Sink};
-use crate::kernels::gemm::{Extents, Matrix, gemm};
+use crate::kernels::gemm::{Extents, Matrix, Weights, gemm, weigh};
 use crate::kernels::parallel::for_each_chunk;
+use crate::kernels::simd::Store;
 use crate::kernels::streamed::{self, Layout, Product, Source, Streamed};
 use crate::kernels::window::Window;
 use crate::mil::op::{Scratch, Weight};
@@ -70,8 +73,39 @@ impl Convolution<'_> {
             self.depthwise(x, scratch, sink);
         } else if self.window.output_len() == 1 {
             self.single_position(x, scratch, sink);
+        } else if self.window.is_pointwise() && !self.round_steps {
+            let [bias] = scratch.floats([self.bias_len()]);
+            self.read_bias(bias);
+            match (&mut *sink, x.slice::<f16>(), x.slice::<f32>()) {
+                (Sink::F16(out), Ok(x), _) => self.pointwise(x, bias, out),
+                (Sink::F32(out), _, Ok(x)) => self.pointwise(x, bias, out),
+                _ => self.unfolded(x, scratch, sink),
+            }
         } else {
             self.unfolded(x, scratch, sink);
+        }
+    }
+
+    /// A product of the filters with all positions of the input, both as they lie in memory.
+    fn pointwise<T: Store>(&self, x: &[T], bias: &[f32], out: &mut [T]) {
+        let (row, positions) = (self.filter.row, self.window.output_len());
+        let extents = Extents { m: self.outputs, k: row, n: positions };
+        for (i, out) in out.chunks_exact_mut(self.outputs * positions).enumerate() {
+            let first = i % self.groups * self.outputs;
+            let x = Matrix::row_major(x.get(i * row * positions..).unwrap_or(&[]), positions);
+            let bias = bias.get(first..first + self.outputs);
+            let read = |rows: Range<usize>, block: &mut [f32]| {
+                self.filter.read(first + rows.start..first + rows.end, block);
+            };
+            match self.filter.in_memory(first..first + self.outputs) {
+                Some(Source::Dense(w)) => {
+                    weigh(extents, Weights::Dense(Matrix::row_major(w, row)), x, bias, out);
+                }
+                Some(Source::Halves(w)) => {
+                    weigh(extents, Weights::Dense(Matrix::row_major(w, row)), x, bias, out);
+                }
+                _ => weigh(extents, Weights::<f32>::Read(&read), x, bias, out),
+            }
         }
     }
 
