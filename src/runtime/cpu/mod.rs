@@ -6,11 +6,14 @@
 mod arena;
 mod bindings;
 mod execute;
+mod fuse;
 mod image;
 mod lifetimes;
 mod memory;
 mod plan;
 mod session;
+mod states;
+mod views;
 
 use std::sync::Arc;
 
