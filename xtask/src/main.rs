@@ -1,5 +1,6 @@
 //! Project tasks: `cargo xtask COMMAND`. One file per command, one line per command in [`COMMANDS`].
 
+mod bench_decode;
 mod bench_package;
 mod ci;
 mod conformance;
@@ -31,6 +32,7 @@ struct Command {
 }
 
 const COMMANDS: &[Command] = &[
+    bench_decode::COMMAND,
     bench_package::COMMAND,
     ci::COMMAND,
     conformance::COMMAND,
