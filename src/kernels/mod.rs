@@ -14,6 +14,7 @@ pub mod int_gemm;
 mod math;
 pub mod norm;
 mod pack;
+pub mod packed;
 pub(crate) mod parallel;
 pub mod pool;
 pub mod probe;

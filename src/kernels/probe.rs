@@ -5,8 +5,6 @@ use std::time::{Duration, Instant};
 
 use super::simd::{LANES, Op, Simd, dispatch};
 
-/// Elements each thread reads: together with its neighbours' more than a cache holds.
-const READ_ELEMENTS: usize = 1 << 26;
 /// Independent chains of multiply-adds, enough to hide how long each takes.
 const CHAINS: usize = 12;
 /// Multiply-adds of a chain between looks at the clock.
@@ -21,13 +19,17 @@ pub struct Limits {
     pub flops_per_second: f64,
 }
 
-/// Measures both with so many threads; takes about a second.
-pub fn limits(threads: usize) -> Limits {
-    let buffers: Vec<Vec<f32>> = (0..threads.max(1)).map(|i| vec![i as f32; READ_ELEMENTS]).collect();
-    let best = |rounds: usize, round: &dyn Fn() -> f64| (0..rounds).map(|_| round()).fold(0.0, f64::max);
+/// Measures both with so many threads; memory by reading so many bytes, which should be more than caches hold.
+pub fn limits(threads: usize, bytes: usize) -> Limits {
+    const ROUNDS: usize = 3;
+    let threads = threads.max(1);
+    // Not zero: a buffer of zeros may be one page of the system's, mapped all over.
+    let buffers: Vec<Vec<f32>> =
+        (0..threads).map(|_| vec![1.0; bytes / size_of::<f32>() / threads]).collect();
+    let best = |round: &dyn Fn() -> f64| (0..ROUNDS).map(|_| round()).fold(0.0, f64::max);
     Limits {
-        bytes_per_second: best(5, &|| read_speed(&buffers)),
-        flops_per_second: best(5, &|| multiply_speed(threads.max(1))),
+        bytes_per_second: best(&|| read_speed(&buffers)),
+        flops_per_second: best(&|| multiply_speed(threads)),
     }
 }
 

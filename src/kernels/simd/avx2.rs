@@ -25,6 +25,20 @@ fn run<O: Op>(op: O, s: Avx2) -> O::Output {
     op.run(s)
 }
 
+/// Numbers of four bits, one per lane.
+///
+/// # Safety
+/// The CPU must have AVX2.
+#[inline]
+#[target_feature(enable = "avx2")]
+unsafe fn nibbles(x: [u8; LANES / 2]) -> __m256i {
+    let shifted = _mm256_srlv_epi32(
+        _mm256_set1_epi32(i32::from_le_bytes(x)),
+        _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28),
+    );
+    _mm256_and_si256(shifted, _mm256_set1_epi32(15))
+}
+
 /// Calls intrinsics that work on registers alone.
 macro_rules! on_registers {
     ($call:expr) => {
@@ -85,6 +99,22 @@ impl Simd for Avx2 {
     fn load_u8(self, x: &[u8; LANES]) -> __m256 {
         // SAFETY: `self` proves AVX2; the reference covers 8 readable bytes and no alignment is needed.
         unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(x.as_ptr().cast()))) }
+    }
+
+    #[inline(always)]
+    fn load_u4(self, x: [u8; LANES / 2]) -> __m256 {
+        on_registers!(_mm256_cvtepi32_ps(nibbles(x)))
+    }
+
+    #[inline(always)]
+    fn look_up(self, table: [__m256; 2], x: [u8; LANES / 2]) -> __m256 {
+        on_registers!({
+            let index = nibbles(x);
+            let low = _mm256_permutevar8x32_ps(table[0], index);
+            let high = _mm256_permutevar8x32_ps(table[1], index);
+            // The fourth bit of an index becomes the sign that picks the upper half.
+            _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32::<28>(index)))
+        })
     }
 
     #[inline(always)]

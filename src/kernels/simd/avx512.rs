@@ -65,6 +65,8 @@ impl Simd for Avx512 {
         fn store_f16(v: __m256, out: &mut [f16; LANES]);
         fn load_i8(x: &[i8; LANES]) -> __m256;
         fn load_u8(x: &[u8; LANES]) -> __m256;
+        fn load_u4(x: [u8; LANES / 2]) -> __m256;
+        fn look_up(table: [__m256; 2], x: [u8; LANES / 2]) -> __m256;
         fn add(a: __m256, b: __m256) -> __m256;
         fn sub(a: __m256, b: __m256) -> __m256;
         fn mul(a: __m256, b: __m256) -> __m256;

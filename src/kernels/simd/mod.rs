@@ -101,6 +101,20 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn load_i8(self, x: &[i8; LANES]) -> Self::V;
     /// Converts unsigned bytes.
     fn load_u8(self, x: &[u8; LANES]) -> Self::V;
+    /// Converts unsigned numbers of four bits, low half of each byte first.
+    #[inline(always)]
+    fn load_u4(self, x: [u8; LANES / 2]) -> Self::V {
+        self.load(&std::array::from_fn(|i| f32::from(x[i / 2] >> (i % 2 * 4) & 15)))
+    }
+    /// Of sixteen numbers, those that indices of four bits name, low half of each byte first.
+    #[inline(always)]
+    fn look_up(self, table: [Self::V; 2], x: [u8; LANES / 2]) -> Self::V {
+        let mut numbers = [0.0; WIDE];
+        let (lanes, _) = numbers.as_chunks_mut::<LANES>();
+        self.store(table[0], &mut lanes[0]);
+        self.store(table[1], &mut lanes[1]);
+        self.load(&std::array::from_fn(|i| numbers[usize::from(x[i / 2] >> (i % 2 * 4) & 15)]))
+    }
 
     /// `a + b`.
     fn add(self, a: Self::V, b: Self::V) -> Self::V;

@@ -61,6 +61,8 @@ impl Op for Everything<'_> {
             s.load_f16(&halves),
             s.load_i8(&bytes),
             s.load_u8(&bytes.map(|x| x as u8)),
+            s.load_u4(self.a[2].to_bits().to_le_bytes()),
+            s.look_up([b, c], self.a[6].to_bits().to_le_bytes()),
             s.add(a, b),
             s.sub(a, b),
             s.mul(a, b),

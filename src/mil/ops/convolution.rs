@@ -8,9 +8,10 @@ use crate::kernels::conv::{add_bias, depthwise, unfold};
 use crate::kernels::convert::to_f32;
 use crate::kernels::floats::{self, Sink};
 use crate::kernels::gemm::{Extents, Matrix, Weights, gemm, weigh};
+use crate::kernels::packed::PackedRows;
 use crate::kernels::parallel::for_each_chunk;
 use crate::kernels::simd::Store;
-use crate::kernels::streamed::{self, Layout, Product, Source, Streamed};
+use crate::kernels::streamed::{self, Block, Layout, Product, Source, Streamed};
 use crate::kernels::window::Window;
 use crate::mil::op::{Scratch, Weight};
 use crate::tensor::TensorView;
@@ -31,6 +32,14 @@ impl<'a> Filter<'a> {
             (Weight::Dense(view), None) => {
                 Source::in_memory(view, rows.start * self.row..rows.end * self.row)
             }
+            _ => None,
+        }
+    }
+
+    /// All rows, if they are compressed and can be multiplied as they are stored.
+    fn packed(&self) -> Option<PackedRows<'a>> {
+        match (&self.weight, &self.quantization) {
+            (Weight::Packed(packed), None) => packed.rows(self.row),
             _ => None,
         }
     }
@@ -149,11 +158,13 @@ impl Convolution<'_> {
         let extents = Extents { m: self.batch, k: row, n: self.outputs };
         let item = self.groups * self.inputs * self.window.input_len();
         let pointwise = self.window.is_pointwise();
+        let packed = self.filter.packed().filter(|_| self.batch == 1 && !self.round_steps);
+        let in_memory = packed.is_some() || self.filter.in_memory(0..0).is_some();
         let [copy, bias, rows, work] = scratch.floats([
             floats::scratch_len(x),
             self.bias_len(),
             if pointwise { 0 } else { self.batch * row },
-            streamed::scratch_len(extents, Layout::ColumnMajor, self.filter.in_memory(0..0).is_some()),
+            streamed::scratch_len(extents, Layout::ColumnMajor, in_memory).max(self.outputs),
         ]);
         let x = floats::read(x, copy);
         self.read_bias(bias);
@@ -168,6 +179,20 @@ impl Convolution<'_> {
                 Matrix::row_major(rows, row)
             };
             let first = group * self.outputs;
+            let mut finish = |mut block: Block<'_>| {
+                if self.bias.is_some() {
+                    block.add_bias(&bias[first..], self.round_steps);
+                }
+                for (item, values) in block.rows.zip(block.values.chunks_exact(block.columns.len())) {
+                    sink.write(item * channels + first + block.columns.start, values);
+                }
+            };
+            if let Some(packed) = packed {
+                let values = &mut work[..self.outputs];
+                packed.multiply(first, left.data, values);
+                finish(Block { rows: 0..1, columns: 0..self.outputs, values });
+                continue;
+            }
             let read = |columns: Range<usize>, block: &mut [f32]| {
                 self.filter.read(first + columns.start..first + columns.end, block);
             };
@@ -175,14 +200,7 @@ impl Convolution<'_> {
             let source = filters.unwrap_or(Source::Read(&read));
             let right = Streamed { layout: Layout::ColumnMajor, source };
             let product = Product { extents, left, right, round_steps: self.round_steps };
-            product.compute(work, |mut block| {
-                if self.bias.is_some() {
-                    block.add_bias(&bias[first..], self.round_steps);
-                }
-                for (item, values) in block.rows.zip(block.values.chunks_exact(block.columns.len())) {
-                    sink.write(item * channels + first + block.columns.start, values);
-                }
-            });
+            product.compute(work, finish);
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::Instant;
 use smallvec::SmallVec;
 
 use super::bindings::{Places, StepBindings, plain};
+use super::cost::Cost;
 use super::memory::{Grown, Memory, Readable, split};
 use super::plan::{Action, Nested, Operand, Place, Plan, Step};
 use crate::mil::op::{Call, Eval, Numerics, OpError, Output, OutputBuffer, Outputs, storage_type};
@@ -81,8 +82,10 @@ impl Execution<'_> {
         let Some(observer) = self.observer.take() else { return };
         let elapsed = started.elapsed();
         let views: Vec<TensorView<'_>> = step.outputs.iter().filter_map(|&v| self.view(v).ok()).collect();
-        let executed = Executed { kind: step.def.name, name: &step.name, started, elapsed, outputs: &views };
-        observer.executed(&executed);
+        let size = |value| self.view(value).map_or(0, |view| view.bytes().len());
+        let Cost { bytes, flops } = Cost::of(step, self.plan, size);
+        let (kind, name) = (step.def.name, &step.name);
+        observer.executed(&Executed { kind, name, started, elapsed, outputs: &views, bytes, flops });
         self.observer = Some(observer);
     }
 

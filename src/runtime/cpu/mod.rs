@@ -5,6 +5,7 @@
 
 mod arena;
 mod bindings;
+mod cost;
 mod execute;
 mod fuse;
 mod image;

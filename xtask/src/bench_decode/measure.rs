@@ -14,6 +14,9 @@ use anyhow::{Context, Result};
 
 use super::inputs;
 
+/// Bytes that are read to find how fast memory is.
+const READ_BYTES: usize = 512 << 20;
+
 /// How to measure.
 pub(crate) struct Bench {
     pub(crate) rounds: usize,
@@ -71,7 +74,7 @@ impl Bench {
         }
         let mut limits = Vec::new();
         for _ in 0..self.rounds {
-            limits.push(probe::limits(self.threads));
+            limits.push(probe::limits(self.threads, READ_BYTES));
             for case in &mut cases {
                 case.round(session.as_mut())?;
             }
