@@ -25,26 +25,36 @@ fn run<O: Op>(op: O, s: Avx2) -> O::Output {
     op.run(s)
 }
 
-/// Numbers of four bits, one per lane.
-///
-/// # Safety
-/// The CPU must have AVX2.
-#[inline]
-#[target_feature(enable = "avx2")]
-unsafe fn nibbles(x: [u8; LANES / 2]) -> __m256i {
-    let shifted = _mm256_srlv_epi32(
-        _mm256_set1_epi32(i32::from_le_bytes(x)),
-        _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28),
-    );
-    _mm256_and_si256(shifted, _mm256_set1_epi32(15))
-}
-
 /// Calls intrinsics that work on registers alone.
 macro_rules! on_registers {
     ($call:expr) => {
         // SAFETY: `self` comes from `detect`, so the CPU has these instructions; they touch no memory.
         unsafe { $call }
     };
+}
+
+/// Sixteen bytes, each in a lane of its own.
+#[inline(always)]
+fn bytes(_: Avx2, x: &[u8; WIDE]) -> [__m256i; 2] {
+    // SAFETY: an `Avx2` proves AVX2; the reference covers both runs of eight readable bytes.
+    unsafe {
+        [
+            _mm256_cvtepu8_epi32(_mm_loadl_epi64(x.as_ptr().cast())),
+            _mm256_cvtepu8_epi32(_mm_loadl_epi64(x.as_ptr().add(LANES).cast())),
+        ]
+    }
+}
+
+/// Of sixteen numbers, those that the lowest four bits of each lane name.
+#[inline(always)]
+fn look_up(_: Avx2, table: [__m256; 2], index: __m256i) -> __m256 {
+    // SAFETY: an `Avx2` proves AVX2; these instructions touch no memory.
+    unsafe {
+        // Permutations look at three bits; the fourth becomes the sign that picks the upper half.
+        let upper = _mm256_castsi256_ps(_mm256_slli_epi32::<28>(index));
+        let low = _mm256_permutevar8x32_ps(table[0], index);
+        _mm256_blendv_ps(low, _mm256_permutevar8x32_ps(table[1], index), upper)
+    }
 }
 
 const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
@@ -102,19 +112,27 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn load_u4(self, x: [u8; LANES / 2]) -> __m256 {
-        on_registers!(_mm256_cvtepi32_ps(nibbles(x)))
+    fn load_u4_wide(self, x: &[u8; WIDE]) -> [[__m256; 2]; 2] {
+        let [a, b] = bytes(self, x);
+        on_registers!({
+            let bits = _mm256_set1_epi32(15);
+            let low = [_mm256_and_si256(a, bits), _mm256_and_si256(b, bits)];
+            let high = [_mm256_srli_epi32::<4>(a), _mm256_srli_epi32::<4>(b)];
+            [
+                [_mm256_cvtepi32_ps(low[0]), _mm256_cvtepi32_ps(low[1])],
+                [_mm256_cvtepi32_ps(high[0]), _mm256_cvtepi32_ps(high[1])],
+            ]
+        })
     }
 
     #[inline(always)]
-    fn look_up(self, table: [__m256; 2], x: [u8; LANES / 2]) -> __m256 {
-        on_registers!({
-            let index = nibbles(x);
-            let low = _mm256_permutevar8x32_ps(table[0], index);
-            let high = _mm256_permutevar8x32_ps(table[1], index);
-            // The fourth bit of an index becomes the sign that picks the upper half.
-            _mm256_blendv_ps(low, high, _mm256_castsi256_ps(_mm256_slli_epi32::<28>(index)))
-        })
+    fn look_up_wide(self, table: [__m256; 2], x: &[u8; WIDE]) -> [[__m256; 2]; 2] {
+        let [a, b] = bytes(self, x);
+        let high = on_registers!([_mm256_srli_epi32::<4>(a), _mm256_srli_epi32::<4>(b)]);
+        [
+            [look_up(self, table, a), look_up(self, table, b)],
+            [look_up(self, table, high[0]), look_up(self, table, high[1])],
+        ]
     }
 
     #[inline(always)]

@@ -35,6 +35,13 @@ macro_rules! on_registers {
     };
 }
 
+/// Sixteen bytes, each in a lane of its own.
+#[inline(always)]
+fn bytes(_: Avx512, x: &[u8; WIDE]) -> __m512i {
+    // SAFETY: an `Avx512` proves AVX-512; the reference covers sixteen readable bytes.
+    unsafe { _mm512_cvtepu8_epi32(_mm_loadu_si128(x.as_ptr().cast())) }
+}
+
 /// Vectors of eight lanes are those of AVX2.
 macro_rules! as_avx2 {
     ($(fn $name:ident($($arg:ident: $type:ty),*) $(-> $output:ty)?;)*) => {
@@ -65,8 +72,6 @@ impl Simd for Avx512 {
         fn store_f16(v: __m256, out: &mut [f16; LANES]);
         fn load_i8(x: &[i8; LANES]) -> __m256;
         fn load_u8(x: &[u8; LANES]) -> __m256;
-        fn load_u4(x: [u8; LANES / 2]) -> __m256;
-        fn look_up(table: [__m256; 2], x: [u8; LANES / 2]) -> __m256;
         fn add(a: __m256, b: __m256) -> __m256;
         fn sub(a: __m256, b: __m256) -> __m256;
         fn mul(a: __m256, b: __m256) -> __m256;
@@ -118,6 +123,30 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn mul_add_wide(self, a: __m512, b: __m512, c: __m512) -> __m512 {
         on_registers!(_mm512_fmadd_ps(a, b, c))
+    }
+
+    #[inline(always)]
+    fn fold_wide(self, v: __m512) -> __m256 {
+        on_registers!(_mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v)))
+    }
+
+    #[inline(always)]
+    fn load_u4_wide(self, x: &[u8; WIDE]) -> [__m512; 2] {
+        let lanes = bytes(self, x);
+        on_registers!([
+            _mm512_cvtepi32_ps(_mm512_and_si512(lanes, _mm512_set1_epi32(15))),
+            _mm512_cvtepi32_ps(_mm512_srli_epi32::<4>(lanes)),
+        ])
+    }
+
+    #[inline(always)]
+    fn look_up_wide(self, table: __m512, x: &[u8; WIDE]) -> [__m512; 2] {
+        let lanes = bytes(self, x);
+        // Permutations look at the lowest four bits only.
+        on_registers!([
+            _mm512_permutexvar_ps(lanes, table),
+            _mm512_permutexvar_ps(_mm512_srli_epi32::<4>(lanes), table),
+        ])
     }
 
     #[inline(always)]

@@ -53,6 +53,11 @@ macro_rules! wide_as_pairs {
         fn round_f16_wide(self, v: Self::W) -> Self::W {
             [self.round_f16(v[0]), self.round_f16(v[1])]
         }
+
+        #[inline(always)]
+        fn fold_wide(self, v: Self::W) -> Self::V {
+            self.add(v[0], v[1])
+        }
     };
 }
 
@@ -101,21 +106,6 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn load_i8(self, x: &[i8; LANES]) -> Self::V;
     /// Converts unsigned bytes.
     fn load_u8(self, x: &[u8; LANES]) -> Self::V;
-    /// Converts unsigned numbers of four bits, low half of each byte first.
-    #[inline(always)]
-    fn load_u4(self, x: [u8; LANES / 2]) -> Self::V {
-        self.load(&std::array::from_fn(|i| f32::from(x[i / 2] >> (i % 2 * 4) & 15)))
-    }
-    /// Of sixteen numbers, those that indices of four bits name, low half of each byte first.
-    #[inline(always)]
-    fn look_up(self, table: [Self::V; 2], x: [u8; LANES / 2]) -> Self::V {
-        let mut numbers = [0.0; WIDE];
-        let (lanes, _) = numbers.as_chunks_mut::<LANES>();
-        self.store(table[0], &mut lanes[0]);
-        self.store(table[1], &mut lanes[1]);
-        self.load(&std::array::from_fn(|i| numbers[usize::from(x[i / 2] >> (i % 2 * 4) & 15)]))
-    }
-
     /// `a + b`.
     fn add(self, a: Self::V, b: Self::V) -> Self::V;
     /// `a - b`.
@@ -170,6 +160,23 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn mul_add_wide(self, a: Self::W, b: Self::W, c: Self::W) -> Self::W;
     /// Rounds each lane to the nearest fp16 value.
     fn round_f16_wide(self, v: Self::W) -> Self::W;
+    /// Lane `i` plus lane `i + 8`.
+    fn fold_wide(self, v: Self::W) -> Self::V;
+
+    /// The lower and the upper four bits of each byte, as numbers.
+    #[inline(always)]
+    fn load_u4_wide(self, x: &[u8; WIDE]) -> [Self::W; 2] {
+        let halves = [x.map(|byte| f32::from(byte & 15)), x.map(|byte| f32::from(byte >> 4))];
+        halves.map(|half| self.load_wide(&half))
+    }
+    /// Of sixteen numbers, those that the lower and the upper four bits of each byte name.
+    #[inline(always)]
+    fn look_up_wide(self, table: Self::W, x: &[u8; WIDE]) -> [Self::W; 2] {
+        let mut numbers = [0.0; WIDE];
+        self.store_wide(table, &mut numbers);
+        let named = |index: u8| numbers[usize::from(index & 15)];
+        [self.load_wide(&x.map(named)), self.load_wide(&x.map(|byte| named(byte >> 4)))]
+    }
 }
 
 /// A kernel with its arguments.

@@ -61,8 +61,9 @@ impl Op for Everything<'_> {
             s.load_f16(&halves),
             s.load_i8(&bytes),
             s.load_u8(&bytes.map(|x| x as u8)),
-            s.load_u4(self.a[2].to_bits().to_le_bytes()),
-            s.look_up([b, c], self.a[6].to_bits().to_le_bytes()),
+            s.fold_wide(
+                s.load_wide(&std::array::from_fn(|i| if i < LANES { self.a[i] } else { self.b[i - LANES] })),
+            ),
             s.add(a, b),
             s.sub(a, b),
             s.mul(a, b),
@@ -95,7 +96,9 @@ impl Op for Everything<'_> {
             s.mul_add_wide(x, y, x),
             s.round_f16_wide(x),
         ];
-        for v in wide_vectors {
+        let codes: [u8; WIDE] = std::array::from_fn(|i| self.a[i % LANES].to_bits().to_le_bytes()[i / LANES]);
+        let nibbles = s.load_u4_wide(&codes).into_iter().chain(s.look_up_wide(y, &codes));
+        for v in wide_vectors.into_iter().chain(nibbles) {
             let mut lanes = [0.0; WIDE];
             s.store_wide(v, &mut lanes);
             out.extend(lanes);

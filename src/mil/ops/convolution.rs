@@ -159,12 +159,15 @@ impl Convolution<'_> {
         let item = self.groups * self.inputs * self.window.input_len();
         let pointwise = self.window.is_pointwise();
         let packed = self.filter.packed().filter(|_| self.batch == 1 && !self.round_steps);
-        let in_memory = packed.is_some() || self.filter.in_memory(0..0).is_some();
+        let in_memory = self.filter.in_memory(0..0).is_some();
         let [copy, bias, rows, work] = scratch.floats([
             floats::scratch_len(x),
             self.bias_len(),
             if pointwise { 0 } else { self.batch * row },
-            streamed::scratch_len(extents, Layout::ColumnMajor, in_memory).max(self.outputs),
+            packed.map_or_else(
+                || streamed::scratch_len(extents, Layout::ColumnMajor, in_memory),
+                |packed| self.outputs + packed.scratch_len(),
+            ),
         ]);
         let x = floats::read(x, copy);
         self.read_bias(bias);
@@ -188,8 +191,8 @@ impl Convolution<'_> {
                 }
             };
             if let Some(packed) = packed {
-                let values = &mut work[..self.outputs];
-                packed.multiply(first, left.data, values);
+                let (values, rest) = work.split_at_mut(self.outputs);
+                packed.multiply(first, left.data, rest, values);
                 finish(Block { rows: 0..1, columns: 0..self.outputs, values });
                 continue;
             }
