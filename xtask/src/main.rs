@@ -2,6 +2,7 @@
 
 mod bench_compress;
 mod bench_export;
+mod bench_decode;
 mod bench_package;
 mod ci;
 mod conformance;
@@ -40,6 +41,7 @@ struct Command {
 const COMMANDS: &[Command] = &[
     bench_export::COMMAND,
     bench_compress::COMMAND,
+    bench_decode::COMMAND,
     bench_package::COMMAND,
     ci::COMMAND,
     conformance::COMMAND,
