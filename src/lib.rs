@@ -43,4 +43,5 @@ pub mod mil;
 pub mod model;
 pub mod package;
 pub mod runtime;
+pub mod stats;
 pub mod tensor;
