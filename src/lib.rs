@@ -37,6 +37,7 @@
 
 pub mod checkpoint;
 pub mod cli;
+pub mod hardware;
 pub mod kernels;
 pub mod lower;
 pub mod mil;
