@@ -35,8 +35,10 @@
 //! # }
 //! ```
 
+pub mod bundle;
 pub mod checkpoint;
 pub mod cli;
+pub mod config;
 pub mod hardware;
 pub mod kernels;
 pub mod lower;

@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
+use super::Shard;
 use super::error::{CheckpointError, Result, quoted};
 use crate::tensor::Bytes;
 
@@ -83,6 +84,11 @@ impl Mapped {
         let file = File::open(path).map_err(|e| CheckpointError::io(path, "open", &e))?;
         let bytes = Bytes::map(&file).map_err(|e| CheckpointError::io(path, "map", &e))?;
         Ok(Mapped { path: path.to_owned(), bytes })
+    }
+
+    /// The file as one that holds weights.
+    pub(super) fn shard(&self) -> Shard {
+        Shard { path: self.path.clone(), bytes: self.bytes.clone() }
     }
 
     /// An error about this file.

@@ -24,7 +24,7 @@ struct AddedToken {
 pub(super) fn open(folder: &Folder, only: Option<&Mapped>) -> Result<Checkpoint> {
     let config = folder.require("config.json")?;
     let config = read_config(&config)?;
-    let tensors = match only {
+    let weights = match only {
         Some(file) => weights::of_file(file)?,
         None => weights::of_folder(folder)?,
     };
@@ -36,7 +36,8 @@ pub(super) fn open(folder: &Folder, only: Option<&Mapped>) -> Result<Checkpoint>
         chat_template: texts.chat_template(folder)?,
         tokenizer: texts.tokenizer.map(|file| file.bytes.to_vec()),
         config,
-        tensors,
+        shards: weights.shards,
+        tensors: weights.tensors,
     })
 }
 

@@ -21,6 +21,8 @@ use std::path::{Path, PathBuf};
 
 use files::{Folder, Mapped};
 
+use crate::tensor::Bytes;
+
 pub use blocks::Block;
 pub use config::{Config, ConfigError};
 pub use error::CheckpointError;
@@ -33,6 +35,8 @@ pub struct Checkpoint {
     pub path: PathBuf,
     /// The model's configuration, in the keys of `config.json`.
     pub config: Config,
+    /// The files that hold its weights.
+    pub shards: Vec<Shard>,
     /// Tensors by Hugging Face name.
     pub tensors: BTreeMap<String, Stored>,
     /// The content of `tokenizer.json`, read or rebuilt.
@@ -43,6 +47,15 @@ pub struct Checkpoint {
     pub bos: Option<u32>,
     /// Tokens that end a text.
     pub eos: Vec<u32>,
+}
+
+/// A file that holds weights, mapped.
+#[derive(Debug, Clone)]
+pub struct Shard {
+    /// Where it is.
+    pub path: PathBuf,
+    /// All of it.
+    pub bytes: Bytes,
 }
 
 /// Opens a checkpoint: a Hugging Face folder, a GGUF file, or a file of weights beside its `config.json`.

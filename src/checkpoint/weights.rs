@@ -7,7 +7,7 @@ use serde::Deserialize;
 use super::error::{CheckpointError, Result, quoted};
 use super::files::{Folder, Mapped};
 use super::unique::Unique;
-use super::{Stored, safetensors, torch};
+use super::{Shard, Stored, safetensors, torch};
 
 /// Files that hold all weights, each with the index that takes its place when there are shards.
 const FILES: &[(&str, &str)] = &[
@@ -21,8 +21,14 @@ struct Index {
     weight_map: Unique<String>,
 }
 
-/// All tensors of a folder, by name.
-pub(super) fn of_folder(folder: &Folder) -> Result<BTreeMap<String, Stored>> {
+/// Tensors by name, and the files that hold them.
+pub(super) struct Weights {
+    pub(super) tensors: BTreeMap<String, Stored>,
+    pub(super) shards: Vec<Shard>,
+}
+
+/// All weights of a folder.
+pub(super) fn of_folder(folder: &Folder) -> Result<Weights> {
     for &(file, index) in FILES {
         if let Some(file) = folder.find(file)? {
             return of_file(&file);
@@ -36,8 +42,8 @@ pub(super) fn of_folder(folder: &Folder) -> Result<BTreeMap<String, Stored>> {
     Err(CheckpointError::new(message).in_file(folder.path()))
 }
 
-/// All tensors of one file, by name.
-pub(super) fn of_file(file: &Mapped) -> Result<BTreeMap<String, Stored>> {
+/// All weights of one file.
+pub(super) fn of_file(file: &Mapped) -> Result<Weights> {
     let mut tensors = BTreeMap::new();
     if torch::is_legacy(file) {
         return Err(file
@@ -50,20 +56,23 @@ pub(super) fn of_file(file: &Mapped) -> Result<BTreeMap<String, Stored>> {
             return Err(file.error("is there twice").at_tensor(&name));
         }
     }
-    Ok(tensors)
+    Ok(Weights { tensors, shards: vec![file.shard()] })
 }
 
-fn of_shards(folder: &Folder, index: &Mapped) -> Result<BTreeMap<String, Stored>> {
+fn of_shards(folder: &Folder, index: &Mapped) -> Result<Weights> {
     let Index { weight_map: Unique(homes) } = index.json()?;
-    let shards: BTreeSet<&str> = homes.values().map(String::as_str).collect();
+    let names: BTreeSet<&str> = homes.values().map(String::as_str).collect();
+    let mut shards = Vec::new();
     let mut tensors = BTreeMap::new();
     let mut found_in = BTreeMap::new();
-    for shard in shards {
+    for shard in names {
         let Some(file) = folder.find(shard)? else {
             let message = format!("names the shard {}, which does not exist", quoted(shard));
             return Err(index.error(message).with_help("download the missing shard"));
         };
-        for (name, stored) in of_file(&file)? {
+        let weights = of_file(&file)?;
+        shards.extend(weights.shards);
+        for (name, stored) in weights.tensors {
             if let Some(other) = found_in.insert(name.clone(), shard) {
                 let message = format!("is also in the shard {}", quoted(other));
                 return Err(file.error(message).at_tensor(&name));
@@ -77,5 +86,5 @@ fn of_shards(folder: &Folder, index: &Mapped) -> Result<BTreeMap<String, Stored>
             return Err(index.error(message).at_tensor(name));
         }
     }
-    Ok(tensors)
+    Ok(Weights { tensors, shards })
 }

@@ -20,11 +20,12 @@ use std::ops::Range;
 use enumerated::Enumerated;
 use function::{Part, Task, share};
 
+use crate::bundle::{Embeddings, KvForm};
 use crate::mil::{Function, Model};
 use crate::model::Decoder;
 
 pub use error::LowerError;
-pub use options::{Embeddings, KvForm, Options};
+pub use options::Options;
 pub use positions::{MaskInput, Positions, RotationInput};
 
 /// A part of a model that becomes a package.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::error::{LowerError, Result};
+use crate::bundle::{Embeddings, KvForm};
 use crate::mil::Opset;
 use crate::model::{Decoder, Position};
 
@@ -10,28 +11,6 @@ use crate::model::{Decoder, Position};
 const MAX_SHAPES: usize = 128;
 /// Longest sequence: the Neural Engine takes no wider axis.
 const MAX_LENGTH: usize = 16384;
-
-/// Where keys and values of earlier tokens are kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum KvForm {
-    /// With the caller: caches are inputs, new keys and values are outputs.
-    Io,
-    /// In a state of the model.
-    State,
-    /// Nowhere: each prediction sees the whole sequence.
-    None,
-}
-
-/// Where token ids become vectors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Embeddings {
-    /// With the caller; functions take `hidden`.
-    Host,
-    /// In the function `embed`, so that the other functions hold no gather.
-    Function,
-    /// In every function; they take `input_ids`.
-    Graph,
-}
 
 /// What to lower a model to.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -4,7 +4,6 @@ mod arch;
 mod error;
 mod graph;
 mod keys;
-mod nearest;
 mod rope;
 mod tensors;
 #[cfg(test)]

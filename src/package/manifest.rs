@@ -49,6 +49,11 @@ struct Item {
     path: String,
 }
 
+/// The digest of a package: of its model, and of the digest of its weights.
+pub(super) fn content_digest(model: &[u8], weights: u128) -> u128 {
+    xxh3_128(model) ^ weights.rotate_left(1)
+}
+
 impl Manifest {
     /// Parses and checks a manifest; item paths are relative and stay below where they start.
     pub fn parse(bytes: &[u8]) -> Result<Manifest> {
@@ -65,7 +70,7 @@ impl Manifest {
 
     /// The manifest of a package with the given model and weights; its identifiers follow from them.
     pub(super) fn of(model: &[u8], weights_digest: u128) -> Manifest {
-        let digest = (xxh3_128(model) ^ weights_digest.rotate_left(1)).to_le_bytes();
+        let digest = content_digest(model, weights_digest).to_le_bytes();
         let item = |name: &str, description: &str| {
             let path = format!("{AUTHOR}/{name}");
             let item = Item {

@@ -11,6 +11,7 @@
 pub mod atomic;
 mod check;
 mod decode;
+mod digest;
 mod encode;
 mod error;
 mod files;

@@ -27,6 +27,8 @@ pub struct Summary {
     pub blobs: usize,
     /// Weights that were left out because an equal one is in the file.
     pub deduplicated: usize,
+    /// Tells packages with other content apart, as [`Package::digest`](super::Package::digest) does.
+    pub digest: u128,
 }
 
 /// Writes a verified model as a package. The same model gives the same bytes each time.
@@ -58,7 +60,8 @@ pub fn write(model: &Verified, path: impl AsRef<Path>, options: WriteOptions) ->
     check_destination(path, options)?;
     staging.commit().map_err(io_error)?;
     let bytes = written.bytes + encoded.len() as u64 + manifest.len() as u64;
-    Ok(Summary { bytes, blobs: written.blobs, deduplicated: written.deduplicated })
+    let digest = manifest::content_digest(&encoded, written.digest);
+    Ok(Summary { bytes, blobs: written.blobs, deduplicated: written.deduplicated, digest })
 }
 
 /// Refuses to replace anything but a package, and that only if asked to.

@@ -66,6 +66,7 @@ fn read(file: &Mapped) -> Result<Checkpoint> {
     let tokens = tokenizer::read(&parts.metadata)?;
     Ok(Checkpoint {
         path: file.path.clone(),
+        shards: vec![file.shard()],
         config,
         tensors: named,
         tokenizer: tokens.json,

@@ -17,10 +17,10 @@ mod tests;
 use super::error::ModelError;
 use super::graph::{Activation, Decoder, Head};
 use super::keys::{Keys, Result, Size};
-use super::nearest::nearest;
 use super::tensors::{Prefix, Tensors};
 use super::weight::Weight;
 use crate::checkpoint::{Checkpoint, Config, ConfigError};
+use crate::config::nearest;
 
 /// How a kind of model is found and built.
 pub struct Architecture {

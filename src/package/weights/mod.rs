@@ -16,7 +16,7 @@ pub(super) const FILE: &str = "weight.bin";
 pub(super) const PREFIX: &str = "@model_path/weights/";
 
 /// Bytes of the header and of each record, and what both and the data are aligned to.
-const UNIT: usize = 64;
+pub(super) const UNIT: usize = 64;
 /// The only version of the format that programs use.
 const VERSION: u32 = 2;
 /// What each record starts with.

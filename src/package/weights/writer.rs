@@ -1,7 +1,7 @@
 //! Writing a weight file in one pass, with equal blobs stored once.
 //!
-//! A blob is first told from the others by a hash of samples. Only if that is known is all of it hashed, and
-//! compared byte by byte if that is known too: weights that differ are written as fast as they are copied.
+//! A blob in memory is first told from the others by a hash of samples. Only if that is known is all of it hashed
+//! before it is written, and compared byte by byte if that is known too.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -32,8 +32,8 @@ pub(in crate::package) struct BlobWriter<'s> {
 /// A blob in the file.
 struct Stored {
     offset: u64,
-    /// Hash of all of it, once that was needed.
-    hash: Option<u128>,
+    /// Hash of all of it.
+    hash: u128,
 }
 
 /// Where bytes are that may be stored already.
@@ -79,7 +79,15 @@ impl<'s> BlobWriter<'s> {
             Some(&offset) => self.share(offset),
             None => {
                 let sample = Sampler::hash(bytes);
-                match self.find(kind, sample, Place::Memory(bytes))? {
+                let place = Place::Memory(bytes);
+                let known = match self.by_sample.contains_key(&(kind, sample)) {
+                    true => {
+                        let hash = full_hash(self.sink, place, kind.len)?;
+                        self.find(kind, sample, hash, place)?
+                    }
+                    false => None,
+                };
+                match known {
                     Some(offset) => self.share(offset),
                     None => self.append(kind, sample, bytes)?,
                 }
@@ -110,18 +118,19 @@ impl<'s> BlobWriter<'s> {
     fn put_new_stream(&mut self, kind: Kind, payload: &dyn Payload) -> io::Result<u64> {
         let before = self.len;
         let offset = self.begin(kind)?;
-        let mut stream = Stream { sink: &mut *self.sink, left: kind.len, sampler: Sampler::new(kind.len) };
+        let sampler = Sampler::new(kind.len);
+        let mut stream = Stream { sink: &mut *self.sink, left: kind.len, sampler, hash: Xxh3::new() };
         payload.write_to(&mut stream)?;
         if stream.left > 0 {
             let written = kind.len - stream.left;
             return Err(io::Error::other(format!("a weight of {} bytes gave only {written}", kind.len)));
         }
-        let sample = stream.sampler.digest();
-        if let Some(earlier) = self.find(kind, sample, Place::File(offset + UNIT as u64))? {
+        let (sample, hash) = (stream.sampler.digest(), stream.hash.digest128());
+        if let Some(earlier) = self.find(kind, sample, hash, Place::File(offset + UNIT as u64))? {
             self.sink.truncate(before)?;
             return Ok(self.share(earlier));
         }
-        self.end(kind, sample, offset)
+        self.end(kind, sample, Stored { offset, hash })
     }
 
     /// Completes the file. An empty one has no header either.
@@ -146,17 +155,11 @@ impl<'s> BlobWriter<'s> {
     }
 
     /// The offset of a stored blob with the same bytes.
-    fn find(&mut self, kind: Kind, sample: u128, place: Place<'_>) -> io::Result<Option<u64>> {
-        let Some(stored) = self.by_sample.get_mut(&(kind, sample)) else { return Ok(None) };
-        let hash = full_hash(self.sink, place, kind.len)?;
-        for candidate in stored {
-            let data = candidate.offset + UNIT as u64;
-            let candidate_hash = match candidate.hash {
-                Some(hash) => hash,
-                None => *candidate.hash.insert(full_hash(self.sink, Place::File(data), kind.len)?),
-            };
-            if candidate_hash == hash && is_equal(self.sink, place, data, kind.len)? {
-                return Ok(Some(candidate.offset));
+    fn find(&mut self, kind: Kind, sample: u128, hash: u128, place: Place<'_>) -> io::Result<Option<u64>> {
+        for stored in self.by_sample.get(&(kind, sample)).into_iter().flatten() {
+            let data = stored.offset + UNIT as u64;
+            if stored.hash == hash && is_equal(self.sink, place, data, kind.len)? {
+                return Ok(Some(stored.offset));
             }
         }
         Ok(None)
@@ -164,8 +167,12 @@ impl<'s> BlobWriter<'s> {
 
     fn append(&mut self, kind: Kind, sample: u128, bytes: &Bytes) -> io::Result<u64> {
         let offset = self.begin(kind)?;
-        each_chunk(self.sink, Place::Memory(bytes), kind.len, |sink, chunk| sink.append(chunk))?;
-        self.end(kind, sample, offset)
+        let mut hash = Xxh3::new();
+        each_chunk(self.sink, Place::Memory(bytes), kind.len, |sink, chunk| {
+            hash.update(chunk);
+            sink.append(chunk)
+        })?;
+        self.end(kind, sample, Stored { offset, hash: hash.digest128() })
     }
 
     /// Starts a blob at the end of the file.
@@ -177,11 +184,12 @@ impl<'s> BlobWriter<'s> {
         Ok(offset)
     }
 
-    fn end(&mut self, kind: Kind, sample: u128, offset: u64) -> io::Result<u64> {
+    fn end(&mut self, kind: Kind, sample: u128, stored: Stored) -> io::Result<u64> {
+        let offset = stored.offset;
         self.len = offset + UNIT as u64 + kind.len;
         self.blobs = self.blobs.checked_add(1).ok_or_else(|| io::Error::other("too many weights"))?;
-        self.by_sample.entry((kind, sample)).or_default().push(Stored { offset, hash: None });
-        self.digest.update(&sample.to_le_bytes());
+        self.digest.update(&stored.hash.to_le_bytes());
+        self.by_sample.entry((kind, sample)).or_default().push(stored);
         Ok(offset)
     }
 }
@@ -253,6 +261,7 @@ struct Stream<'s> {
     sink: &'s mut dyn Sink,
     left: u64,
     sampler: Sampler,
+    hash: Xxh3,
 }
 
 impl Write for Stream<'_> {
@@ -262,6 +271,7 @@ impl Write for Stream<'_> {
         };
         self.left = left;
         self.sampler.update(bytes);
+        self.hash.update(bytes);
         self.sink.append(bytes)?;
         Ok(bytes.len())
     }

@@ -6,7 +6,8 @@ mod reference;
 
 use std::collections::BTreeSet;
 
-use anemeter::lower::{Embeddings, KvForm, Options, lower};
+use anemeter::bundle::{Embeddings, KvForm};
+use anemeter::lower::{Options, lower};
 use anemeter::mil::op::Numerics;
 use anemeter::mil::verify::verify;
 use anemeter::mil::{Opset, Type};

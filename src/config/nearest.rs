@@ -1,10 +1,7 @@
 //! Which of several words is nearest to a misspelt one.
 
 /// The candidate with the fewest edits from `word`, the first of several.
-pub(super) fn nearest<'a>(
-    word: &str,
-    candidates: impl IntoIterator<Item = &'a str>,
-) -> Option<(&'a str, usize)> {
+pub fn nearest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<(&'a str, usize)> {
     let scored = candidates.into_iter().map(|candidate| (candidate, distance(word, candidate)));
     scored.min_by_key(|&(_, distance)| distance)
 }

@@ -1,0 +1,34 @@
+//! Bundles that are wrong say how.
+
+use super::*;
+
+fn error(folder: &Path) -> (String, String) {
+    let error = Bundle::open(folder).unwrap_err();
+    (error.to_string(), error.help().unwrap_or_default().to_owned())
+}
+
+#[test]
+fn folders_that_are_no_bundle() {
+    let folder = tempfile::tempdir().unwrap();
+    let (message, help) = error(folder.path());
+    assert!(message.ends_with("has no export.json, so it is not a bundle"), "{message}");
+    assert!(help.contains("anemeter export"), "{help}");
+    let package = folder.path().join("a.mlpackage");
+    fs::create_dir(&package).unwrap();
+    assert_eq!(error(&package).1, "give the folder that the package is in");
+    assert!(error(&folder.path().join("none")).0.contains("is not a folder"));
+}
+
+#[test]
+fn descriptions_of_other_versions_or_none() {
+    let folder = tempfile::tempdir().unwrap();
+    for (text, expected) in [
+        ("{", "is not the description of a bundle"),
+        (r#"{"schema": "anemeter.export/9"}"#, "this version reads `anemeter.export/1`"),
+        (r#"{"schema": "anemeter.export/1"}"#, "missing field"),
+    ] {
+        fs::write(folder.path().join(MANIFEST), text).unwrap();
+        let (message, _) = error(folder.path());
+        assert!(message.contains(expected), "{message}");
+    }
+}
