@@ -45,6 +45,7 @@ pub mod lower;
 pub mod mil;
 pub mod model;
 pub mod package;
+pub mod report;
 pub mod runtime;
 pub mod stats;
 pub mod tensor;
