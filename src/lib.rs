@@ -40,6 +40,7 @@ pub mod checkpoint;
 pub mod cli;
 pub mod config;
 pub mod hardware;
+pub mod export;
 pub mod kernels;
 pub mod lower;
 pub mod mil;

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::de::DeserializeOwned;
 
@@ -26,6 +27,7 @@ pub(super) struct Folder {
 pub(super) struct Mapped {
     pub(super) path: PathBuf,
     pub(super) bytes: Bytes,
+    mapping: Duration,
 }
 
 impl Folder {
@@ -77,18 +79,19 @@ fn hub_blobs(resolved: &Path) -> Option<PathBuf> {
 impl Mapped {
     /// Maps a regular file; anything else could block or never end.
     pub(super) fn open(path: &Path) -> Result<Mapped> {
+        let started = Instant::now();
         let metadata = fs::metadata(path).map_err(|e| CheckpointError::io(path, "open", &e))?;
         if !metadata.is_file() {
             return Err(CheckpointError::new("is not a regular file").in_file(path));
         }
         let file = File::open(path).map_err(|e| CheckpointError::io(path, "open", &e))?;
         let bytes = Bytes::map(&file).map_err(|e| CheckpointError::io(path, "map", &e))?;
-        Ok(Mapped { path: path.to_owned(), bytes })
+        Ok(Mapped { path: path.to_owned(), bytes, mapping: started.elapsed() })
     }
 
     /// The file as one that holds weights.
     pub(super) fn shard(&self) -> Shard {
-        Shard { path: self.path.clone(), bytes: self.bytes.clone() }
+        Shard { path: self.path.clone(), bytes: self.bytes.clone(), mapping: self.mapping }
     }
 
     /// An error about this file.

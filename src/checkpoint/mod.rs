@@ -18,6 +18,7 @@ mod weights;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use files::{Folder, Mapped};
 
@@ -56,6 +57,8 @@ pub struct Shard {
     pub path: PathBuf,
     /// All of it.
     pub bytes: Bytes,
+    /// Time that opening and mapping it took.
+    pub mapping: Duration,
 }
 
 /// Opens a checkpoint: a Hugging Face folder, a GGUF file, or a file of weights beside its `config.json`.

@@ -3,6 +3,9 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
+use crate::bundle::BundleError;
+use crate::config::ConfigFileError;
+use crate::export::ExportError;
 use crate::package::PackageError;
 use crate::runtime::RuntimeError;
 
@@ -66,15 +69,21 @@ impl Failure {
     }
 }
 
-impl From<PackageError> for Failure {
-    fn from(error: PackageError) -> Failure {
-        let failure = Failure::bad_input(&error);
-        match error.help() {
-            Some(help) => failure.with_help(help),
-            None => failure,
+/// Bad input that may know what to do about it.
+macro_rules! bad_input {
+    ($($error:ty),*) => {$(
+        impl From<$error> for Failure {
+            fn from(error: $error) -> Failure {
+                let failure = Failure::bad_input(&error);
+                match error.help() {
+                    Some(help) => failure.with_help(help),
+                    None => failure,
+                }
+            }
         }
-    }
+    )*};
 }
+bad_input!(PackageError, BundleError, ConfigFileError, ExportError);
 
 impl From<RuntimeError> for Failure {
     fn from(error: RuntimeError) -> Failure {

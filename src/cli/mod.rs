@@ -1,6 +1,7 @@
 //! The command line: the only place that prints.
 
 mod exit;
+mod export;
 mod inspect;
 mod output;
 mod run;
@@ -24,6 +25,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Export(export::Args),
     Inspect(inspect::Args),
     Run(run::Args),
 }
@@ -40,6 +42,7 @@ pub fn main() -> ExitCode {
     };
     let mut output = Output::stdout();
     let result = match &cli.command {
+        Command::Export(args) => export::run(args, &mut output),
         Command::Inspect(args) => inspect::run(args, &mut output),
         Command::Run(args) => run::run(args, &mut output),
     };

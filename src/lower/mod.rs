@@ -9,6 +9,8 @@ mod enumerated;
 mod error;
 mod function;
 mod graph;
+mod half;
+mod meter;
 mod mlp;
 mod norm;
 mod options;
@@ -16,15 +18,19 @@ mod positions;
 mod weights;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use enumerated::Enumerated;
 use function::{Part, Task, share};
+use half::Half;
+use weights::Weights;
 
 use crate::bundle::{Embeddings, KvForm};
-use crate::mil::{Function, Model};
-use crate::model::Decoder;
+use crate::mil::{Function, Model, Payload};
+use crate::model::{Decoder, Weight};
 
 pub use error::LowerError;
+pub use meter::{Meter, Reading};
 pub use options::Options;
 pub use positions::{MaskInput, Positions, RotationInput};
 
@@ -45,12 +51,27 @@ pub struct Chunk {
 
 /// Lowers a model to the functions that the options ask for.
 pub fn lower(decoder: &Decoder, options: &Options) -> Result<Vec<Chunk>, LowerError> {
+    lower_metered(decoder, options, &Arc::default())
+}
+
+/// As [`lower`]; the meter counts what is read when the weights are written.
+pub fn lower_metered(
+    decoder: &Decoder,
+    options: &Options,
+    meter: &Arc<Meter>,
+) -> Result<Vec<Chunk>, LowerError> {
     options.check(decoder)?;
     let positions = Positions::of(&decoder.layers);
     let chunk = |index: usize| {
         let layers = share(decoder.layers.len(), index, options.chunks);
         let positions = positions.used_by(&decoder.layers[layers.clone()]);
-        let part = Part { decoder, options, layers: layers.clone(), positions, weights: Default::default() };
+        let part = Part {
+            decoder,
+            options,
+            layers: layers.clone(),
+            positions,
+            weights: Weights::new(meter.clone()),
+        };
         let positions = part.positions.clone();
         let model = model(part)?;
         let name = match options.chunks {
@@ -60,6 +81,11 @@ pub fn lower(decoder: &Decoder, options: &Options) -> Result<Vec<Chunk>, LowerEr
         Ok(Chunk { name, index, layers, positions, model })
     };
     (0..options.chunks).map(chunk).collect()
+}
+
+/// All of a weight as fp16, row by row, converted while it is written.
+pub fn half(weight: &Weight, meter: &Arc<Meter>) -> Arc<dyn Payload> {
+    Arc::new(Half::new(weight.clone(), 0..weight.element_count(), meter.clone()))
 }
 
 fn model(mut part: Part<'_>) -> Result<Model, LowerError> {

@@ -1,26 +1,21 @@
 //! Weights as constants that are converted to fp16 while they are written.
 
 use std::collections::BTreeMap;
-use std::io::{self, Write};
 use std::ops::Range;
 use std::sync::Arc;
 
-use half::f16;
-use half::slice::HalfFloatSliceExt;
-
 use super::error::{LowerError, Result};
+use super::half::Half;
+use super::meter::Meter;
 use crate::mil::{Literal, LiteralData, Payload, TensorType};
 use crate::model::Weight;
 use crate::tensor::{DType, shape};
 
-/// Elements that are converted at a time.
-const STEP: usize = 1 << 16;
-
 /// The weights of one package. Functions that use the same weight get the same bytes, so that the package
 /// holds them once.
-#[derive(Default)]
 pub(super) struct Weights {
     payloads: BTreeMap<String, Arc<dyn Payload>>,
+    meter: Arc<Meter>,
 }
 
 /// A weight as an operation wants it.
@@ -37,6 +32,10 @@ pub(super) struct Wanted<'a> {
 }
 
 impl Weights {
+    pub(super) fn new(meter: Arc<Meter>) -> Weights {
+        Weights { payloads: BTreeMap::new(), meter }
+    }
+
     /// A weight as an fp16 constant.
     pub(super) fn literal(&mut self, wanted: &Wanted<'_>) -> Result<Literal> {
         let Wanted { at, weight, expected, rows, shape } = wanted;
@@ -55,49 +54,11 @@ impl Weights {
         };
         let key = format!("{at} {}..{}", rows.start, rows.end);
         let payload = self.payloads.entry(key).or_insert_with(|| {
-            Arc::new(Half { weight: (*weight).clone(), range: rows.start * row..rows.end * row })
+            Arc::new(Half::new((*weight).clone(), rows.start * row..rows.end * row, self.meter.clone()))
         });
         Ok(Literal {
             ty: TensorType::fixed(DType::F16, shape).into(),
             data: LiteralData::Stream(payload.clone()),
         })
-    }
-}
-
-/// A range of a weight's elements as fp16.
-struct Half {
-    weight: Weight,
-    range: Range<usize>,
-}
-
-impl Payload for Half {
-    fn byte_len(&self) -> u64 {
-        self.range.len() as u64 * 2
-    }
-
-    fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
-        let mut floats = vec![0.0; STEP.min(self.range.len())];
-        let mut halves = vec![f16::ZERO; floats.len()];
-        let mut start = self.range.start;
-        while start < self.range.end {
-            let end = self.range.end.min(start + STEP);
-            let (floats, halves) = (&mut floats[..end - start], &mut halves[..end - start]);
-            self.weight.read(start..end, floats);
-            halves.convert_from_f32_slice(floats);
-            if let Some(bad) = halves.iter().position(|half| !half.is_finite()) {
-                return Err(io::Error::new(
-                    io::ErrorKind::InvalidData,
-                    format!(
-                        "weight `{}`: element {} is {}, outside the range of fp16",
-                        self.weight.name,
-                        start + bad,
-                        floats[bad]
-                    ),
-                ));
-            }
-            out.write_all(bytemuck::cast_slice(halves))?;
-            start = end;
-        }
-        Ok(())
     }
 }

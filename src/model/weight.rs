@@ -56,6 +56,48 @@ impl Weight {
         }
     }
 
+    /// The stored bytes that a row-major range of elements comes from; of a transpose, all of them.
+    pub fn source_bytes(&self, range: Range<usize>) -> &[u8] {
+        let (stored, bytes) = self.source_range(range);
+        &stored.bytes[bytes]
+    }
+
+    /// How many stored bytes a number of elements takes.
+    pub fn stored_len(&self, elements: usize) -> u64 {
+        let stored = self.source_range(0..0).0;
+        let all = shape::element_count(&stored.shape).unwrap_or(0).max(1) as u128;
+        (elements as u128 * stored.bytes.len() as u128 / all) as u64
+    }
+
+    /// Waits until the stored bytes of a range are in memory.
+    pub fn page_in(&self, range: Range<usize>) {
+        const PAGE: usize = 4096;
+        std::hint::black_box(self.source_bytes(range).iter().step_by(PAGE).fold(0, |all, byte| all ^ byte));
+    }
+
+    /// Lets the system drop the stored bytes of a range from memory; those of a transpose once its end is read.
+    pub fn release(&self, range: Range<usize>) {
+        let all = range.end == self.element_count();
+        let (stored, bytes) = self.source_range(range);
+        if bytes.len() < stored.bytes.len() || all {
+            stored.bytes.release(bytes);
+        }
+    }
+
+    fn source_range(&self, range: Range<usize>) -> (&Stored, Range<usize>) {
+        let (stored, offset) = match &self.source {
+            Source::Stored(stored) | Source::PlusOne(stored) => (stored, 0),
+            Source::Rows(stored, row) => (stored, row * self.shape.iter().skip(1).product::<usize>()),
+            Source::Transposed(stored) | Source::TransposedColumns(stored, _) => {
+                return (stored, 0..stored.bytes.len());
+            }
+        };
+        let elements = shape::element_count(&stored.shape).unwrap_or(0).max(1) as u128;
+        let len = stored.bytes.len();
+        let byte = |element: usize| ((element as u128 * len as u128).div_ceil(elements) as usize).min(len);
+        (stored, byte(offset + range.start)..byte(offset + range.end))
+    }
+
     fn columns<'a>(&self, stored: &'a Stored, first: usize) -> Columns<'a> {
         let last = |shape: &[usize]| shape.last().copied().unwrap_or(1);
         Columns { stored, stride: last(&stored.shape), first, width: last(&self.shape) }

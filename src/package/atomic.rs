@@ -28,7 +28,7 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
 }
 
 /// A folder in the making.
-pub(super) struct Staging {
+pub struct Staging {
     temporary: Temporary,
     parent: PathBuf,
     target: PathBuf,
@@ -36,7 +36,7 @@ pub(super) struct Staging {
 
 impl Staging {
     /// Starts a folder that is to be at `target`.
-    pub(super) fn new(target: &Path) -> io::Result<Staging> {
+    pub fn new(target: &Path) -> io::Result<Staging> {
         let (parent, name) = split(target)?;
         clean(&parent);
         let temporary = Temporary::new(&parent, name, |path| {
@@ -48,13 +48,13 @@ impl Staging {
     }
 
     /// Where its content goes.
-    pub(super) fn path(&self) -> &Path {
+    pub fn path(&self) -> &Path {
         &self.temporary.path
     }
 
     /// Puts the folder in its place. Its content must be on disk; whatever is in the place must be a folder,
     /// which is moved aside first and removed last.
-    pub(super) fn commit(self) -> io::Result<()> {
+    pub fn commit(self) -> io::Result<()> {
         let Staging { temporary, parent, target } = self;
         sync_folder(&temporary.path)?;
         let Some(name) = target.file_name().filter(|_| target.is_dir()) else {

@@ -33,4 +33,4 @@ pub use error::{At, ErrorKind, PackageError};
 pub use manifest::Manifest;
 pub use read::Package;
 pub use weights::{BlobInfo, WeightFile, WeightFiles};
-pub use write::{Summary, WriteOptions, write};
+pub use write::{Summary, Watch, WriteOptions, write, write_watched};

@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use super::atomic::{Staging, sync_folder};
 use super::encode::encode;
@@ -18,6 +19,17 @@ pub struct WriteOptions {
     pub overwrite: bool,
 }
 
+/// Hears of the bytes of a package as they are written.
+pub trait Watch {
+    /// So many more bytes of weights were written.
+    fn wrote(&self, bytes: u64);
+}
+
+/// Hears nothing.
+impl Watch for () {
+    fn wrote(&self, _: u64) {}
+}
+
 /// What a written package came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Summary {
@@ -29,14 +41,27 @@ pub struct Summary {
     pub deduplicated: usize,
     /// Tells packages with other content apart, as [`Package::digest`](super::Package::digest) does.
     pub digest: u128,
+    /// Time spent handing bytes to the system.
+    pub writing: Duration,
+    /// Time spent waiting for them to be on disk.
+    pub syncing: Duration,
 }
 
 /// Writes a verified model as a package. The same model gives the same bytes each time.
 ///
 /// Weights are streamed, so memory stays small however large they are.
 pub fn write(model: &Verified, path: impl AsRef<Path>, options: WriteOptions) -> Result<Summary> {
+    write_watched(model, path.as_ref(), options, &())
+}
+
+/// As [`write()`], and tells how far it is.
+pub fn write_watched(
+    model: &Verified,
+    path: &Path,
+    options: WriteOptions,
+    watch: &dyn Watch,
+) -> Result<Summary> {
     let model = model.model();
-    let path = path.as_ref();
     check_destination(path, options)?;
     let io_error = |e: io::Error| PackageError::io(path, "write", &e);
     let staging = Staging::new(path).map_err(io_error)?;
@@ -45,10 +70,12 @@ pub fn write(model: &Verified, path: impl AsRef<Path>, options: WriteOptions) ->
     let weights_folder = folder.join(manifest::WEIGHTS);
     fs::create_dir_all(&weights_folder).map_err(io_error)?;
 
-    let mut sink = FileSink::new(&weights_folder.join(weights::FILE));
+    let mut sink = FileSink::new(&weights_folder.join(weights::FILE), watch);
     let mut blobs = BlobWriter::new(&mut sink);
     let encoded = encode(model, &mut blobs).map_err(|e| e.in_file(path))?;
     let written = blobs.finish().map_err(io_error)?;
+    let writing = sink.writing();
+    let started = Instant::now();
     sink.finish().map_err(io_error)?;
 
     let manifest = Manifest::of(&encoded, written.digest).to_json()?;
@@ -61,7 +88,8 @@ pub fn write(model: &Verified, path: impl AsRef<Path>, options: WriteOptions) ->
     staging.commit().map_err(io_error)?;
     let bytes = written.bytes + encoded.len() as u64 + manifest.len() as u64;
     let digest = manifest::content_digest(&encoded, written.digest);
-    Ok(Summary { bytes, blobs: written.blobs, deduplicated: written.deduplicated, digest })
+    let (blobs, deduplicated) = (written.blobs, written.deduplicated);
+    Ok(Summary { bytes, blobs, deduplicated, digest, writing, syncing: started.elapsed() })
 }
 
 /// Refuses to replace anything but a package, and that only if asked to.

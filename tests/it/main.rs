@@ -2,8 +2,10 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod atomic;
+mod checkpoints;
 mod command;
 mod damage;
+mod export;
 mod fixtures;
 mod hostile;
 mod inspect;

@@ -3,6 +3,9 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use crate::package::Watch;
 
 /// Bytes that grow at the end and can be cut off, read back and, at the start, replaced.
 pub(in crate::package) trait Sink {
@@ -42,19 +45,26 @@ impl Sink for Vec<u8> {
 }
 
 /// A file that is made when the first bytes arrive. Small pieces are gathered before they are written.
-pub(in crate::package) struct FileSink {
+pub(in crate::package) struct FileSink<'w> {
     path: PathBuf,
     file: Option<File>,
     gathered: Vec<u8>,
+    watch: &'w dyn Watch,
+    writing: Duration,
 }
 
-impl FileSink {
+impl<'w> FileSink<'w> {
     /// Pieces are gathered up to this size, and larger ones are written in steps of it. Much larger steps are
     /// slower: the system then looks for memory in one piece for its cache.
     const STEP: usize = 128 << 10;
 
-    pub(in crate::package) fn new(path: &Path) -> FileSink {
-        FileSink { path: path.to_owned(), file: None, gathered: Vec::new() }
+    pub(in crate::package) fn new(path: &Path, watch: &'w dyn Watch) -> FileSink<'w> {
+        FileSink { path: path.to_owned(), file: None, gathered: Vec::new(), watch, writing: Duration::ZERO }
+    }
+
+    /// Time spent handing bytes to the system so far.
+    pub(in crate::package) fn writing(&self) -> Duration {
+        self.writing
     }
 
     /// Flushes everything to disk.
@@ -83,15 +93,19 @@ impl FileSink {
     }
 }
 
-impl Sink for FileSink {
+impl Sink for FileSink<'_> {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.watch.wrote(bytes.len() as u64);
         if self.gathered.len() + bytes.len() <= FileSink::STEP {
             self.file()?;
             self.gathered.extend_from_slice(bytes);
             return Ok(());
         }
+        let started = Instant::now();
         let file = self.flushed()?;
-        bytes.chunks(FileSink::STEP).try_for_each(|step| file.write_all(step))
+        bytes.chunks(FileSink::STEP).try_for_each(|step| file.write_all(step))?;
+        self.writing += started.elapsed();
+        Ok(())
     }
 
     fn truncate(&mut self, len: u64) -> io::Result<()> {

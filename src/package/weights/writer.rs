@@ -337,7 +337,7 @@ mod tests {
     fn equal_blobs_are_stored_once_wherever_they_come_from() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("weight.bin");
-        let mut on_disk = FileSink::new(&path);
+        let mut on_disk = FileSink::new(&path, &());
         let mut in_memory = Vec::new();
         for sink in [&mut on_disk as &mut dyn Sink, &mut in_memory] {
             let mut writer = BlobWriter::new(sink);

@@ -1,0 +1,54 @@
+//! How many packages a model needs.
+
+use super::wishes::Target;
+use crate::lower::Options;
+use crate::model::{Attention, Decoder, Layer, Linear, Mlp};
+
+/// What one package may hold.
+struct Limits {
+    bytes: u64,
+    layers: usize,
+}
+
+/// Limits that public reports give for packages that compile and load: about 1.8 GB on a Mac; 0.9 GB and 16 layers on
+/// a phone, where 17 and more layers in one package failed to compile.
+fn limits(target: Target) -> Limits {
+    match target {
+        Target::Macos15 => Limits { bytes: 1_800_000_000, layers: usize::MAX },
+        Target::Ios18 => Limits { bytes: 900_000_000, layers: 16 },
+    }
+}
+
+/// The fewest packages within the target's limits; one per layer if even that is too much.
+pub(super) fn count(decoder: &Decoder, options: &Options, target: Target) -> usize {
+    let limits = limits(target);
+    let layers: Vec<u64> = decoder.layers.iter().map(|layer| 2 * layer_elements(layer)).collect();
+    let vocabulary = 2 * (decoder.vocabulary * decoder.hidden) as u64;
+    let fits = |count: usize| {
+        (0..count).all(|index| {
+            let share = layers.len() * index / count..layers.len() * (index + 1) / count;
+            let ends = u64::from(index == 0) + u64::from(index + 1 == count);
+            let ends = if count == 1 && decoder.head.tied && options.head_split == 1 { 1 } else { ends };
+            share.len() <= limits.layers
+                && layers[share].iter().sum::<u64>() + ends * vocabulary <= limits.bytes
+        })
+    };
+    (1..=layers.len()).find(|&count| fits(count)).unwrap_or(layers.len()).max(1)
+}
+
+/// Numbers in the matrices of a layer.
+pub(super) fn layer_elements(layer: &Layer) -> u64 {
+    let Attention { query, key, value, output, .. } = &layer.attention;
+    let mut matrices = vec![query, key, value, output];
+    match &layer.mlp {
+        Mlp::Plain { up, down, .. } => matrices.extend([up, down]),
+        Mlp::Gated { gate, up, down, .. } => matrices.extend([gate, up, down]),
+        Mlp::Inner { into, value, gate, out, .. } => matrices.extend([into, value, gate, out]),
+    }
+    matrices.iter().map(|linear| elements(linear)).sum()
+}
+
+fn elements(linear: &Linear) -> u64 {
+    let bias = linear.bias.as_ref().map_or(0, |bias| bias.element_count());
+    (linear.weight.element_count() + bias) as u64
+}

@@ -1,0 +1,123 @@
+//! The export in the words of `export.json`.
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::chunking::layer_elements;
+use crate::bundle::{Architecture, Chunk, File, Function, Mask, Port, Rotation, Tool, digest_text};
+use crate::checkpoint::Checkpoint;
+use crate::lower::Positions;
+use crate::mil::{Feature, FeatureType, Flexibility, Interface, LiteralData, Model};
+use crate::model::{Decoder, Position};
+use crate::package::Summary;
+
+pub(super) fn tool() -> Tool {
+    Tool { name: env!("CARGO_PKG_NAME").to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
+}
+
+/// The name of a checkpoint's folder, or of its file without the ending.
+pub(super) fn name(checkpoint: &Checkpoint) -> String {
+    let path = std::fs::canonicalize(&checkpoint.path).unwrap_or_else(|_| checkpoint.path.clone());
+    let name = if path.is_dir() { path.file_name() } else { path.file_stem() };
+    name.unwrap_or_default().to_string_lossy().into_owned()
+}
+
+pub(super) fn file(name: &str, bytes: &[u8]) -> File {
+    File { name: name.to_owned(), bytes: bytes.len() as u64, digest: digest_text(xxh3_128(bytes)) }
+}
+
+pub(super) fn architecture(decoder: &Decoder) -> Architecture {
+    let attentions = decoder.layers.iter().map(|layer| &layer.attention);
+    let kv_bytes_per_token = attentions.map(|a| 2 * 2 * (a.kv_heads * a.head_dim) as u64).sum();
+    let first = decoder.layers.first().map(|layer| &layer.attention);
+    Architecture {
+        name: decoder.architecture.to_owned(),
+        hidden: decoder.hidden,
+        vocabulary: decoder.vocabulary,
+        layers: decoder.layers.len(),
+        heads: first.map_or(0, |a| a.heads),
+        kv_heads: first.map_or(0, |a| a.kv_heads),
+        head_dim: first.map_or(0, |a| a.head_dim),
+        parameters: parameters(decoder),
+        max_positions: decoder.max_positions,
+        kv_bytes_per_token,
+        embedding_scale: decoder.embedding_scale,
+        learned_positions: matches!(decoder.position, Position::Learned(_)),
+    }
+}
+
+/// Numbers in all weights but the norms'.
+fn parameters(decoder: &Decoder) -> u64 {
+    let layers: u64 = decoder.layers.iter().map(layer_elements).sum();
+    let heads = if decoder.head.tied { 1 } else { 2 };
+    let positions = match &decoder.position {
+        Position::Learned(positions) => positions.element_count() as u64,
+        Position::Rotary => 0,
+    };
+    layers + heads * (decoder.vocabulary * decoder.hidden) as u64 + positions
+}
+
+pub(super) fn chunk(
+    name: String,
+    summary: &Summary,
+    layers: &Range<usize>,
+    positions: &Positions,
+    model: &Model,
+) -> Chunk {
+    let masks = positions.masks.iter().map(|mask| Mask { input: mask.name.clone(), window: mask.window });
+    let rotations = positions.rotations.iter().map(|rotation| Rotation {
+        cos: rotation.cos.clone(),
+        sin: rotation.sin.clone(),
+        frequencies: rotation.rope.frequencies().into_iter().map(|frequency| frequency as f32).collect(),
+        magnitude: rotation.rope.magnitude() as f32,
+    });
+    Chunk {
+        file: File { name, bytes: summary.bytes, digest: digest_text(summary.digest) },
+        first_layer: layers.start,
+        layers: layers.len(),
+        masks: masks.collect(),
+        rotations: rotations.collect(),
+        functions: model.interfaces().iter().map(function).collect(),
+    }
+}
+
+fn function(interface: &Interface) -> Function {
+    let ports = |features: &[Feature]| features.iter().map(port).collect();
+    Function {
+        name: interface.function.clone(),
+        inputs: ports(&interface.inputs),
+        outputs: ports(&interface.outputs),
+        states: ports(&interface.states),
+    }
+}
+
+fn port(feature: &Feature) -> Port {
+    let (dtype, shapes) = match &feature.ty {
+        FeatureType::Array(array) | FeatureType::State(array) => {
+            let mut shapes = vec![array.shape.clone()];
+            if let Flexibility::Enumerated(all) = &array.flexibility {
+                shapes.clone_from(all);
+            }
+            shapes.retain(|shape| !shape.is_empty());
+            (array.dtype.to_string(), shapes)
+        }
+        _ => (String::new(), Vec::new()),
+    };
+    Port { name: feature.name.clone(), dtype, shapes }
+}
+
+/// Bytes of the weights that a package of this model streams in.
+pub(super) fn weight_bytes(model: &Model) -> u64 {
+    let mut seen = HashSet::new();
+    let operations = model.program.functions.iter().flat_map(|function| &function.body.operations);
+    let literals = operations.flat_map(|operation| &operation.attributes).map(|(_, literal)| literal);
+    let streams = literals.filter_map(|literal| match &literal.data {
+        LiteralData::Stream(payload) => Some(payload),
+        _ => None,
+    });
+    let unseen = streams.filter(|payload| seen.insert(Arc::as_ptr(payload).cast::<()>().addr()));
+    unseen.map(|payload| payload.byte_len()).sum()
+}

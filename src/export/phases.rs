@@ -1,0 +1,58 @@
+//! What each part of an export takes.
+
+use std::time::{Duration, Instant};
+
+use crate::bundle::Phase;
+use crate::checkpoint::Shard;
+use crate::lower::Meter;
+use crate::package::Summary;
+
+/// The phases so far.
+#[derive(Default)]
+pub(super) struct Phases {
+    phases: Vec<Phase>,
+}
+
+impl Phases {
+    /// Does something and records what it took.
+    pub(super) fn time<T>(&mut self, name: &str, act: impl FnOnce() -> T) -> T {
+        let started = Instant::now();
+        let result = act();
+        self.add(name, None, started.elapsed(), 0);
+        result
+    }
+
+    /// Records how a package was written.
+    pub(super) fn wrote(&mut self, file: &str, summary: &Summary) {
+        self.add("write", Some(file), summary.writing, summary.bytes);
+        self.add("fsync", Some(file), summary.syncing, summary.bytes);
+    }
+
+    /// Records how each weight file was opened, mapped, read and converted.
+    pub(super) fn read(&mut self, shards: &[Shard], meter: &Meter) {
+        for (shard, reading) in shards.iter().zip(meter.readings()) {
+            let name = shard.path.file_name().unwrap_or_default().to_string_lossy();
+            self.add("map", Some(&name), shard.mapping, shard.bytes.len() as u64);
+            self.add("read", Some(&name), reading.read, reading.bytes);
+            self.add("convert", Some(&name), reading.convert, reading.bytes);
+        }
+    }
+
+    pub(super) fn finish(self) -> Vec<Phase> {
+        self.phases
+    }
+
+    fn add(&mut self, name: &str, file: Option<&str>, took: Duration, bytes: u64) {
+        let (name, file) = (name.to_owned(), file.map(str::to_owned));
+        let resident_bytes = resident_bytes();
+        self.phases.push(Phase { name, file, seconds: took.as_secs_f64(), bytes, resident_bytes });
+    }
+}
+
+/// Resident memory of this process, where the system tells it in a file.
+fn resident_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kilobytes: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
+    Some(kilobytes * 1024)
+}

@@ -1,0 +1,233 @@
+//! How an export is wanted: a configuration file and command-line flags, then defaults.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+use super::chunking;
+use super::error::ExportError;
+use crate::bundle::{ComputeUnits, Embeddings, KvForm, Settings};
+use crate::lower::Options;
+use crate::model::{Decoder, Position};
+
+/// `convert_coreml.yaml`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ConfigFile {
+    /// How to export.
+    #[serde(default)]
+    pub coreml: Wishes,
+    /// What the model was trained with.
+    #[serde(default)]
+    pub train: Option<Training>,
+    /// A training configuration, relative to this file, whose `train.seq_lengths` is taken.
+    #[serde(default)]
+    pub training_config: Option<PathBuf>,
+}
+
+/// The part of a training configuration that an export has to know.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Training {
+    /// Sequence lengths.
+    pub seq_lengths: Vec<usize>,
+    /// Their shares.
+    #[serde(default)]
+    pub shape_probs: Option<Vec<f64>>,
+}
+
+/// How an export is wanted; what is absent has a default.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wishes {
+    /// Sequence lengths; the first is the default.
+    pub enumerate_shapes: Option<Vec<usize>>,
+    /// Whether to write an ML program; nothing else can be written.
+    pub mlprogram: Option<bool>,
+    /// Where Core ML is to place operations.
+    pub compute_units: Option<ComputeUnits>,
+    /// Forms of the key-value cache.
+    pub kv: Option<Vec<KvForm>>,
+    /// Cache lengths of the form `state`; those of the shapes if absent.
+    pub contexts: Option<Vec<usize>>,
+    /// Tokens per prediction of the form `state` while it takes a prompt in.
+    pub query: Option<usize>,
+    /// Sequences at once.
+    pub batch: Option<usize>,
+    /// Where token ids become vectors.
+    pub embeddings: Option<Embeddings>,
+    /// Outputs the logits are divided among.
+    pub head_split: Option<usize>,
+    /// Packages the layers are divided among.
+    pub chunks: Option<Chunking>,
+    /// What the export is for; it decides how large a package may be.
+    pub target: Option<Target>,
+    /// Precision of the weights.
+    pub precision: Option<String>,
+}
+
+/// How many packages the layers are divided among.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "ChunkingText")]
+pub enum Chunking {
+    /// As few as the target's limits allow.
+    Auto,
+    /// So many.
+    Count(usize),
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum ChunkingText {
+    Count(usize),
+    Text(String),
+}
+
+impl TryFrom<ChunkingText> for Chunking {
+    type Error = String;
+    fn try_from(text: ChunkingText) -> Result<Chunking, String> {
+        match text {
+            ChunkingText::Count(count) => Ok(Chunking::Count(count)),
+            ChunkingText::Text(text) => text.parse(),
+        }
+    }
+}
+
+impl std::str::FromStr for Chunking {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Chunking, String> {
+        match text {
+            "auto" => Ok(Chunking::Auto),
+            count => {
+                count.parse().map(Chunking::Count).map_err(|_| "is neither `auto` nor a number".to_owned())
+            }
+        }
+    }
+}
+
+/// What an export is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "each variant is the Apple release of the same name")]
+pub enum Target {
+    #[default]
+    Macos15,
+    Ios18,
+}
+
+/// An export with every default filled in.
+#[derive(Debug, Clone)]
+pub(super) struct Settled {
+    pub(super) options: Options,
+    pub(super) warnings: Vec<String>,
+    pub(super) training_lengths: Option<Vec<usize>>,
+    compute_units: ComputeUnits,
+    precision: String,
+}
+
+impl Wishes {
+    /// These wishes, and the others' where there are none.
+    pub fn or(self, other: Wishes) -> Wishes {
+        Wishes {
+            enumerate_shapes: self.enumerate_shapes.or(other.enumerate_shapes),
+            mlprogram: self.mlprogram.or(other.mlprogram),
+            compute_units: self.compute_units.or(other.compute_units),
+            kv: self.kv.or(other.kv),
+            contexts: self.contexts.or(other.contexts),
+            query: self.query.or(other.query),
+            batch: self.batch.or(other.batch),
+            embeddings: self.embeddings.or(other.embeddings),
+            head_split: self.head_split.or(other.head_split),
+            chunks: self.chunks.or(other.chunks),
+            target: self.target.or(other.target),
+            precision: self.precision.or(other.precision),
+        }
+    }
+
+    /// Fills in what follows from the model and the defaults.
+    pub(super) fn settle(&self, decoder: &Decoder) -> Result<Settled, ExportError> {
+        if self.mlprogram == Some(false) {
+            return Err(ExportError::option("mlprogram", "is false; only ML programs can be written"));
+        }
+        let mut warnings = Vec::new();
+        let shapes = self.shapes(decoder, &mut warnings)?;
+        let defaults = Options::default();
+        let contexts = self.contexts.clone().unwrap_or_else(|| shapes.clone());
+        let shortest = contexts.iter().min().copied().unwrap_or(defaults.query);
+        let mut options = Options {
+            kv: match &self.kv {
+                Some(forms) => forms.iter().copied().collect::<BTreeSet<_>>(),
+                None => defaults.kv,
+            },
+            query: self.query.unwrap_or(defaults.query.min(shortest)),
+            shapes,
+            contexts,
+            batch: self.batch.unwrap_or(defaults.batch),
+            embeddings: self.embeddings.unwrap_or(defaults.embeddings),
+            head_split: self.head_split.unwrap_or(defaults.head_split),
+            chunks: 1,
+            opset: defaults.opset,
+        };
+        options.chunks = match self.chunks.unwrap_or(Chunking::Auto) {
+            Chunking::Count(count) => count,
+            Chunking::Auto => chunking::count(decoder, &options, self.target.unwrap_or_default()),
+        };
+        if options.batch > 1 {
+            warnings.push(format!(
+                "batch {} is for offline work: it raises throughput and the latency of each token; reports of it \
+                 are never compared with batch 1",
+                options.batch
+            ));
+        }
+        let precision = self.precision.clone().unwrap_or_else(|| "fp16".to_owned());
+        if precision != "fp16" {
+            return Err(ExportError::option("precision", format!("is `{precision}`; fp16 is possible")));
+        }
+        let compute_units = self.compute_units.unwrap_or_default();
+        Ok(Settled { options, warnings, training_lengths: None, compute_units, precision })
+    }
+
+    /// The shapes asked for, or those of the defaults that the model was trained for.
+    fn shapes(&self, decoder: &Decoder, warnings: &mut Vec<String>) -> Result<Vec<usize>, ExportError> {
+        let most = decoder.max_positions;
+        if let Some(shapes) = &self.enumerate_shapes {
+            let rotary = matches!(decoder.position, Position::Rotary);
+            for shape in shapes.iter().filter(|&&shape| rotary && shape > most) {
+                warnings.push(format!("shape {shape} is longer than the {most} positions of the model"));
+            }
+            return Ok(shapes.clone());
+        }
+        let (kept, dropped): (Vec<usize>, Vec<usize>) =
+            Options::default().shapes.into_iter().partition(|&shape| shape <= most);
+        if kept.is_empty() {
+            let message =
+                format!("none of the default shapes fits the {most} positions of the model: name some");
+            return Err(ExportError::option("shapes", message));
+        }
+        if !dropped.is_empty() {
+            warnings.push(format!("default shapes {dropped:?} are left out: the model has {most} positions"));
+        }
+        Ok(kept)
+    }
+}
+
+impl Settled {
+    /// What is recorded in `export.json`.
+    pub(super) fn settings(&self) -> Settings {
+        let options = &self.options;
+        Settings {
+            kv: options.kv.iter().copied().collect(),
+            shapes: options.shapes.clone(),
+            contexts: if options.kv.contains(&KvForm::State) { options.contexts.clone() } else { Vec::new() },
+            query: options.query,
+            batch: options.batch,
+            embeddings: options.embeddings,
+            head_split: options.head_split,
+            opset: options.opset.key().to_owned(),
+            compute_units: self.compute_units,
+            precision: self.precision.clone(),
+            training_shapes: self.training_lengths.clone(),
+        }
+    }
+}

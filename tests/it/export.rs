@@ -1,0 +1,277 @@
+//! `anemeter export`: whole bundles or none, and one clear message when something is wrong.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use anemeter::bundle::{Bundle, KvForm, Manifest, digest_text};
+use anemeter::package::Package;
+use serde_json::Value;
+
+use crate::checkpoints::{self, tensors};
+use crate::command::{Outcome, anemeter, arg, run};
+
+struct Scene {
+    folder: tempfile::TempDir,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let folder = tempfile::tempdir().unwrap();
+        checkpoints::write(&folder.path().join("tiny"), &tensors(7));
+        Scene { folder }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn export(&self, output: &str, args: &[&str]) -> Outcome {
+        let (checkpoint, output) = (self.path("tiny"), self.path(output));
+        anemeter(&[&["export", arg(&checkpoint), "-o", arg(&output)], args].concat())
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.folder.path()).unwrap();
+        let mut names: Vec<String> =
+            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+}
+
+fn exported(outcome: &Outcome) -> &str {
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    &outcome.stdout
+}
+
+fn refused(outcome: &Outcome) -> String {
+    assert_eq!(outcome.code, 2, "{}{}", outcome.stdout, outcome.stderr);
+    let lines = outcome.stderr.lines().skip_while(|line| !line.starts_with("error: "));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn a_bundle_says_what_is_in_its_packages() {
+    let scene = Scene::new();
+    let outcome = scene.export(
+        "out",
+        &["--shapes", "16,32", "--kv", "io,state,none", "--chunks", "2", "--query", "4", "--json"],
+    );
+    let printed: Manifest = Manifest::parse(exported(&outcome)).unwrap();
+    let bundle = Bundle::open(scene.path("out")).unwrap();
+    assert_eq!(&printed, bundle.manifest());
+    assert_eq!(printed.settings.kv, [KvForm::Io, KvForm::State, KvForm::None]);
+    assert_eq!((printed.architecture.layers, printed.architecture.kv_bytes_per_token), (2, 2 * 2 * 2 * 16));
+    assert_eq!(printed.chunks.len(), 2);
+    for (index, chunk) in printed.chunks.iter().enumerate() {
+        assert_eq!((chunk.first_layer, chunk.layers), (index, 1));
+        let package = Package::open(bundle.path(&chunk.file.name)).unwrap();
+        assert_eq!(digest_text(package.digest().unwrap()), chunk.file.digest);
+        let names: Vec<&str> = package.model().interfaces().iter().map(|i| i.function.as_str()).collect();
+        let described: Vec<&str> = chunk.functions.iter().map(|function| function.name.as_str()).collect();
+        assert_eq!(described, names);
+        let decode = chunk.functions.iter().find(|function| function.name == "decode").unwrap();
+        let cache = decode.inputs.iter().find(|port| port.name == "k_cache").unwrap();
+        assert_eq!(
+            (cache.dtype.as_str(), &cache.shapes),
+            ("fp16", &vec![vec![1, 16, 1, 16], vec![1, 16, 1, 32]])
+        );
+    }
+    let phases: Vec<&str> = printed.profile.iter().map(|phase| phase.name.as_str()).collect();
+    for phase in ["open", "map", "read", "convert", "write", "fsync"] {
+        assert!(phases.contains(&phase), "{phases:?}");
+    }
+}
+
+#[test]
+fn the_same_checkpoint_gives_the_same_bytes() {
+    let scene = Scene::new();
+    let manifests = ["a", "b"].map(|output| {
+        let outcome = scene.export(output, &["--shapes", "16", "--json"]);
+        let mut manifest: Value = serde_json::from_str(exported(&outcome)).unwrap();
+        manifest.as_object_mut().unwrap().remove("profile");
+        manifest
+    });
+    assert_eq!(manifests[0], manifests[1]);
+    for file in
+        ["Manifest.json", "Data/com.apple.CoreML/model.mlmodel", "Data/com.apple.CoreML/weights/weight.bin"]
+    {
+        let read = |output: &str| fs::read(scene.path(output).join("model.mlpackage").join(file)).unwrap();
+        assert!(read("a") == read("b"), "{file}");
+    }
+}
+
+#[test]
+fn shards_give_what_one_file_gives() {
+    let scene = Scene::new();
+    checkpoints::write_sharded(&scene.path("shards"), &tensors(7));
+    exported(&scene.export("one", &["--shapes", "16"]));
+    let output = scene.path("two");
+    exported(&anemeter(&["export", arg(&scene.path("shards")), "-o", arg(&output), "--shapes", "16"]));
+    let digest =
+        |name: &str| Bundle::open(scene.path(name)).unwrap().manifest().chunks[0].file.digest.clone();
+    assert_eq!(digest("one"), digest("two"));
+}
+
+#[test]
+fn configuration_files_are_strict_and_flags_win() {
+    let scene = Scene::new();
+    let config = scene.path("convert.yaml");
+    fs::write(&config, "coreml:\n  enumerate_shapes: [16]\n  batch: 2\n").unwrap();
+    let config_args = ["--config", arg(&config)];
+    exported(&scene.export("a", &[&config_args[..], &["--batch", "1"]].concat()));
+    let settings = Bundle::open(scene.path("a")).unwrap().manifest().settings.clone();
+    assert_eq!((settings.shapes, settings.batch), (vec![16], 1));
+
+    fs::write(&config, "coreml:\n  enumerate_shape: [16]\n").unwrap();
+    let message = refused(&scene.export("b", &config_args));
+    assert!(message.contains("convert.yaml: coreml: unknown key `enumerate_shape`"), "{message}");
+    assert!(message.ends_with("help: did you mean `enumerate_shapes`?"), "{message}");
+    fs::write(&config, "coreml:\n  mlprogram: false\n").unwrap();
+    let message = refused(&scene.export("b", &config_args));
+    assert!(message.contains("option `mlprogram`: is false"), "{message}");
+}
+
+#[test]
+fn shipped_configurations_are_valid() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let config: anemeter::export::ConfigFile =
+        anemeter::config::load(&root.join("configs/convert_coreml.yaml")).unwrap();
+    let lengths = anemeter::export::read_training_lengths(&root.join("configs/student_9b_gqa.yaml")).unwrap();
+    assert_eq!(config.coreml.enumerate_shapes, Some(lengths));
+}
+
+#[test]
+fn only_trained_shapes_are_exported() {
+    let scene = Scene::new();
+    let training = scene.path("train.yaml");
+    fs::write(&training, "train:\n  seq_lengths: [16, 32]\n  lr: 1e-4\n").unwrap();
+    let args = ["--training-config", arg(&training), "--shapes"];
+    let message = refused(&scene.export("a", &[&args[..], &["16,48"]].concat()));
+    assert!(
+        message.contains("shape 48 was not trained: the training configuration has [16, 32]"),
+        "{message}"
+    );
+    let outcome = scene.export("a", &[&args[..], &["16"]].concat());
+    assert!(
+        exported(&outcome).contains("warning: trained lengths [32] are not exported"),
+        "{}",
+        outcome.stdout
+    );
+    let settings = Bundle::open(scene.path("a")).unwrap().manifest().settings.clone();
+    assert_eq!(settings.training_shapes, Some(vec![16, 32]));
+}
+
+#[test]
+fn shapes_beyond_the_model_are_left_out_or_pointed_out() {
+    let scene = Scene::new();
+    let message = refused(&scene.export("a", &[]));
+    assert!(message.contains("none of the default shapes fits the 64 positions"), "{message}");
+    let outcome = scene.export("a", &["--shapes", "16,128"]);
+    assert!(exported(&outcome).contains("shape 128 is longer than the 64 positions"), "{}", outcome.stdout);
+}
+
+#[test]
+fn nothing_but_a_bundle_is_replaced_and_only_on_request() {
+    let scene = Scene::new();
+    exported(&scene.export("out", &["--shapes", "16"]));
+    let message = refused(&scene.export("out", &["--shapes", "16"]));
+    assert!(message.contains("out: holds a bundle already"), "{message}");
+    exported(&scene.export("out", &["--shapes", "32", "--overwrite"]));
+    assert_eq!(Bundle::open(scene.path("out")).unwrap().manifest().settings.shapes, [32]);
+    fs::create_dir(scene.path("mine")).unwrap();
+    fs::write(scene.path("mine/thesis.txt"), "").unwrap();
+    let message = refused(&scene.export("mine", &["--shapes", "16", "--overwrite"]));
+    assert!(message.contains("mine: holds something else"), "{message}");
+    assert_eq!(scene.names(), ["mine", "out", "tiny"]);
+}
+
+#[test]
+fn tensors_with_anything_but_numbers_are_named() {
+    for (value, shown) in [(f32::NAN, "NaN"), (f32::INFINITY, "inf"), (1e6, "1000000")] {
+        let scene = Scene::new();
+        let mut bad = tensors(7);
+        let tensor = bad.iter_mut().find(|(name, ..)| name.ends_with("1.mlp.up_proj.weight")).unwrap();
+        tensor.2[33] = value;
+        checkpoints::write(&scene.path("tiny"), &bad);
+        let message = refused(&scene.export("out", &["--shapes", "16"]));
+        let expected = format!("weight `model.layers.1.mlp.up_proj.weight`: element 33 is {shown}, outside");
+        assert!(message.contains(&expected), "{message}");
+        assert_eq!(scene.names(), ["tiny"]);
+    }
+}
+
+#[test]
+fn an_unreadable_shard_is_named_and_nothing_is_left() {
+    let scene = Scene::new();
+    let shards = scene.path("shards");
+    checkpoints::write_sharded(&shards, &tensors(7));
+    let second = shards.join("model-00002-of-00002.safetensors");
+    let export = || {
+        let output = scene.path("out");
+        refused(&anemeter(&["export", arg(&shards), "-o", arg(&output), "--shapes", "16"]))
+    };
+    let whole = fs::read(&second).unwrap();
+    fs::write(&second, &whole[..whole.len() / 2]).unwrap();
+    assert!(export().contains("model-00002-of-00002.safetensors"), "{}", export());
+    fs::remove_file(&second).unwrap();
+    assert!(export().contains("names the shard `model-00002-of-00002.safetensors`, which does not exist"));
+    fs::create_dir(&second).unwrap();
+    assert!(export().contains("is not a regular file"), "{}", export());
+    assert_eq!(scene.names(), ["shards", "tiny"]);
+}
+
+/// A file that may not grow stands for a disk that is full.
+#[test]
+fn a_full_disk_is_reported_and_nothing_is_left() {
+    let scene = Scene::new();
+    let script = "trap '' XFSZ; ulimit -f 24; exec \"$0\" export \"$1\" -o \"$2\" --shapes 16";
+    let (checkpoint, output) = (scene.path("tiny"), scene.path("out"));
+    let program = env!("CARGO_BIN_EXE_anemeter");
+    let outcome = run(Command::new("sh").args(["-c", script, program]).args([&checkpoint, &output]));
+    let message = refused(&outcome);
+    assert!(message.contains("File too large"), "{message}");
+    assert_eq!(scene.names(), ["tiny"]);
+}
+
+#[test]
+fn killed_exports_leave_a_whole_bundle_or_none() {
+    let scene = Scene::new();
+    let (checkpoint, output) = (scene.path("tiny"), scene.path("out"));
+    let mut whole = 0;
+    for round in 0..30u64 {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_anemeter"))
+            .args(["export", arg(&checkpoint), "-o", arg(&output), "--shapes", "16,32", "--overwrite"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(round * 7919 % 60));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        if output.symlink_metadata().is_ok() {
+            let bundle = Bundle::open(&output).unwrap();
+            let chunk = &bundle.manifest().chunks[0];
+            let package = Package::open(bundle.path(&chunk.file.name)).unwrap();
+            assert_eq!(digest_text(package.digest().unwrap()), chunk.file.digest);
+            whole += 1;
+        }
+    }
+    exported(&scene.export("out", &["--shapes", "16", "--overwrite"]));
+    assert_eq!(scene.names(), ["out", "tiny"], "after {whole} rounds with a bundle");
+}
+
+/// `docs/schemas/export.schema.json` is what the types say; `UPDATE_SCHEMAS=1` writes it.
+#[test]
+fn the_published_schema_is_current() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/schemas/export.schema.json");
+    let schema = schemars::schema_for!(Manifest);
+    let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+    if std::env::var_os("UPDATE_SCHEMAS").is_some() {
+        fs::write(&path, &text).unwrap();
+    }
+    let published = fs::read_to_string(&path).unwrap_or_default();
+    assert!(published == text, "docs/schemas/export.schema.json is out of date: run with UPDATE_SCHEMAS=1");
+}
