@@ -7,6 +7,7 @@ mod command;
 mod damage;
 mod export;
 mod fixtures;
+mod generate;
 mod hostile;
 mod inspect;
 mod lower;

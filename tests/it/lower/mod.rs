@@ -1,8 +1,8 @@
 //! Lowered models against a plain f32 reference, in every form.
 
 mod host;
-mod models;
-mod reference;
+pub(crate) mod models;
+pub(crate) mod reference;
 
 use std::collections::BTreeSet;
 
@@ -59,7 +59,7 @@ fn generate(host: &mut Host<'_>, form: KvForm, prompt: &[i32], rest: &[i32]) -> 
     logits
 }
 
-fn cosine(a: &[f32], b: &[f32]) -> f32 {
+pub(crate) fn cosine(a: &[f32], b: &[f32]) -> f32 {
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
     assert_eq!(a.len(), b.len());
     dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
@@ -170,7 +170,7 @@ fn sequences_of_a_batch_have_positions_of_their_own() {
 }
 
 /// Like GPT-2: layer norms, biases, learned positions, a plain MLP.
-fn gpt2() -> Decoder {
+pub(crate) fn gpt2() -> Decoder {
     let mut decoder = llama(Sizes { kv_heads: 4, ..TINY }, 5);
     let mut random = Random { seed: 50_000 };
     decoder.position = Position::Learned(random.weight(&[64, TINY.hidden], 0.5));
@@ -195,7 +195,7 @@ fn gpt2() -> Decoder {
 }
 
 /// Like Gemma 3: scaled embeddings, norms everywhere, two kinds of layers, a tied and capped head.
-fn gemma() -> Decoder {
+pub(crate) fn gemma() -> Decoder {
     let mut decoder = llama(Sizes { kv_heads: 1, ..TINY }, 6);
     let mut random = Random { seed: 60_000 };
     decoder.embedding_scale = (TINY.hidden as f32).sqrt();
@@ -217,7 +217,7 @@ fn gemma() -> Decoder {
 }
 
 /// Partial rotation, every layer behind one window, exact GELU.
-fn phi() -> Decoder {
+pub(crate) fn phi() -> Decoder {
     let mut decoder = llama(TINY, 7);
     let mut random = Random { seed: 70_000 };
     for layer in &mut decoder.layers {

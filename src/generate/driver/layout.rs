@@ -1,0 +1,136 @@
+//! What a driver has to know of a bundle, checked.
+
+use crate::bundle::{Architecture, KvForm, Manifest, Settings};
+use crate::generate::error::{GenerateError, Result};
+
+/// Longest sequence, widest vector and largest vocabulary that are taken for real.
+const MAX_LENGTH: usize = 1 << 20;
+const MAX_WIDTH: usize = 1 << 20;
+const MAX_TOKENS: usize = 1 << 26;
+
+/// Sizes of a bundle in one form.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Layout {
+    pub(super) form: KvForm,
+    pub(super) batch: usize,
+    pub(super) hidden: usize,
+    pub(super) vocabulary: usize,
+    /// Sequence or cache lengths, shortest first.
+    pub(super) ladder: Vec<usize>,
+    /// Tokens per prediction of a prompt with states.
+    pub(super) query: usize,
+}
+
+impl Layout {
+    /// Sizes in a form, or in the bundle's first.
+    pub(super) fn of(manifest: &Manifest, form: Option<KvForm>) -> Result<Layout> {
+        let settings = &manifest.settings;
+        let form = chosen(settings, form)?;
+        let lengths = if form == KvForm::State { &settings.contexts } else { &settings.shapes };
+        let mut ladder = lengths.clone();
+        ladder.sort_unstable();
+        ladder.dedup();
+        let Architecture { hidden, vocabulary, .. } = manifest.architecture;
+        let (shortest, longest) = (ladder.first().copied(), ladder.last().copied());
+        let query = if form == KvForm::State { settings.query } else { 1 };
+        let bounds = [
+            ("lengths", shortest.unwrap_or(0), 1, MAX_LENGTH),
+            ("lengths", longest.unwrap_or(0), 1, MAX_LENGTH),
+            ("hidden", hidden, 1, MAX_WIDTH),
+            ("vocabulary", vocabulary, 1, MAX_TOKENS),
+            ("batch", settings.batch, 1, 4),
+            ("query", query, 1, shortest.unwrap_or(0)),
+        ];
+        for (key, value, low, high) in bounds {
+            if !(low..=high).contains(&value) {
+                let problem = format!("`{key}` is {value}, should be {low} to {high}");
+                return Err(GenerateError::file(crate::bundle::MANIFEST, problem));
+            }
+        }
+        Ok(Layout { form, batch: settings.batch, hidden, vocabulary, ladder, query })
+    }
+
+    pub(super) fn longest(&self) -> usize {
+        self.ladder.last().copied().unwrap_or(0)
+    }
+
+    /// The shortest length for so many tokens.
+    pub(super) fn fit(&self, tokens: usize) -> Option<usize> {
+        self.ladder.iter().copied().find(|&length| length >= tokens)
+    }
+
+    /// The length a prompt starts at: the shortest that it fits, or the one asked for.
+    pub(super) fn start(&self, tokens: usize, asked: Option<usize>) -> Result<usize> {
+        let (word, list) = (self.word(), list(&self.ladder));
+        if let Some(length) = asked {
+            if !self.ladder.contains(&length) {
+                return Err(GenerateError::request(format!("{word} {length} is not in the bundle"))
+                    .with_help(format!("it has {list}")));
+            }
+            if length < tokens {
+                return Err(GenerateError::request(format!(
+                    "{word} {length} is too short for {tokens} tokens"
+                )));
+            }
+            return Ok(length);
+        }
+        self.fit(tokens).ok_or_else(|| {
+            let problem =
+                format!("the prompt has {tokens} tokens, the bundle takes at most {}", self.longest());
+            let help = format!("shorten it, or export with a longer {word}; this bundle has {list}");
+            GenerateError::request(problem).with_help(help)
+        })
+    }
+
+    fn word(&self) -> &'static str {
+        if self.form == KvForm::State { "context" } else { "shape" }
+    }
+}
+
+fn chosen(settings: &Settings, form: Option<KvForm>) -> Result<KvForm> {
+    match form {
+        Some(form) if settings.kv.contains(&form) => Ok(form),
+        Some(form) => {
+            let forms: Vec<String> = settings.kv.iter().map(ToString::to_string).collect();
+            let help = format!("it has {}; export with `--kv {form}` for another", forms.join(", "));
+            Err(GenerateError::request(format!("the bundle has no key-value form `{form}`")).with_help(help))
+        }
+        None => settings.kv.first().copied().ok_or_else(|| {
+            GenerateError::file(crate::bundle::MANIFEST, "`kv` names no form of the key-value cache")
+        }),
+    }
+}
+
+fn list(lengths: &[usize]) -> String {
+    let lengths: Vec<String> = lengths.iter().map(ToString::to_string).collect();
+    lengths.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layout() -> Layout {
+        let ladder = vec![8, 12, 16];
+        Layout { form: KvForm::Io, batch: 1, hidden: 4, vocabulary: 9, ladder, query: 1 }
+    }
+
+    #[test]
+    fn the_shortest_length_that_fits_is_taken() {
+        let found = [0, 1, 8, 9, 12, 16, 17].map(|tokens| layout().fit(tokens));
+        let expected = [Some(8), Some(8), Some(8), Some(12), Some(12), Some(16), None];
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn prompts_that_do_not_fit_are_told_what_does() {
+        let error = |tokens: usize, asked: Option<usize>| {
+            let error = layout().start(tokens, asked).unwrap_err();
+            format!("{error} / {}", error.help().unwrap_or_default())
+        };
+        assert_eq!(layout().start(9, Some(16)).unwrap(), 16);
+        insta::assert_snapshot!(error(17, None), @"");
+        insta::assert_snapshot!(error(3, Some(9)), @"");
+        insta::assert_snapshot!(error(9, Some(8)), @"");
+    }
+}
