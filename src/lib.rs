@@ -42,6 +42,7 @@ pub mod config;
 pub mod export;
 pub mod generate;
 pub mod hardware;
+pub mod harness;
 pub mod kernels;
 pub mod lower;
 pub mod mil;

@@ -18,7 +18,7 @@ const SCHEMA: &str = "anemeter.bench/1";
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BenchConfig {
-    schema: String,
+    pub(super) schema: String,
     /// Shapes to measure; those of the bundle if none are given.
     #[serde(default)]
     pub shapes: Option<Vec<usize>>,

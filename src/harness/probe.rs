@@ -14,7 +14,7 @@ const BUFFER_BYTES: usize = 256 << 20;
 const PASSES: usize = 6;
 /// Small enough for every cache.
 const CANARY_NUMBERS: usize = 4096;
-const CANARY_ROUNDS: usize = 200;
+const CANARY_ROUNDS: usize = 100;
 const CANARY_REPEATS: usize = 9;
 const CLOCK_READINGS: usize = 10_000;
 

@@ -15,7 +15,13 @@ pub struct Slot {
 
 /// The order of a launch. Shapes are interleaved, so that a disturbance does not hit one shape only; the same
 /// seed and launch give the same order.
-pub fn schedule(shapes: &[usize], warm_up_rounds: usize, rounds: usize, seed: u64, launch: usize) -> Vec<Slot> {
+pub fn schedule(
+    shapes: &[usize],
+    warm_up_rounds: usize,
+    rounds: usize,
+    seed: u64,
+    launch: usize,
+) -> Vec<Slot> {
     let mut random = fastrand::Rng::with_seed(seed);
     for _ in 0..=launch {
         random = random.fork();

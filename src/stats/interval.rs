@@ -26,7 +26,7 @@ pub fn mean_interval(values: &[f64], confidence: f64) -> Option<Interval> {
     }
     let mean = mean(values);
     let error = standard_deviation(values, mean)? / (values.len() as f64).sqrt();
-    let reach = two_sided_t(confidence, (values.len() - 1) as f64)? * error;
+    let reach = students_t(confidence, (values.len() - 1) as f64)? * error;
     Some(Interval { low: mean - reach, high: mean + reach, confidence })
 }
 
@@ -46,14 +46,14 @@ pub fn launch_interval(
         .collect();
     let location = locate(&[&statistics])?;
     let error = (location.variance / statistics.len() as f64).sqrt();
-    let reach = two_sided_t(confidence, location.degrees)? * error;
+    let reach = students_t(confidence, location.degrees)? * error;
     let ends =
         [location.centres[0] - reach, location.centres[0] + reach].map(|log| direction.from_slow_log(log));
     Some(Interval { low: ends[0].min(ends[1]), high: ends[0].max(ends[1]), confidence })
 }
 
-/// How many standard errors the interval reaches to either side.
-pub(super) fn two_sided_t(confidence: f64, degrees: f64) -> Option<f64> {
+/// How many standard errors a two-sided interval reaches to either side; `None` if that is not defined.
+pub fn students_t(confidence: f64, degrees: f64) -> Option<f64> {
     if !(0.0..1.0).contains(&confidence) {
         return None;
     }
@@ -68,10 +68,10 @@ mod tests {
     #[test]
     fn tabled_values_of_t() {
         for (degrees, expected) in [(1.0, 12.706), (2.0, 4.303), (9.0, 2.262), (30.0, 2.042)] {
-            assert!((two_sided_t(0.95, degrees).unwrap() - expected).abs() < 1e-3, "{degrees}");
+            assert!((students_t(0.95, degrees).unwrap() - expected).abs() < 1e-3, "{degrees}");
         }
-        assert_eq!(two_sided_t(1.0, 3.0), None);
-        assert_eq!(two_sided_t(0.95, 0.0), None);
+        assert_eq!(students_t(1.0, 3.0), None);
+        assert_eq!(students_t(0.95, 0.0), None);
     }
 
     #[test]

@@ -11,7 +11,7 @@ mod slope;
 mod summary;
 mod unit;
 
-pub use interval::{Interval, launch_interval, mean_interval};
+pub use interval::{Interval, launch_interval, mean_interval, students_t};
 pub use location::{Location, locate};
 pub use mix::{Mix, mix};
 pub use quantile::{Ordered, Percentile};
