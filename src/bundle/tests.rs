@@ -1,5 +1,7 @@
 //! Bundles that are wrong say how.
 
+use std::io::Write;
+
 use super::*;
 
 fn error(folder: &Path) -> (String, String) {
@@ -27,7 +29,7 @@ fn descriptions_of_other_versions_or_none() {
         (r#"{"schema": "anemeter.export/9"}"#, "this version reads `anemeter.export/1`"),
         (r#"{"schema": "anemeter.export/1"}"#, "missing field"),
     ] {
-        fs::write(folder.path().join(MANIFEST), text).unwrap();
+        fs::File::create(folder.path().join(MANIFEST)).unwrap().write_all(text.as_bytes()).unwrap();
         let (message, _) = error(folder.path());
         assert!(message.contains(expected), "{message}");
     }

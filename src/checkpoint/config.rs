@@ -25,6 +25,11 @@ impl Config {
         Config { values }
     }
 
+    /// All values, by key.
+    pub fn values(&self) -> &Map<String, Value> {
+        &self.values
+    }
+
     /// The raw value of a key; `null` counts as absent.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.values.get(key).filter(|value| !value.is_null())

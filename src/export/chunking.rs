@@ -2,7 +2,7 @@
 
 use super::wishes::Target;
 use crate::lower::Options;
-use crate::model::{Attention, Decoder, Layer, Linear, Mlp};
+use crate::model::{Attention, Decoder, Layer, Linear, Mlp, Weight};
 
 /// What one package may hold.
 struct Limits {
@@ -49,6 +49,6 @@ pub(super) fn layer_elements(layer: &Layer) -> u64 {
 }
 
 fn elements(linear: &Linear) -> u64 {
-    let bias = linear.bias.as_ref().map_or(0, |bias| bias.element_count());
+    let bias = linear.bias.as_ref().map_or(0, Weight::element_count);
     (linear.weight.element_count() + bias) as u64
 }

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use anemeter::package::atomic;
 use safetensors::tensor::{Dtype, TensorView};
 
 /// A Llama of two layers.
@@ -55,14 +56,14 @@ pub(crate) fn tensors(seed: u64) -> Vec<Named> {
 /// Writes a folder with a configuration and one file of weights.
 pub(crate) fn write(folder: &Path, tensors: &[Named]) {
     fs::create_dir_all(folder).unwrap();
-    fs::write(folder.join("config.json"), CONFIG).unwrap();
+    write_text(&folder.join("config.json"), CONFIG);
     write_shard(&folder.join("model.safetensors"), tensors);
 }
 
 /// Writes a folder whose weights are in two shards.
 pub(crate) fn write_sharded(folder: &Path, tensors: &[Named]) {
     fs::create_dir_all(folder).unwrap();
-    fs::write(folder.join("config.json"), CONFIG).unwrap();
+    write_text(&folder.join("config.json"), CONFIG);
     let (first, second) = tensors.split_at(tensors.len() / 2);
     let mut homes = serde_json::Map::new();
     for (index, part) in [first, second].into_iter().enumerate() {
@@ -71,7 +72,12 @@ pub(crate) fn write_sharded(folder: &Path, tensors: &[Named]) {
         homes.extend(part.iter().map(|(name, ..)| (name.clone(), file.clone().into())));
     }
     let index = serde_json::json!({ "metadata": {}, "weight_map": homes });
-    fs::write(folder.join("model.safetensors.index.json"), index.to_string()).unwrap();
+    write_text(&folder.join("model.safetensors.index.json"), &index.to_string());
+}
+
+/// Writes a small file.
+pub(crate) fn write_text(path: &Path, text: &str) {
+    atomic::write_file(path, text.as_bytes()).unwrap();
 }
 
 fn write_shard(path: &Path, tensors: &[Named]) {

@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use anemeter::bundle::{Bundle, KvForm, Manifest, digest_text};
 use anemeter::package::Package;
+use anemeter::package::atomic::write_file;
 use serde_json::Value;
 
-use crate::checkpoints::{self, tensors};
+use crate::checkpoints::{self, tensors, write_text};
 use crate::command::{Outcome, anemeter, arg, run};
 
 struct Scene {
@@ -119,17 +120,17 @@ fn shards_give_what_one_file_gives() {
 fn configuration_files_are_strict_and_flags_win() {
     let scene = Scene::new();
     let config = scene.path("convert.yaml");
-    fs::write(&config, "coreml:\n  enumerate_shapes: [16]\n  batch: 2\n").unwrap();
+    write_text(&config, "coreml:\n  enumerate_shapes: [16]\n  batch: 2\n");
     let config_args = ["--config", arg(&config)];
     exported(&scene.export("a", &[&config_args[..], &["--batch", "1"]].concat()));
     let settings = Bundle::open(scene.path("a")).unwrap().manifest().settings.clone();
     assert_eq!((settings.shapes, settings.batch), (vec![16], 1));
 
-    fs::write(&config, "coreml:\n  enumerate_shape: [16]\n").unwrap();
+    write_text(&config, "coreml:\n  enumerate_shape: [16]\n");
     let message = refused(&scene.export("b", &config_args));
     assert!(message.contains("convert.yaml: coreml: unknown key `enumerate_shape`"), "{message}");
     assert!(message.ends_with("help: did you mean `enumerate_shapes`?"), "{message}");
-    fs::write(&config, "coreml:\n  mlprogram: false\n").unwrap();
+    write_text(&config, "coreml:\n  mlprogram: false\n");
     let message = refused(&scene.export("b", &config_args));
     assert!(message.contains("option `mlprogram`: is false"), "{message}");
 }
@@ -147,7 +148,7 @@ fn shipped_configurations_are_valid() {
 fn only_trained_shapes_are_exported() {
     let scene = Scene::new();
     let training = scene.path("train.yaml");
-    fs::write(&training, "train:\n  seq_lengths: [16, 32]\n  lr: 1e-4\n").unwrap();
+    write_text(&training, "train:\n  seq_lengths: [16, 32]\n  lr: 1e-4\n");
     let args = ["--training-config", arg(&training), "--shapes"];
     let message = refused(&scene.export("a", &[&args[..], &["16,48"]].concat()));
     assert!(
@@ -182,7 +183,7 @@ fn nothing_but_a_bundle_is_replaced_and_only_on_request() {
     exported(&scene.export("out", &["--shapes", "32", "--overwrite"]));
     assert_eq!(Bundle::open(scene.path("out")).unwrap().manifest().settings.shapes, [32]);
     fs::create_dir(scene.path("mine")).unwrap();
-    fs::write(scene.path("mine/thesis.txt"), "").unwrap();
+    write_text(&scene.path("mine/thesis.txt"), "");
     let message = refused(&scene.export("mine", &["--shapes", "16", "--overwrite"]));
     assert!(message.contains("mine: holds something else"), "{message}");
     assert_eq!(scene.names(), ["mine", "out", "tiny"]);
@@ -214,7 +215,7 @@ fn an_unreadable_shard_is_named_and_nothing_is_left() {
         refused(&anemeter(&["export", arg(&shards), "-o", arg(&output), "--shapes", "16"]))
     };
     let whole = fs::read(&second).unwrap();
-    fs::write(&second, &whole[..whole.len() / 2]).unwrap();
+    write_file(&second, &whole[..whole.len() / 2]).unwrap();
     assert!(export().contains("model-00002-of-00002.safetensors"), "{}", export());
     fs::remove_file(&second).unwrap();
     assert!(export().contains("names the shard `model-00002-of-00002.safetensors`, which does not exist"));
@@ -270,7 +271,7 @@ fn the_published_schema_is_current() {
     let schema = schemars::schema_for!(Manifest);
     let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
     if std::env::var_os("UPDATE_SCHEMAS").is_some() {
-        fs::write(&path, &text).unwrap();
+        write_text(&path, &text);
     }
     let published = fs::read_to_string(&path).unwrap_or_default();
     assert!(published == text, "docs/schemas/export.schema.json is out of date: run with UPDATE_SCHEMAS=1");

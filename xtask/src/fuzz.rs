@@ -95,15 +95,34 @@ fn write_seeds(project: &Project, targets: &[String]) -> Result<()> {
             "manifest" => &manifest,
             "protobuf" => &tiny.model,
             "weights" => &tiny.weights,
-            // `run` makes a program of any bytes, the more the better.
             "package" | "run" => &whole,
             other => bail!("there is no seed for the fuzz target `{other}`"),
         };
         let folder = project.root.join("fuzz/corpus").join(target);
         fs::create_dir_all(&folder)?;
         fs::write(folder.join("tiny"), seed)?;
+        if target == "run" {
+            for index in 0..PROGRAM_SEEDS {
+                fs::write(folder.join(format!("noise-{index:02}")), noise(index))?;
+            }
+        }
     }
     Ok(())
+}
+
+/// `run` makes a program of any bytes, but of few bytes only a short one, so it starts from long noise.
+const PROGRAM_SEEDS: u64 = 64;
+const PROGRAM_SEED_LENGTH: usize = 900;
+
+/// The same noise for the same index (SplitMix64).
+fn noise(index: u64) -> Vec<u8> {
+    let word = |step: u64| {
+        let mut x = (index << 32 | step).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ x >> 31
+    };
+    (0..).flat_map(|step| word(step).to_le_bytes()).take(PROGRAM_SEED_LENGTH).collect()
 }
 
 fn fuzz(project: &Project, target: &str, seconds: u64) -> Result<Session> {
@@ -112,6 +131,9 @@ fn fuzz(project: &Project, target: &str, seconds: u64) -> Result<Session> {
     let mut command = project.cargo(&["+nightly", "fuzz", "run", target, "--"]);
     command.arg(format!("-max_total_time={seconds}"));
     command.args(["-print_final_stats=1", "-timeout=10", "-rss_limit_mb=2048"]);
+    if target == "run" {
+        command.arg(format!("-max_len={}", 2 * PROGRAM_SEED_LENGTH));
+    }
     let mut session = Session::default();
     let status = watch(&mut command, |line| {
         session.read(line);
@@ -157,6 +179,13 @@ fn table(sessions: &[(&str, Session)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn noise_is_long_and_reproducible() {
+        assert_eq!(noise(3).len(), PROGRAM_SEED_LENGTH);
+        assert_eq!(noise(3), noise(3));
+        assert_ne!(noise(3), noise(4));
+    }
 
     #[test]
     fn reads_what_libfuzzer_prints() {

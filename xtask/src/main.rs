@@ -1,12 +1,15 @@
 //! Project tasks: `cargo xtask COMMAND`. One file per command, one line per command in [`COMMANDS`].
 
+mod bench_export;
 mod bench_package;
 mod ci;
 mod conformance;
+mod fetch_smollm2;
 mod fuzz;
 mod outcome;
 mod process;
 mod project;
+mod record;
 mod sanitize;
 mod test;
 mod tidy;
@@ -31,9 +34,11 @@ struct Command {
 }
 
 const COMMANDS: &[Command] = &[
+    bench_export::COMMAND,
     bench_package::COMMAND,
     ci::COMMAND,
     conformance::COMMAND,
+    fetch_smollm2::COMMAND,
     fuzz::COMMAND,
     sanitize::COMMAND,
     test::COMMAND,
@@ -75,7 +80,7 @@ fn run() -> Result<ExitCode> {
 fn help_text() -> String {
     let mut text = String::from("cargo xtask COMMAND [ARGUMENTS]\n\n");
     for command in COMMANDS {
-        text += &format!("  {:<14} {}\n", command.name, command.about);
+        text += &format!("  {:<16} {}\n", command.name, command.about);
     }
     text + "\n`cargo xtask COMMAND --help` shows a command's arguments.\n"
 }

@@ -1,6 +1,5 @@
 //! `cargo xtask bench-package`: how fast a large package is written, against a plain copy of the same bytes.
 
-mod record;
 mod worker;
 
 use std::fs::{self, File};
@@ -16,6 +15,7 @@ use crate::Command;
 use crate::outcome::Outcome;
 use crate::process::{read, succeed};
 use crate::project::Project;
+use crate::record;
 
 pub(crate) const COMMAND: Command = Command {
     name: "bench-package",
@@ -72,7 +72,7 @@ fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
     println!("\n{table}");
     if record {
         let command = format!("cargo xtask bench-package --gib {gib} --rounds {rounds}");
-        record::write(project, &command, &table)?;
+        record::write(project, COMMAND.name, &command, &table)?;
     }
     if !measurement.meets_targets() {
         bail!("a target is missed");
@@ -170,7 +170,7 @@ fn time_inspect(project: &Project, program: &Path, package: &Path) -> Result<f64
     Ok(median(times))
 }
 
-fn median(mut values: Vec<f64>) -> f64 {
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let (below, above) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
     (below + above) / 2.0

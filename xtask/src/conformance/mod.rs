@@ -2,7 +2,7 @@
 
 mod corpus;
 mod ops;
-mod python;
+pub(crate) mod python;
 mod round_trip;
 mod signatures;
 mod torch;

@@ -20,7 +20,7 @@ const TORCH: Requirements =
     Requirements { list: "xtask/python/requirements-torch.txt", stamp: "requirements-torch.stamp" };
 
 /// The interpreter, or nothing where the machine has no Python.
-pub(super) fn interpreter(project: &Project) -> Result<Option<PathBuf>> {
+pub(crate) fn interpreter(project: &Project) -> Result<Option<PathBuf>> {
     if !works(project.command("python3").arg("--version")) {
         return Ok(None);
     }
@@ -34,7 +34,7 @@ pub(super) fn interpreter(project: &Project) -> Result<Option<PathBuf>> {
 }
 
 /// The interpreter with torch beside coremltools. The first time takes minutes and gigabytes.
-pub(super) fn interpreter_with_torch(project: &Project) -> Result<Option<PathBuf>> {
+pub(crate) fn interpreter_with_torch(project: &Project) -> Result<Option<PathBuf>> {
     let Some(python) = interpreter(project)? else { return Ok(None) };
     TORCH.provide(project, &project.target.join("venv"), || TORCH.install(project, &python))?;
     Ok(Some(python))

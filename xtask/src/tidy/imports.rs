@@ -7,7 +7,7 @@ use super::document::{PATH, Row};
 use super::source::{code, is_word};
 
 /// Files and folders of `src/` that put the stages together and may use all of them.
-const COMPOSERS: &[&str] = &["lib.rs", "main.rs", "export.rs", "evaluate.rs", "cli"];
+const COMPOSERS: &[&str] = &["lib.rs", "main.rs", "export.rs", "export", "evaluate.rs", "evaluate", "cli"];
 
 /// Finds paths that go against the table, and folders that the table or the tree lacks.
 pub(super) fn check(table: &[Row], files: &[File]) -> Vec<String> {

@@ -1,0 +1,67 @@
+//! `cargo xtask bench-export`: what an export takes, against coremltools and against a plain copy.
+
+mod large;
+mod measured;
+mod smollm2;
+
+use std::fs;
+
+use anyhow::{Result, bail};
+use pico_args::Arguments;
+
+use crate::Command;
+use crate::outcome::Outcome;
+use crate::project::Project;
+use crate::record;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "bench-export",
+    arguments: "[--large] [--rounds N] [--record]",
+    about: "export of SmolLM2 against coremltools and a copy; with --large, of a made-up 9B model instead (36 GB of disk)",
+    not_checked: 77,
+    run,
+};
+
+/// One line of the table: what, how much, the target and whether it is met.
+pub(super) struct Line {
+    what: String,
+    measured: String,
+    target: String,
+    met: bool,
+}
+
+fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
+    let large = arguments.contains("--large");
+    let rounds: usize = arguments.opt_value_from_str("--rounds")?.unwrap_or(5);
+    let recorded = arguments.contains("--record");
+    crate::finish(arguments)?;
+    let folder = project.target.join("bench-export");
+    fs::create_dir_all(&folder)?;
+    let lines = match large {
+        true => large::measure(project, &folder)?,
+        false => match smollm2::measure(project, &folder, rounds.max(1))? {
+            Ok(lines) => lines,
+            Err(why) => return Ok(Outcome::not_checked("the export of SmolLM2", &why)),
+        },
+    };
+    fs::remove_dir_all(&folder)?;
+    let table = table(&lines);
+    println!("\n{table}");
+    if recorded {
+        let (task, flag) = if large { ("bench-export --large", " --large") } else { ("bench-export", "") };
+        record::write(project, task, &format!("cargo xtask bench-export{flag}"), &format!("\n\n{table}"))?;
+    }
+    if lines.iter().any(|line| !line.met) {
+        bail!("a target is missed");
+    }
+    Ok(Outcome::Checked(String::new()))
+}
+
+fn table(lines: &[Line]) -> String {
+    let mut text = "| what | measured | target | |\n|---|---|---|---|\n".to_owned();
+    for Line { what, measured, target, met } in lines {
+        let verdict = if *met { "met" } else { "MISSED" };
+        text += &format!("| {what} | {measured} | {target} | {verdict} |\n");
+    }
+    text
+}
