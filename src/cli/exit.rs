@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use crate::bundle::BundleError;
 use crate::config::ConfigFileError;
 use crate::export::ExportError;
+use crate::generate::GenerateError;
 use crate::package::PackageError;
 use crate::runtime::RuntimeError;
 
@@ -84,6 +85,16 @@ macro_rules! bad_input {
     )*};
 }
 bad_input!(PackageError, BundleError, ConfigFileError, ExportError);
+
+impl From<GenerateError> for Failure {
+    fn from(error: GenerateError) -> Failure {
+        let status = match &error {
+            GenerateError::Runtime { source: RuntimeError::Environment(_), .. } => Status::Unavailable,
+            _ => Status::BadInput,
+        };
+        Failure { status, message: error.to_string(), help: error.help().map(ToOwned::to_owned) }
+    }
+}
 
 impl From<RuntimeError> for Failure {
     fn from(error: RuntimeError) -> Failure {

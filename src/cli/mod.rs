@@ -2,6 +2,7 @@
 
 mod exit;
 mod export;
+mod generate;
 mod inspect;
 mod output;
 mod run;
@@ -26,6 +27,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Export(export::Args),
+    Generate(generate::Args),
     Inspect(inspect::Args),
     Run(run::Args),
 }
@@ -43,6 +45,7 @@ pub fn main() -> ExitCode {
     let mut output = Output::stdout();
     let result = match &cli.command {
         Command::Export(args) => export::run(args, &mut output),
+        Command::Generate(args) => generate::run(args, &mut output),
         Command::Inspect(args) => inspect::run(args, &mut output),
         Command::Run(args) => run::run(args, &mut output),
     };

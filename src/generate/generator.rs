@@ -11,14 +11,14 @@ use super::driver::Driver;
 use super::error::{GenerateError, Result};
 use super::sample::{self, Sampler, Sampling, Unpickable};
 use super::text::{Input, Text};
-use crate::bundle::{Bundle, KvForm};
+use crate::bundle::Bundle;
 use crate::package::Package;
 use crate::runtime::{LoadOptions, Runtime, Session};
 
 /// A bundle that answers.
 pub struct Generator {
     driver: Driver,
-    text: Option<Text>,
+    text: Option<Arc<Text>>,
     clock: Arc<dyn Clock>,
 }
 
@@ -142,23 +142,23 @@ pub fn sessions(
 
 impl Generator {
     /// A generator over a driver; without `text` it takes token ids only.
-    pub fn new(driver: Driver, text: Option<Text>, clock: Arc<dyn Clock>) -> Generator {
+    pub fn new(driver: Driver, text: Option<Arc<Text>>, clock: Arc<dyn Clock>) -> Generator {
         Generator { driver, text, clock }
     }
 
     /// The tokenizer and what belongs to it.
-    pub fn text(&self) -> Option<&Text> {
+    pub fn text(&self) -> Option<&Arc<Text>> {
         self.text.as_ref()
     }
 
-    /// The driver, for logits and lengths.
-    pub fn driver(&mut self) -> &mut Driver {
-        &mut self.driver
+    /// The driver, for lengths and sizes.
+    pub fn driver(&self) -> &Driver {
+        &self.driver
     }
 
-    /// The form in use.
-    pub fn form(&self) -> KvForm {
-        self.driver.form()
+    /// The driver, for logits.
+    pub fn driver_mut(&mut self) -> &mut Driver {
+        &mut self.driver
     }
 
     /// A prompt from text.

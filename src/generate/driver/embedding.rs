@@ -21,26 +21,29 @@ pub(super) struct HostTable {
 }
 
 impl HostTable {
-    /// Reads a safetensors file with `embedding` `[vocabulary, hidden]` and, for learned positions, `positions`
+    /// Reads a safetensors file with `token_embeddings` `[vocabulary, hidden]` and, for learned positions, `position_embeddings`
     /// `[positions, hidden]`.
     pub(super) fn open(path: &Path, layout: &Layout, scale: f32, learned: bool) -> Result<HostTable> {
         let failed = |e: std::io::Error| GenerateError::file(path, e);
         let bytes = Bytes::map(&std::fs::File::open(path).map_err(failed)?).map_err(failed)?;
         let tensors = SafeTensors::deserialize(&bytes)
             .map_err(|e| GenerateError::file(path, format!("is not a safetensors file: {e}")))?;
-        let tokens = read(path, &bytes, &tensors, "embedding", layout.hidden)?;
+        let tokens = read(path, &bytes, &tensors, "token_embeddings", layout.hidden)?;
         if tokens.shape()[0] < layout.vocabulary {
-            let problem =
-                format!("`embedding` has {} rows, the vocabulary {}", tokens.shape()[0], layout.vocabulary);
+            let problem = format!(
+                "`token_embeddings` has {} rows, the vocabulary {}",
+                tokens.shape()[0],
+                layout.vocabulary
+            );
             return Err(GenerateError::file(path, problem));
         }
         let positions = match learned {
-            true => Some(read(path, &bytes, &tensors, "positions", layout.hidden)?),
+            true => Some(read(path, &bytes, &tensors, "position_embeddings", layout.hidden)?),
             false => None,
         };
         if let Some(positions) = positions.as_ref().filter(|p| p.shape()[0] < layout.longest()) {
             let problem = format!(
-                "`positions` has {} rows, sequences have up to {}",
+                "`position_embeddings` has {} rows, sequences have up to {}",
                 positions.shape()[0],
                 layout.longest()
             );

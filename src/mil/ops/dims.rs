@@ -30,7 +30,12 @@ pub(super) fn of_rank(name: &str, ty: &TensorType, rank: usize) -> Result<Vec<Di
 
 /// The value of a parameter that must be a vector of `len` integers, if it is known now.
 pub(super) fn vector(call: &Call<'_>, name: &str, len: usize) -> Result<Option<Ints>, OpError> {
-    let declared = of_rank(name, call.ty(name)?, 1)?[0].size();
+    let ty = call.ty(name)?;
+    // Predictions come through here, and must not allocate.
+    let declared = match ty.rank() {
+        Some(1) => ty.shape[0].size(),
+        _ => of_rank(name, ty, 1)?[0].size(),
+    };
     let known = call.known_ints(name)?;
     match known.as_ref().map(SmallVec::len).or(declared) {
         Some(found) if found != len => Err(OpError::new(format!("`{name}` has {found} elements, not {len}"))),

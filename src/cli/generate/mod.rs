@@ -1,0 +1,189 @@
+//! `anemeter generate`: text from a bundle.
+
+mod document;
+mod stream;
+
+use std::io::{self, IsTerminal, Read, Write};
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::{Failure, Output, Status};
+use crate::bundle::{Bundle, KvForm};
+use crate::generate::{
+    Answer, Driver, Generator, Input, Message, Prompt, Request, Sampling, SystemClock, Text, sessions,
+};
+use crate::runtime::{self, LoadOptions, Runtime};
+use document::Document;
+use stream::Printer;
+
+/// Generate text from a bundle.
+#[derive(clap::Args)]
+#[command(
+    after_help = "A prompt goes through the bundle's chat template if there is one: --chat insists on it, --raw gives the \
+prompt to the model as it is. Tokens are picked greedily unless a temperature is given. Text comes as it is generated; \
+with --json there is one document at the end.\n\n\
+Examples:\n  anemeter generate smollm2 --prompt 'Why is the sky blue?'\n  \
+anemeter generate smollm2 --prompt 'Once upon a time' --raw --temperature 0.8 --top-p 0.95 --seed 7\n  \
+anemeter generate smollm2 --token-ids 1,2,3 --max-tokens 8 --top-logits 5 --json"
+)]
+pub(super) struct Args {
+    /// The bundle, as `anemeter export` writes it.
+    bundle: PathBuf,
+    #[command(flatten)]
+    given: Given,
+    /// A system message before the prompt.
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["raw", "token_ids"])]
+    system: Option<String>,
+    /// Put the prompt into the bundle's chat template; an error if there is none.
+    #[arg(long, conflicts_with_all = ["raw", "token_ids"])]
+    chat: bool,
+    /// Give the prompt to the model as it is.
+    #[arg(long, conflicts_with = "token_ids")]
+    raw: bool,
+    /// Most tokens to generate.
+    #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
+    max_tokens: u32,
+    /// Form of the key-value cache [default: the bundle's first].
+    #[arg(long, value_name = "FORM")]
+    kv: Option<KvForm>,
+    /// Shape or context to begin with [default: the shortest that fits].
+    #[arg(long, value_name = "N")]
+    shape: Option<usize>,
+    /// Division of the logits before chance decides; 0 picks the likeliest token.
+    #[arg(long, value_name = "T", default_value_t = 0.0)]
+    temperature: f32,
+    /// Pick among so many of the likeliest tokens.
+    #[arg(long, value_name = "K")]
+    top_k: Option<usize>,
+    /// Pick among the likeliest tokens that together have this probability.
+    #[arg(long, value_name = "P", default_value_t = 1.0)]
+    top_p: f32,
+    /// Where chance begins: the same seed gives the same text.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Show the likeliest tokens of each step with their logits.
+    #[arg(long, value_name = "K", default_value_t = 0, requires = "json")]
+    top_logits: usize,
+    /// What executes the bundle; `auto` takes the best there is and says which.
+    #[arg(long, default_value = "auto", value_parser = ["auto", "cpu"])]
+    runtime: String,
+    /// Threads to use; the number of physical cores if not given.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    /// Print one JSON document: tokens, text, why it ended, timings, shapes.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What to begin with.
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+struct Given {
+    /// The prompt.
+    #[arg(long, value_name = "TEXT")]
+    prompt: Option<String>,
+    /// A file with the prompt; `-` is standard input.
+    #[arg(long, value_name = "FILE")]
+    prompt_file: Option<PathBuf>,
+    /// The prompt as tokens.
+    #[arg(long, value_name = "ID,…", value_delimiter = ',')]
+    token_ids: Option<Vec<u32>>,
+}
+
+pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
+    let bundle = Bundle::open(&args.bundle)?;
+    let runtime = runtime::cpu();
+    let options = LoadOptions { threads: args.threads.map(usize::from), ..LoadOptions::default() };
+    let clock = Arc::new(SystemClock::default());
+    let text = Text::open(&bundle, Some(SystemTime::now()))?;
+    let driver = Driver::new(&bundle, sessions(&bundle, &runtime, &options)?, args.kv, clock.clone())?;
+    let mut generator = Generator::new(driver, text.map(Arc::new), clock);
+    let request = request(args, &generator)?;
+    let answer = match args.json {
+        true => generator.generate(&request, &mut |_| Ok(ControlFlow::Continue(())))?,
+        false => print(&mut generator, &request, output)?,
+    };
+    let document = Document::new(&bundle, runtime.name(), &generator, &request, &answer)?;
+    match args.json {
+        true => output.json(&document)?,
+        false => note(document.summary()),
+    }
+    Ok(Status::Good)
+}
+
+fn request(args: &Args, generator: &Generator) -> Result<Request, Failure> {
+    let prompt = match &args.given {
+        Given { token_ids: Some(ids), .. } => Prompt { ids: ids.clone(), ..Prompt::default() },
+        Given { prompt: Some(text), .. } => tokens(args, generator, text)?,
+        Given { prompt_file, .. } => tokens(args, generator, &read(prompt_file.as_deref())?)?,
+    };
+    let sampling =
+        Sampling { temperature: args.temperature, top_k: args.top_k, top_p: args.top_p, seed: args.seed };
+    Ok(Request {
+        prompts: vec![prompt],
+        max_tokens: args.max_tokens as usize,
+        sampling,
+        ends: generator.text().map(|text| text.ends.clone()).unwrap_or_default(),
+        length: args.shape,
+        top_logits: args.top_logits,
+    })
+}
+
+fn tokens(args: &Args, generator: &Generator, text: &str) -> Result<Prompt, Failure> {
+    let has_template = generator.text().is_some_and(|text| text.chat.is_some());
+    if args.raw || (!args.chat && args.system.is_none() && !has_template) {
+        return Ok(generator.prompt(Input::Raw(text))?);
+    }
+    let system = args.system.iter().map(|system| Message::new("system", system.as_str()));
+    let messages: Vec<Message> = system.chain([Message::new("user", text)]).collect();
+    Ok(generator.prompt(Input::Chat(&messages))?)
+}
+
+fn read(path: Option<&std::path::Path>) -> Result<String, Failure> {
+    let path = path.unwrap_or(std::path::Path::new("-"));
+    let mut text = String::new();
+    let result = match path.as_os_str() == "-" {
+        true => io::stdin().read_to_string(&mut text),
+        false => std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text)),
+    };
+    result.map_err(|e| Failure::bad_input(format!("{}: {e}", path.display())))?;
+    Ok(text)
+}
+
+/// Prints text as it comes; sequences of a batch one after the other when they have ended.
+fn print(generator: &mut Generator, request: &Request, output: &mut Output) -> Result<Answer, Failure> {
+    let is_terminal = io::stdout().is_terminal();
+    let text = generator.text().cloned().filter(|_| generator.driver().batch() == 1);
+    let Some(text) = text else {
+        let answer = generator.generate(request, &mut |_| Ok(ControlFlow::Continue(())))?;
+        let many = answer.sequences.len() > 1;
+        for (number, sequence) in answer.sequences.iter().enumerate() {
+            if many {
+                output.line(format_args!("[{}]", number + 1))?;
+            }
+            let text = generator.text().map(AsRef::as_ref);
+            output.line(stream::whole(text, &sequence.ids, is_terminal)?)?;
+        }
+        return Ok(answer);
+    };
+    let mut printer = Printer::new(&text, is_terminal);
+    let mut failure = None;
+    let answer = generator.generate(request, &mut |picked| {
+        let printed = printer.push(picked.id, output)?;
+        failure = printed.err();
+        Ok(if failure.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+    });
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    printer.finish(output)?;
+    Ok(answer?)
+}
+
+/// Says something beside the result.
+fn note(line: impl std::fmt::Display) {
+    // Nobody to hear it is not a failure.
+    let _ = writeln!(io::stderr(), "{line}");
+}

@@ -1,0 +1,65 @@
+//! Generated text on its way to the terminal.
+
+use crate::cli::{Failure, Output};
+use crate::generate::{GenerateError, Text, TextStream};
+
+/// Prints tokens as text.
+pub(super) struct Printer<'a> {
+    stream: TextStream<'a>,
+    is_terminal: bool,
+}
+
+impl<'a> Printer<'a> {
+    pub(super) fn new(text: &'a Text, is_terminal: bool) -> Printer<'a> {
+        Printer { stream: text.tokenizer.stream(), is_terminal }
+    }
+
+    /// Prints what a token completes. The outer error is the tokenizer's, the inner one the terminal's.
+    pub(super) fn push(
+        &mut self,
+        id: u32,
+        output: &mut Output,
+    ) -> Result<Result<(), Failure>, GenerateError> {
+        let text = self.stream.push(id)?;
+        let text = shown(text, self.is_terminal);
+        Ok(output.text(text).and_then(|()| output.finish()))
+    }
+
+    /// Prints what was held back, and ends the line.
+    pub(super) fn finish(&mut self, output: &mut Output) -> Result<(), Failure> {
+        let rest = self.stream.finish()?;
+        output.line(shown(rest, self.is_terminal))
+    }
+}
+
+/// All tokens as text, or as numbers where there is no tokenizer.
+pub(super) fn whole(text: Option<&Text>, ids: &[u32], is_terminal: bool) -> Result<String, Failure> {
+    match text {
+        Some(text) => Ok(shown(text.tokenizer.decode(ids)?, is_terminal)),
+        None => Ok(ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")),
+    }
+}
+
+/// A model must not control a terminal: what is neither text, tab nor new line is made visible there.
+fn shown(text: String, is_terminal: bool) -> String {
+    if !is_terminal || !text.contains(is_control) {
+        return text;
+    }
+    text.chars().map(|c| if is_control(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
+}
+
+fn is_control(c: char) -> bool {
+    c.is_control() && !matches!(c, '\n' | '\t')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminals_get_no_control_characters() {
+        let text = "a\u{1b}[2Jb\r\n\tc\u{9b}";
+        assert_eq!(shown(text.to_owned(), true), "a\\u{1b}[2Jb\\r\n\tc\\u{9b}");
+        assert_eq!(shown(text.to_owned(), false), text);
+    }
+}

@@ -1,0 +1,209 @@
+//! The same tokens and logits whatever the form, the chunks and the way tokens become vectors.
+
+use anemeter::bundle::{Embeddings, KvForm};
+use anemeter::generate::Driver;
+use anemeter::generate::sample::likeliest;
+use anemeter::lower::Options;
+use anemeter::model::Decoder;
+
+use super::bundles::{driver, write};
+use crate::lower::models::{TINY, llama};
+use crate::lower::{cosine, gemma, gpt2, phi, reference};
+
+pub(super) const FORMS: [KvForm; 3] = [KvForm::Io, KvForm::State, KvForm::None];
+const PROMPT: &[u32] = &[5, 9, 2, 30, 11];
+
+pub(super) fn options(batch: usize) -> Options {
+    Options {
+        kv: FORMS.into_iter().collect(),
+        shapes: vec![12, 8, 16],
+        contexts: vec![8, 16, 12],
+        query: 4,
+        batch,
+        ..Options::default()
+    }
+}
+
+/// Tokens and logits of a greedy run as far as it goes.
+fn greedy(driver: &mut Driver, prompt: &[u32]) -> (Vec<u32>, Vec<Vec<f32>>) {
+    let (mut ids, mut logits) = (Vec::new(), Vec::new());
+    let batch = driver.batch();
+    driver.prefill(&vec![prompt; batch], None).unwrap();
+    loop {
+        logits.push(driver.logits(0).to_vec());
+        ids.push(likeliest(driver.logits(0)).unwrap());
+        if driver.room() == 0 {
+            return (ids, logits);
+        }
+        driver.step(&vec![ids[ids.len() - 1]; batch]).unwrap();
+    }
+}
+
+/// Logits of the reference after the prompt and after each further token.
+fn expected(decoder: &Decoder, prompt: &[u32], ids: &[u32]) -> Vec<Vec<f32>> {
+    let all: Vec<i32> = [prompt, ids].concat().iter().map(|&id| id.cast_signed()).collect();
+    let mut logits = reference::logits(decoder, &all[..all.len() - 1]);
+    logits.split_off(prompt.len() - 1)
+}
+
+fn assert_close(found: &[Vec<f32>], expected: &[Vec<f32>], what: &str) {
+    assert_eq!(found.len(), expected.len(), "{what}");
+    for (step, (found, expected)) in found.iter().zip(expected).enumerate() {
+        let cosine = cosine(found, expected);
+        assert!(cosine > 0.9999, "{what}: step {step} has cosine {cosine}");
+    }
+}
+
+#[test]
+fn forms_chunks_and_embeddings_agree_across_lengths() {
+    let folder = tempfile::tempdir().unwrap();
+    let models = [("llama", llama(TINY, 21)), ("gpt2", gpt2()), ("gemma", gemma()), ("phi", phi())];
+    for (name, decoder) in models {
+        let mut first: Option<(Vec<u32>, Vec<Vec<f32>>)> = None;
+        for (embeddings, chunks, head_split) in
+            [(Embeddings::Function, 1, 1), (Embeddings::Host, 3, 1), (Embeddings::Graph, 3, 4)]
+        {
+            let options = Options { embeddings, chunks, head_split, ..options(1) };
+            let place = folder.path().join(format!("{name}_{chunks}_{head_split}"));
+            std::fs::create_dir(&place).unwrap();
+            let bundle = write(&decoder, &options, None, &place);
+            for form in FORMS {
+                let what = format!("{name} {embeddings:?} {chunks} {form}");
+                let mut driver = driver(&bundle, form);
+                let (ids, logits) = greedy(&mut driver, PROMPT);
+                assert_eq!((ids.len(), driver.length()), (16 - PROMPT.len() + 1, 16), "{what}");
+                let (same_ids, close) = first.get_or_insert_with(|| {
+                    let expected = expected(&decoder, PROMPT, &ids);
+                    (ids.clone(), expected)
+                });
+                assert_eq!(&ids, same_ids, "{what}");
+                assert_close(&logits, close, &what);
+            }
+        }
+    }
+}
+
+#[test]
+fn every_prompt_length_agrees_with_the_reference() {
+    let folder = tempfile::tempdir().unwrap();
+    let decoder = gemma();
+    let bundle = write(&decoder, &options(1), None, folder.path());
+    let all: Vec<u32> = (0..16).map(|i| (i * 7 + 3) % 37).collect();
+    for form in FORMS {
+        let mut driver = driver(&bundle, form);
+        for count in [16, 13, 12, 9, 8, 5, 4, 1] {
+            let (ids, logits) = greedy(&mut driver, &all[..count]);
+            let expected = expected(&decoder, &all[..count], &ids);
+            assert_close(&logits, &expected, &format!("{form}, {count} tokens"));
+        }
+    }
+}
+
+#[test]
+fn a_run_does_not_depend_on_those_before_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = write(&llama(TINY, 22), &options(1), None, folder.path());
+    for form in FORMS {
+        let fresh = greedy(&mut driver(&bundle, form), PROMPT);
+        let mut used = driver(&bundle, form);
+        greedy(&mut used, &[1; 16]);
+        greedy(&mut used, &[36, 0, 7]);
+        assert_eq!(greedy(&mut used, PROMPT), fresh, "{form}");
+    }
+}
+
+#[test]
+fn lengths_can_be_chosen_and_change_little() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = write(&llama(TINY, 23), &options(1), None, folder.path());
+    for form in FORMS {
+        let mut driver = driver(&bundle, form);
+        let mut at = |length: usize| {
+            driver.prefill(&[PROMPT], Some(length)).unwrap();
+            assert_eq!(driver.length(), length);
+            driver.step(&[4]).unwrap();
+            assert_eq!(driver.length(), length);
+            driver.logits(0).to_vec()
+        };
+        let lengths = [8, 12, 16].map(&mut at);
+        assert_close(&lengths, &vec![lengths[0].clone(); 3], &form.to_string());
+    }
+}
+
+#[test]
+fn given_tokens_are_followed() {
+    let folder = tempfile::tempdir().unwrap();
+    let decoder = llama(TINY, 24);
+    let bundle = write(&decoder, &options(1), None, folder.path());
+    let all: Vec<u32> = (0..14).map(|i| (i * 5 + 1) % 37).collect();
+    let signed: Vec<i32> = all.iter().map(|&id| id.cast_signed()).collect();
+    let reference = reference::logits(&decoder, &signed);
+    for form in FORMS {
+        let mut driver = driver(&bundle, form);
+        for prompt in [1, 6, 14] {
+            let mut found = Vec::new();
+            let mut each = |position: usize, logits: &[f32]| {
+                assert_eq!(position, prompt - 1 + found.len());
+                found.push(logits.to_vec());
+                Ok(())
+            };
+            driver.follow(&all, prompt, None, &mut each).unwrap();
+            assert_close(&found, &reference[prompt - 1..], &format!("{form} from {prompt}"));
+        }
+        assert!(driver.follow(&all, 15, None, &mut |_, _| Ok(())).is_err());
+        assert!(driver.follow(&all, 0, None, &mut |_, _| Ok(())).is_err());
+    }
+}
+
+#[test]
+fn sequences_of_a_batch_do_not_touch_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let decoder = gemma();
+    let bundle = write(&decoder, &options(3), None, folder.path());
+    let prompts: [&[u32]; 3] = [&[5, 9, 2, 30, 11, 4, 8], &[8, 1, 3], &[17]];
+    let more: Vec<[u32; 3]> = (0..6u32).map(|i| [i, 36 - i, 2 * i + 1]).collect();
+    for form in FORMS {
+        let mut driver = driver(&bundle, form);
+        let prompts = if form == KvForm::State { [prompts[0]; 3] } else { prompts };
+        let run = |logits: &mut Vec<Vec<Vec<f32>>>, driver: &Driver| {
+            logits.push((0..3).map(|b| driver.logits(b).to_vec()).collect());
+        };
+        let mut found = Vec::new();
+        driver.prefill(&prompts, None).unwrap();
+        run(&mut found, &driver);
+        for ids in &more {
+            driver.step(ids).unwrap();
+            run(&mut found, &driver);
+        }
+        for b in 0..3 {
+            let rest: Vec<u32> = more.iter().map(|ids| ids[b]).chain([0]).collect();
+            let expected = expected(&decoder, prompts[b], &rest);
+            let found: Vec<Vec<f32>> = found.iter().map(|step| step[b].clone()).collect();
+            assert_close(&found, &expected, &format!("{form}, sequence {b}"));
+        }
+    }
+    let error = driver(&bundle, KvForm::State).prefill(&prompts, None).unwrap_err();
+    assert_eq!(error.to_string(), "prompts of [7, 3, 1] tokens cannot share a state");
+}
+
+#[test]
+fn steps_allocate_nothing_once_a_length_is_known() {
+    let folder = tempfile::tempdir().unwrap();
+    for embeddings in [Embeddings::Function, Embeddings::Host, Embeddings::Graph] {
+        let place = folder.path().join(format!("{embeddings:?}"));
+        std::fs::create_dir(&place).unwrap();
+        let options = Options { embeddings, chunks: 3, head_split: 2, ..options(1) };
+        let bundle = write(&llama(TINY, 25), &options, None, &place);
+        for form in FORMS {
+            let mut driver = driver(&bundle, form);
+            driver.prefill(&[PROMPT], Some(16)).unwrap();
+            driver.step(&[1]).unwrap();
+            let counted = allocation_counter::measure(|| {
+                for id in 0..8 {
+                    driver.step(&[id]).unwrap();
+                }
+            });
+            assert_eq!(counted.count_total, 0, "{embeddings:?} {form}");
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Bundles through the generator: every form gives the same tokens.
+
+mod bundles;
+mod forms;
+mod requests;
