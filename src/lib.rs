@@ -48,6 +48,7 @@ pub mod lower;
 pub mod mil;
 pub mod model;
 pub mod package;
+pub mod render;
 pub mod report;
 pub mod runtime;
 pub mod stats;

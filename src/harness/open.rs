@@ -40,7 +40,7 @@ pub(super) fn open(model: &ModelUse, clock: &Arc<dyn Clock>) -> Result<Ready, St
     let bytes =
         packages.iter().map(|package| weights::bytes_per_token(package.model(), driver.form(), shortest));
     let weight_bytes_per_token = bytes.sum::<Option<u64>>();
-    let text = Text::open(&bundle, None).map_err(|e| e.to_string())?;
+    let text = Text::open(&bundle, None).map_err(|e| e.to_string())?.map(Arc::new);
     let ms = |from: std::time::Duration, to: std::time::Duration| to.saturating_sub(from).as_secs_f64() * 1e3;
     let load = Load {
         open_ms: ms(began, opened),
