@@ -8,6 +8,7 @@ use crate::config::ConfigFileError;
 use crate::export::ExportError;
 use crate::generate::GenerateError;
 use crate::package::PackageError;
+use crate::render::RenderError;
 use crate::runtime::RuntimeError;
 
 /// How a command ended.
@@ -93,6 +94,12 @@ impl From<GenerateError> for Failure {
             _ => Status::BadInput,
         };
         Failure { status, message: error.to_string(), help: error.help().map(ToOwned::to_owned) }
+    }
+}
+
+impl From<RenderError> for Failure {
+    fn from(error: RenderError) -> Failure {
+        Failure::bad_input(error)
     }
 }
 

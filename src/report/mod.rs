@@ -3,6 +3,7 @@
 //! A report keeps raw samples per launch, so that a gate can judge launches and anyone can compute again. Figures are
 //! computed from the samples by [`figures`]; units and directions come from [`Metric`].
 
+mod advice;
 mod figure;
 mod launch;
 mod metric;
@@ -17,6 +18,7 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use advice::advice;
 pub use figure::{Figure, MixFigure, figures, mix_figures};
 pub use launch::{Failure, Launch, Load, Memory, Outcome, Request};
 pub use metric::{Metric, Scope};
