@@ -7,6 +7,7 @@ use crate::bundle::BundleError;
 use crate::config::ConfigFileError;
 use crate::export::ExportError;
 use crate::generate::GenerateError;
+use crate::lint::LintError;
 use crate::package::PackageError;
 use crate::render::RenderError;
 use crate::runtime::RuntimeError;
@@ -85,7 +86,7 @@ macro_rules! bad_input {
         }
     )*};
 }
-bad_input!(PackageError, BundleError, ConfigFileError, ExportError);
+bad_input!(PackageError, BundleError, ConfigFileError, ExportError, LintError);
 
 impl From<GenerateError> for Failure {
     fn from(error: GenerateError) -> Failure {

@@ -6,12 +6,14 @@ mod exit;
 mod export;
 mod generate;
 mod inspect;
+mod lint;
 mod output;
 mod report;
 mod run;
 mod table;
 mod units;
 mod worker;
+mod verify;
 
 use std::process::ExitCode;
 
@@ -38,6 +40,9 @@ enum Command {
     Report(report::Args),
     Run(run::Args),
     Worker(worker::Args),
+    Lint(lint::Args),
+    Run(run::Args),
+    Verify(verify::Args),
 }
 
 /// Parses the arguments, runs the command and turns its outcome into an exit code.
@@ -60,6 +65,9 @@ pub fn main() -> ExitCode {
         Command::Report(args) => report::run(args, &mut output),
         Command::Run(args) => run::run(args, &mut output),
         Command::Worker(args) => worker::run(args),
+        Command::Lint(args) => lint::run(args, &mut output),
+        Command::Run(args) => run::run(args, &mut output),
+        Command::Verify(args) => verify::run(args, &mut output),
     };
     let result = result.and_then(|status| output.finish().map(|()| status));
     match result {

@@ -5,10 +5,10 @@
 //! but its messages, and its work is bounded.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::SystemTime;
 
-use minijinja::value::Kwargs;
+use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Output, State, Value, context, escape_formatter};
 use serde::Serialize;
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter, Serializer};
@@ -55,13 +55,6 @@ pub struct ChatTemplate {
 }
 
 impl ChatTemplate {
-    /// Reads a template file.
-    pub fn open(path: &Path, context: ChatContext) -> Result<ChatTemplate> {
-        let bytes = std::fs::read(path).map_err(|e| GenerateError::file(path, e))?;
-        let text = String::from_utf8(bytes).map_err(|_| GenerateError::file(path, "is not UTF-8"))?;
-        ChatTemplate::new(&text, path, context)
-    }
-
     /// Parses a template; errors name the path.
     pub fn new(text: &str, path: impl Into<PathBuf>, context: ChatContext) -> Result<ChatTemplate> {
         let mut environment = Environment::new();
@@ -132,18 +125,16 @@ fn python_format(
     state: &State<'_, '_>,
     value: &Value,
 ) -> std::result::Result<(), Error> {
-    let constant = match bool::try_from(value.clone()) {
-        Ok(true) => Some("True"),
-        Ok(false) => Some("False"),
-        Err(_) => value.is_none().then_some("None"),
-    };
-    match constant.filter(|_| value.is_none() || value.kind() == minijinja::value::ValueKind::Bool) {
-        Some(text) => out.write_str(text).map_err(Error::from),
-        None => escape_formatter(out, state, value),
+    match value.kind() {
+        ValueKind::Bool if value.is_true() => out.write_str("True").map_err(Error::from),
+        ValueKind::Bool => out.write_str("False").map_err(Error::from),
+        ValueKind::None => out.write_str("None").map_err(Error::from),
+        _ => escape_formatter(out, state, value),
     }
 }
 
 /// `tojson` as Python's `json.dumps` writes it, with `indent` as its only option.
+#[expect(clippy::needless_pass_by_value, reason = "filters take their options by value")]
 fn to_json(value: &Value, options: Kwargs) -> std::result::Result<Value, Error> {
     let indent: Option<usize> = options.get("indent")?;
     let _: Option<bool> = options.get("ensure_ascii")?;

@@ -62,8 +62,8 @@ pub enum GenerateError {
 pub(crate) type Result<T> = std::result::Result<T, GenerateError>;
 
 impl GenerateError {
-    pub(super) fn file(path: impl Into<PathBuf>, problem: impl ToString) -> GenerateError {
-        GenerateError::File { path: path.into(), problem: problem.to_string() }
+    pub(super) fn file(path: impl Into<PathBuf>, problem: impl Into<String>) -> GenerateError {
+        GenerateError::File { path: path.into(), problem: problem.into() }
     }
 
     pub(super) fn request(problem: impl Into<String>) -> GenerateError {

@@ -135,18 +135,32 @@ impl Sampler {
     }
 }
 
+/// Logits that are compared at a time, so that the compiler takes vectors of them.
+const LANES: usize = 16;
+
 /// The token of the highest logit, the lowest id if several have it.
 pub fn likeliest(logits: &[f32]) -> Result<u32, Unpickable> {
-    let mut best = (0, f32::NEG_INFINITY);
-    for (&logit, id) in logits.iter().zip(0..) {
-        if logit.is_nan() || logit == f32::INFINITY {
-            return Err(Unpickable::NotFinite(id, logit));
-        }
-        if logit > best.1 {
-            best = (id, logit);
+    let is_bad = |logit: f32| logit.is_nan() || logit == f32::INFINITY;
+    let (mut highest, mut bad) = ([f32::NEG_INFINITY; LANES], [false; LANES]);
+    let chunks = logits.chunks_exact(LANES);
+    let rest = chunks.remainder();
+    for chunk in chunks.chain([rest]) {
+        for ((&logit, highest), bad) in chunk.iter().zip(&mut highest).zip(&mut bad) {
+            *bad |= is_bad(logit);
+            *highest = if logit > *highest { logit } else { *highest };
         }
     }
-    if best.1 == f32::NEG_INFINITY { Err(Unpickable::Nothing) } else { Ok(best.0) }
+    let find = |wanted: &dyn Fn(f32) -> bool| logits.iter().zip(0..).find(|(logit, _)| wanted(**logit));
+    if bad.contains(&true)
+        && let Some((&logit, id)) = find(&is_bad)
+    {
+        return Err(Unpickable::NotFinite(id, logit));
+    }
+    let highest = highest.into_iter().fold(f32::NEG_INFINITY, f32::max);
+    match find(&|logit| logit == highest) {
+        Some((_, id)) if highest > f32::NEG_INFINITY => Ok(id),
+        _ => Err(Unpickable::Nothing),
+    }
 }
 
 /// The `count` likeliest tokens with their logits, likeliest first.
@@ -249,6 +263,15 @@ mod tests {
             let total: f64 = considered.iter().map(|&(_, logit)| weight(logit)).sum();
             let before: f64 = considered[..rank.unwrap()].iter().map(|&(_, logit)| weight(logit)).sum();
             prop_assert!(before <= total * f64::from(p) * (1.0 + 1e-4), "{before} of {total}");
+        }
+
+        #[test]
+        fn the_first_highest_logit_is_found(logits in prop::collection::vec(-3i8..3, 1..70)) {
+            let logits: Vec<f32> = logits.into_iter().map(f32::from).collect();
+            let highest = logits.iter().copied().fold(f32::MIN, f32::max);
+            let first = logits.iter().position(|&logit| logit == highest).unwrap();
+            prop_assert_eq!(likeliest(&logits).unwrap() as usize, first);
+            prop_assert_eq!(top(&logits, 1)[0].0 as usize, first);
         }
 
         #[test]

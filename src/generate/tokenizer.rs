@@ -14,7 +14,7 @@ pub struct Tokenizer {
 impl Tokenizer {
     /// Reads a `tokenizer.json`.
     pub fn open(path: &Path) -> Result<Tokenizer> {
-        let bytes = std::fs::read(path).map_err(|e| GenerateError::file(path, e))?;
+        let bytes = std::fs::read(path).map_err(|e| GenerateError::file(path, e.to_string()))?;
         Tokenizer::from_bytes(&bytes, path)
     }
 
@@ -24,7 +24,7 @@ impl Tokenizer {
         let mut inner = parsed.map_err(|e| GenerateError::file(path, format!("is not a tokenizer: {e}")))?;
         // A file may ask to cut or fill up texts, which is for training.
         inner.with_padding(None);
-        inner.with_truncation(None).map_err(|e| GenerateError::file(path, e))?;
+        inner.with_truncation(None).map_err(|e| GenerateError::file(path, e.to_string()))?;
         Ok(Tokenizer { inner, path: path.to_owned() })
     }
 

@@ -66,3 +66,20 @@ fn help_lists_what_exists() {
     let outcome = anemeter(&["--help"]);
     insta::assert_snapshot!(outcome.succeeded());
 }
+
+#[test]
+fn costs_are_shown_with_the_bound_of_memory() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = fixtures::write(fixtures::two_functions(), folder.path(), "two.mlpackage");
+    let outcome = anemeter(&["inspect", arg(&path), "--cost", "--bandwidth", "M4=64", "--json"]);
+    let document: serde_json::Value = serde_json::from_str(outcome.succeeded()).unwrap();
+    assert_eq!(document["basis"], "from shapes, not measured");
+    let decode = &document["functions"][0];
+    assert_eq!((&decode["function"], &decode["total"]["flops"]), (&"decode".into(), &(2 * 64 + 8).into()));
+    assert_eq!(decode["total"]["weight_bytes"], 2 * (64 + 8));
+    assert_eq!(decode["total"]["activation_bytes"], 2 * (8 + 8));
+    assert_eq!(decode["bounds"][0]["predictions_per_second"].as_f64().unwrap(), 64e9 / 144.0);
+    let text = anemeter(&["inspect", arg(&path), "--cost", "--bandwidth", "M4=64"]);
+    assert!(text.succeeded().contains("from shapes and not measured"));
+    assert!(anemeter(&["inspect", arg(&path), "--cost", "--bandwidth", "M4"]).stderr.contains("CHIP=GB/s"));
+}

@@ -1,6 +1,7 @@
 //! The integration tests, in one binary.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod architectures;
 mod atomic;
 mod checkpoints;
 mod command;
@@ -10,8 +11,11 @@ mod fixtures;
 mod generate;
 mod hostile;
 mod inspect;
+mod lint;
 mod lower;
+mod oracle;
 mod random_programs;
 mod run;
 mod runtime;
 mod tiny;
+mod verify;

@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, bail};
 use crate::outcome::{Outcome, Shown};
 use crate::process::succeed;
 use crate::project::Project;
-use crate::{Command, conformance, test, tidy};
+use crate::{Command, conformance, smollm2, test, tidy};
 
 pub(crate) const COMMAND: Command = Command {
     name: "ci",
@@ -56,6 +56,8 @@ fn run(project: &Project) -> Result<Outcome> {
     step("tidy", &mut || tidy::check(project));
     step("apple", &mut || apple(project));
     step("conformance", &mut || conformance::check(project, &conformance::Selection::all()));
+
+    step("smollm2", &mut || smollm2::check(project));
 
     let failed = steps.iter().filter(|step| step.result.is_err()).count();
     print!("{}", summary(&steps, start.elapsed()));

@@ -9,10 +9,13 @@ mod fuzz;
 mod outcome;
 mod process;
 mod project;
+mod python;
 mod record;
 mod sanitize;
+mod smollm2;
 mod test;
 mod tidy;
+mod tiny_checkpoints;
 
 use std::process::ExitCode;
 
@@ -41,8 +44,10 @@ const COMMANDS: &[Command] = &[
     fetch_smollm2::COMMAND,
     fuzz::COMMAND,
     sanitize::COMMAND,
+    smollm2::COMMAND,
     test::COMMAND,
     tidy::COMMAND,
+    tiny_checkpoints::COMMAND,
 ];
 
 fn main() -> ExitCode {

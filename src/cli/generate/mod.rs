@@ -108,7 +108,10 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
     let document = Document::new(&bundle, runtime.name(), &generator, &request, &answer)?;
     match args.json {
         true => output.json(&document)?,
-        false => note(document.summary()),
+        false => {
+            output.finish()?;
+            note(document.summary());
+        }
     }
     Ok(Status::Good)
 }
@@ -178,7 +181,9 @@ fn print(generator: &mut Generator, request: &Request, output: &mut Output) -> R
     if let Some(failure) = failure {
         return Err(failure);
     }
-    printer.finish(output)?;
+    if answer.is_ok() || printer.has_begun() {
+        printer.finish(output)?;
+    }
     Ok(answer?)
 }
 

@@ -7,11 +7,12 @@ use crate::generate::{GenerateError, Text, TextStream};
 pub(super) struct Printer<'a> {
     stream: TextStream<'a>,
     is_terminal: bool,
+    has_begun: bool,
 }
 
 impl<'a> Printer<'a> {
     pub(super) fn new(text: &'a Text, is_terminal: bool) -> Printer<'a> {
-        Printer { stream: text.tokenizer.stream(), is_terminal }
+        Printer { stream: text.tokenizer.stream(), is_terminal, has_begun: false }
     }
 
     /// Prints what a token completes. The outer error is the tokenizer's, the inner one the terminal's.
@@ -21,8 +22,14 @@ impl<'a> Printer<'a> {
         output: &mut Output,
     ) -> Result<Result<(), Failure>, GenerateError> {
         let text = self.stream.push(id)?;
+        self.has_begun = true;
         let text = shown(text, self.is_terminal);
         Ok(output.text(text).and_then(|()| output.finish()))
+    }
+
+    /// Whether there is a line to end.
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun
     }
 
     /// Prints what was held back, and ends the line.

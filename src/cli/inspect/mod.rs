@@ -1,5 +1,6 @@
 //! `anemeter inspect`: what is in a package.
 
+mod cost;
 mod summary;
 mod text;
 
@@ -7,13 +8,14 @@ use std::path::PathBuf;
 
 use super::{Failure, Output, Status};
 use crate::package::Package;
+use cost::{Costs, GivenBandwidth};
 use summary::Summary;
 
 /// Show what is in a package: functions, inputs, outputs, states, operations, weights.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  anemeter inspect model.mlpackage\n  anemeter inspect model.mlpackage --weights\n  \
-anemeter inspect model.mlpackage --mil | less\n  anemeter inspect model.mlpackage --json | jq .functions"
+anemeter inspect model.mlpackage --cost --bandwidth M4=64\n  anemeter inspect model.mlpackage --mil | less\n  anemeter inspect model.mlpackage --json | jq .functions"
 )]
 pub(super) struct Args {
     /// The .mlpackage to look at.
@@ -27,7 +29,13 @@ pub(super) struct Args {
     /// Print the program as readable MIL.
     #[arg(long)]
     mil: bool,
-    /// Print everything but the MIL as one JSON document.
+    /// Show FLOPs, bytes and arithmetic intensity of each function, from shapes.
+    #[arg(long)]
+    cost: bool,
+    /// Show the most tokens/s that a chip's memory allows, such as M4=64 in GB/s; may be repeated.
+    #[arg(long, value_name = "CHIP=GB/s", requires = "cost")]
+    bandwidth: Vec<GivenBandwidth>,
+    /// Print everything but the MIL as one JSON document; with --cost, the costs.
     #[arg(long, conflicts_with_all = ["mil", "weights", "ops"])]
     json: bool,
 }
@@ -36,6 +44,11 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
     let package = Package::open(&args.package)?;
     if args.mil {
         output.text(&package.model().program)?;
+        return Ok(Status::Good);
+    }
+    let costs = args.cost.then(|| Costs::of(&package, &args.bandwidth)).transpose()?;
+    if let Some(costs) = costs.as_ref().filter(|_| args.json) {
+        output.json(costs)?;
         return Ok(Status::Good);
     }
     let summary = Summary::of(&package);
@@ -49,6 +62,9 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
     }
     if args.weights {
         text::weights(&summary, output)?;
+    }
+    if let Some(costs) = costs {
+        costs.print(output)?;
     }
     Ok(Status::Good)
 }

@@ -5,7 +5,7 @@ use bytemuck::cast_slice_mut;
 use crate::tensor::{AlignedBuf, DType, Element, Shape, TensorError, TensorView, shape};
 
 /// The most that one input may take.
-const LARGEST: usize = 1 << 36;
+const LARGEST: usize = 1 << 34;
 
 pub(super) struct Buffer {
     dtype: DType,

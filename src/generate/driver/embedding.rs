@@ -24,7 +24,7 @@ impl HostTable {
     /// Reads a safetensors file with `token_embeddings` `[vocabulary, hidden]` and, for learned positions, `position_embeddings`
     /// `[positions, hidden]`.
     pub(super) fn open(path: &Path, layout: &Layout, scale: f32, learned: bool) -> Result<HostTable> {
-        let failed = |e: std::io::Error| GenerateError::file(path, e);
+        let failed = |e: std::io::Error| GenerateError::file(path, e.to_string());
         let bytes = Bytes::map(&std::fs::File::open(path).map_err(failed)?).map_err(failed)?;
         let tensors = SafeTensors::deserialize(&bytes)
             .map_err(|e| GenerateError::file(path, format!("is not a safetensors file: {e}")))?;

@@ -1,10 +1,12 @@
 //! What a driver has to know of a bundle, checked.
 
+use smallvec::SmallVec;
+
 use crate::bundle::{Architecture, KvForm, Manifest, Settings};
 use crate::generate::error::{GenerateError, Result};
 
 /// Longest sequence, widest vector and largest vocabulary that are taken for real.
-const MAX_LENGTH: usize = 1 << 20;
+const MAX_LENGTH: usize = 1 << 15;
 const MAX_WIDTH: usize = 1 << 20;
 const MAX_TOKENS: usize = 1 << 26;
 
@@ -82,6 +84,39 @@ impl Layout {
         })
     }
 
+    /// A sequence that takes no more.
+    pub(super) fn full(&self) -> GenerateError {
+        GenerateError::request(format!("the sequence is full: the bundle takes {} tokens", self.longest()))
+            .with_help("export with a longer shape or context")
+    }
+
+    /// Refuses tokens that the bundle cannot take.
+    pub(super) fn check_prompts(&self, prompts: &[&[u32]]) -> Result<()> {
+        let batch = self.batch;
+        if prompts.len() != batch {
+            return Err(GenerateError::request(format!(
+                "{} sequences for a bundle of batch {batch}",
+                prompts.len()
+            )));
+        }
+        for prompt in prompts {
+            if prompt.is_empty() {
+                return Err(GenerateError::request("the prompt has no tokens"));
+            }
+            if let Some(id) = prompt.iter().find(|&&id| id as usize >= self.vocabulary) {
+                let problem = format!("token {id} is not among the {} of the model", self.vocabulary);
+                return Err(GenerateError::request(problem));
+            }
+        }
+        let lengths: SmallVec<[usize; 4]> = prompts.iter().map(|prompt| prompt.len()).collect();
+        if self.form == KvForm::State && lengths.iter().any(|&length| length != lengths[0]) {
+            let problem = format!("prompts of {lengths:?} tokens cannot share a state");
+            return Err(GenerateError::request(problem)
+                .with_help("give prompts of one length, or use the form `io` or `none`"));
+        }
+        Ok(())
+    }
+
     fn word(&self) -> &'static str {
         if self.form == KvForm::State { "context" } else { "shape" }
     }
@@ -129,8 +164,8 @@ mod tests {
             format!("{error} / {}", error.help().unwrap_or_default())
         };
         assert_eq!(layout().start(9, Some(16)).unwrap(), 16);
-        insta::assert_snapshot!(error(17, None), @"");
-        insta::assert_snapshot!(error(3, Some(9)), @"");
-        insta::assert_snapshot!(error(9, Some(8)), @"");
+        insta::assert_snapshot!(error(17, None), @"the prompt has 17 tokens, the bundle takes at most 16 / shorten it, or export with a longer shape; this bundle has 8, 12, 16");
+        insta::assert_snapshot!(error(3, Some(9)), @"shape 9 is not in the bundle / it has 8, 12, 16");
+        insta::assert_snapshot!(error(9, Some(8)), @"shape 8 is too short for 9 tokens /");
     }
 }

@@ -165,7 +165,7 @@ impl Driver {
     /// for. With states all prompts must be of one length.
     pub fn prefill(&mut self, prompts: &[&[u32]], length: Option<usize>) -> Result<()> {
         self.timed(|driver| {
-            driver.check_prompts(prompts)?;
+            driver.layout.check_prompts(prompts)?;
             let longest = prompts.iter().map(|ids| ids.len()).max().unwrap_or(0);
             driver.length = driver.layout.start(longest, length)?;
             driver.reset()?;
@@ -188,10 +188,10 @@ impl Driver {
     pub fn step(&mut self, ids: &[u32]) -> Result<()> {
         self.timed(|driver| {
             let single: SmallVec<[&[u32]; 4]> = ids.chunks(1).collect();
-            driver.check_prompts(&single)?;
+            driver.layout.check_prompts(&single)?;
             let needed = 1 + driver.given.iter().max().copied().unwrap_or(0);
             if needed > driver.length {
-                let longer = driver.layout.fit(needed).ok_or_else(|| driver.full())?;
+                let longer = driver.layout.fit(needed).ok_or_else(|| driver.layout.full())?;
                 driver.grow(longer)?;
             }
             match driver.layout.form {
@@ -234,40 +234,6 @@ impl Driver {
         let total = self.clock.now().saturating_sub(began);
         self.spent.predict = total.saturating_sub(self.spent.embed);
         result
-    }
-
-    fn full(&self) -> GenerateError {
-        GenerateError::request(format!(
-            "the sequence is full: the bundle takes {} tokens",
-            self.layout.longest()
-        ))
-        .with_help("export with a longer shape or context")
-    }
-
-    fn check_prompts(&self, prompts: &[&[u32]]) -> Result<()> {
-        let batch = self.layout.batch;
-        if prompts.len() != batch {
-            return Err(GenerateError::request(format!(
-                "{} sequences for a bundle of batch {batch}",
-                prompts.len()
-            )));
-        }
-        for prompt in prompts {
-            if prompt.is_empty() {
-                return Err(GenerateError::request("the prompt has no tokens"));
-            }
-            if let Some(id) = prompt.iter().find(|&&id| id as usize >= self.layout.vocabulary) {
-                let problem = format!("token {id} is not among the {} of the model", self.layout.vocabulary);
-                return Err(GenerateError::request(problem));
-            }
-        }
-        let lengths: SmallVec<[usize; 4]> = prompts.iter().map(|prompt| prompt.len()).collect();
-        if self.layout.form == KvForm::State && lengths.iter().any(|&length| length != lengths[0]) {
-            let problem = format!("prompts of {lengths:?} tokens cannot share a state");
-            return Err(GenerateError::request(problem)
-                .with_help("give prompts of one length, or use the form `io` or `none`"));
-        }
-        Ok(())
     }
 
     /// Empties sequences; what is kept stays where it is, behind masks, unless it is not finite.

@@ -65,7 +65,7 @@ mod tests {
         let rotation = Rotation {
             cos: "cos".to_owned(),
             sin: "sin".to_owned(),
-            frequencies: vec![1.0, 7.498_942_018e-1, 1.333_521_504e-4],
+            frequencies: vec![1.0, 0.749_894_2, 1.333_521_5e-4],
             magnitude: 2.0,
         };
         let mut table = RotationTable::new(&rotation);

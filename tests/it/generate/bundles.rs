@@ -12,7 +12,7 @@ use anemeter::lower::{self, Options, lower};
 use anemeter::mil::verify::verify;
 use anemeter::mil::{Feature, FeatureType, Flexibility, Interface};
 use anemeter::model::{Decoder, Position, Weight};
-use anemeter::package::{self, WriteOptions};
+use anemeter::package::{self, WriteOptions, atomic};
 use anemeter::runtime::{self, LoadOptions};
 use safetensors::tensor::{Dtype, TensorView};
 
@@ -33,7 +33,7 @@ pub(crate) fn write(
         write_embeddings(decoder, &folder.join(EMBEDDINGS));
     }
     let tokenizer = tokenizer.map(|(content, described)| {
-        std::fs::write(folder.join("tokenizer.json"), content).unwrap();
+        atomic::write_file(&folder.join("tokenizer.json"), content).unwrap();
         described
     });
     let manifest = Manifest {
@@ -49,7 +49,7 @@ pub(crate) fn write(
         warnings: Vec::new(),
         profile: Vec::new(),
     };
-    std::fs::write(folder.join(MANIFEST), serde_json::to_string(&manifest).unwrap()).unwrap();
+    atomic::write_file(&folder.join(MANIFEST), &serde_json::to_vec(&manifest).unwrap()).unwrap();
     Bundle::open(folder).unwrap()
 }
 
@@ -71,7 +71,7 @@ pub(crate) fn file(name: &str) -> File {
 fn write_chunk(chunk: lower::Chunk, folder: &Path) -> Chunk {
     let name = format!("{}.mlpackage", chunk.name);
     let functions = chunk.model.interfaces().iter().map(function).collect();
-    package::write(&verify(chunk.model).unwrap(), &folder.join(&name), WriteOptions::default()).unwrap();
+    package::write(&verify(chunk.model).unwrap(), folder.join(&name), WriteOptions::default()).unwrap();
     let positions = chunk.positions;
     Chunk {
         file: file(&name),

@@ -1,5 +1,7 @@
 //! Bundles through the generator: every form gives the same tokens.
 
 mod bundles;
+mod command;
+mod fake;
 mod forms;
 mod requests;

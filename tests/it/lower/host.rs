@@ -1,22 +1,24 @@
 //! What a host does around lowered functions: inputs, caches, the order of chunks.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
 
+use anemeter::bundle::KvForm;
 use anemeter::lower::{Chunk, Options, lower};
 use anemeter::mil::op::Numerics;
 use anemeter::mil::verify::verify;
 use anemeter::mil::{ArrayType, Feature, FeatureType};
-use anemeter::model::Decoder;
+use anemeter::model::{Decoder, Position, Weight};
 use anemeter::package::{self, Package, WriteOptions};
 use anemeter::runtime::{self, LoadOptions, Runtime, Session};
 use anemeter::tensor::{DType, Tensor};
 use half::f16;
 
-use super::reference;
-
 /// A lowered model with a session per chunk.
 pub(crate) struct Host<'d> {
     decoder: &'d Decoder,
+    options: Options,
     batch: usize,
     chunks: Vec<Loaded>,
     /// Token that fills up what a function does not need.
@@ -46,15 +48,15 @@ pub(crate) struct Step<'a> {
 
 impl<'d> Host<'d> {
     /// Lowers, verifies, writes, opens and loads.
-    pub(crate) fn new(decoder: &'d Decoder, options: &Options) -> Host<'d> {
-        Host::with_numerics(decoder, options, Numerics::Fast)
-    }
-
-    pub(crate) fn with_numerics(decoder: &'d Decoder, options: &Options, numerics: Numerics) -> Host<'d> {
-        let folder = tempfile::tempdir().unwrap();
+    pub(crate) fn new(
+        decoder: &'d Decoder,
+        options: &Options,
+        numerics: Numerics,
+        folder: &Path,
+    ) -> Host<'d> {
         let load = |chunk: Chunk| {
             let verified = verify(chunk.model.clone()).unwrap();
-            let path = folder.path().join(format!("{}.mlpackage", chunk.name));
+            let path = folder.join(format!("{}.mlpackage", chunk.name));
             package::write(&verified, &path, WriteOptions::default()).unwrap();
             let package = Package::open(&path).unwrap();
             let session = runtime::cpu()
@@ -64,7 +66,43 @@ impl<'d> Host<'d> {
             Loaded { chunk, session, cache: BTreeMap::new() }
         };
         let chunks = lower(decoder, options).unwrap().into_iter().map(load).collect();
-        Host { decoder, batch: options.batch, chunks, padding: 0 }
+        Host { decoder, options: options.clone(), batch: options.batch, chunks, padding: 0 }
+    }
+
+    /// Logits after the first tokens of a sequence and after each further one, in the shortest shapes that fit.
+    pub(crate) fn generate(&mut self, form: KvForm, ids: &[i32], prompt: usize) -> Vec<Vec<f32>> {
+        let fitting = |lengths: &[usize], needed: usize| {
+            lengths.iter().copied().filter(|&length| length >= needed).min().unwrap()
+        };
+        let Options { shapes, contexts, query, .. } = self.options.clone();
+        let mut predict = |function: &str, range: Range<usize>, width: usize, context: usize| {
+            let step = Step { function, ids: &[&ids[range.clone()]], starts: &[range.start], width, context };
+            self.predict(&step).remove(0)
+        };
+        let mut logits = Vec::new();
+        match form {
+            KvForm::Io => {
+                let (short, long) = (fitting(&shapes, prompt), fitting(&shapes, ids.len()));
+                logits.push(predict("prefill", 0..prompt, short, short));
+                logits.extend((prompt..ids.len()).map(|p| predict("decode", p..p + 1, 1, long)));
+            }
+            KvForm::State => {
+                let context = fitting(&contexts, ids.len());
+                let prefill = format!("prefill_c{context}_q{query}");
+                let decode = format!("decode_c{context}");
+                let starts = (0..prompt).step_by(query);
+                let parts = starts.map(|p| predict(&prefill, p..prompt.min(p + query), query, context));
+                logits.extend(parts.last());
+                logits.extend((prompt..ids.len()).map(|p| predict(&decode, p..p + 1, 1, context)));
+            }
+            KvForm::None => {
+                for end in prompt..=ids.len() {
+                    let width = fitting(&shapes, end);
+                    logits.push(predict("main", 0..end, width, width));
+                }
+            }
+        }
+        logits
     }
 
     /// Logits of the last token of each sequence.
@@ -109,7 +147,7 @@ impl<'d> Host<'d> {
         let shared = |rows: usize| if width == 1 { self.batch } else { rows };
         match feature.name.as_str() {
             "input_ids" => ints([self.batch, width], id),
-            "position_ids" => ints([self.batch, width], |b, s| place(b, s).min(63)),
+            "position_ids" => ints([self.batch, width], |b, s| place(b, s).min(self.last_position())),
             "position" => Tensor::from_slice(&[1], &[place(0, 0)]).unwrap(),
             "hidden" => hidden.take().unwrap_or_else(|| self.embed(step)),
             "select" => {
@@ -136,12 +174,22 @@ impl<'d> Host<'d> {
                 }
                 let rotation = positions.rotations.iter().find(|r| r.cos == name || r.sin == name).unwrap();
                 let dims = rotation.rope.dims;
-                halves([shared(1), dims, 1, width], |[b, d, _, s]| {
-                    let (cos, sin) = reference::rotation(rotation.rope.base, dims, step.starts[b] + s);
-                    if rotation.cos == name { cos[d] } else { sin[d] }
-                })
+                let tables: Vec<Vec<f32>> = step
+                    .starts
+                    .iter()
+                    .map(|&start| {
+                        let (cos, sin) = rotation.rope.table(start..start + width);
+                        if rotation.cos == name { cos } else { sin }
+                    })
+                    .collect();
+                halves([shared(1), dims, 1, width], |[b, d, _, s]| tables[b][s * dims + d])
             }
         }
+    }
+
+    /// Padding after the last position has no position of its own.
+    fn last_position(&self) -> i32 {
+        i32::try_from(self.decoder.max_positions).unwrap() - 1
     }
 
     /// Vectors by the function `embed`, or by the host where there is none.
@@ -158,9 +206,25 @@ impl<'d> Host<'d> {
         }
         halves([self.batch, self.decoder.hidden, 1, step.width], |[b, c, _, s]| {
             let id = step.ids[b].get(s).copied().unwrap_or(self.padding);
-            reference::embed(self.decoder, id, (step.starts[b] + s).min(63))[c]
+            let position = (step.starts[b] + s).min(self.decoder.max_positions - 1);
+            embed(self.decoder, id, position)[c]
         })
     }
+}
+
+/// The vector of a token at a position.
+pub(crate) fn embed(decoder: &Decoder, id: i32, position: usize) -> Vec<f32> {
+    let row = |weight: &Weight, row: usize| {
+        let mut values = vec![0.0; decoder.hidden];
+        weight.read(row * decoder.hidden..(row + 1) * decoder.hidden, &mut values);
+        values
+    };
+    let id = usize::try_from(id).unwrap();
+    let mut x: Vec<f32> = row(&decoder.embedding, id).iter().map(|v| v * decoder.embedding_scale).collect();
+    if let Position::Learned(table) = &decoder.position {
+        x.iter_mut().zip(row(table, position)).for_each(|(x, y)| *x += y);
+    }
+    x
 }
 
 impl Loaded {

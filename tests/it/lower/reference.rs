@@ -1,6 +1,8 @@
 //! What a decoder computes, in f32 and in the plainest way: one position after the other, one number at a time.
 
-use anemeter::model::{Activation, Attention, Decoder, Linear, Mlp, Norm, NormKind, Position, Weight};
+use anemeter::model::{Activation, Attention, Decoder, Linear, Mlp, Norm, NormKind, Weight};
+
+use super::host::embed;
 
 /// Logits of every position.
 pub(crate) fn logits(decoder: &Decoder, ids: &[i32]) -> Vec<Vec<f32>> {
@@ -32,19 +34,8 @@ pub(crate) fn logits(decoder: &Decoder, ids: &[i32]) -> Vec<Vec<f32>> {
     stream.iter().map(position).collect()
 }
 
-/// The vector of a token at a position.
-pub(crate) fn embed(decoder: &Decoder, id: i32, position: usize) -> Vec<f32> {
-    let row = |weight: &Weight, row: usize| values(weight)[row * decoder.hidden..][..decoder.hidden].to_vec();
-    let id = usize::try_from(id).unwrap();
-    let mut x: Vec<f32> = row(&decoder.embedding, id).iter().map(|v| v * decoder.embedding_scale).collect();
-    if let Position::Learned(table) = &decoder.position {
-        add(&mut x, &row(table, position));
-    }
-    x
-}
-
 /// The angle cosines and sines of one position, both halves.
-pub(crate) fn rotation(base: f64, dims: usize, position: usize) -> (Vec<f32>, Vec<f32>) {
+fn rotation(base: f64, dims: usize, position: usize) -> (Vec<f32>, Vec<f32>) {
     let angle = |i: usize| position as f64 / base.powf(2.0 * (i % (dims / 2)) as f64 / dims as f64);
     ((0..dims).map(|i| angle(i).cos() as f32).collect(), (0..dims).map(|i| angle(i).sin() as f32).collect())
 }

@@ -11,9 +11,9 @@ use safetensors::tensor::{Dtype, TensorView};
 use super::Line;
 use super::measured::{Measured, parse, run, time_copy};
 use crate::bench_package::median;
-use crate::conformance::python;
 use crate::fetch_smollm2::{Fetched, fetch};
 use crate::project::Project;
+use crate::python;
 
 const SHAPES: [&str; 2] = ["128", "512"];
 const LEAST_SPEEDUP: f64 = 100.0;

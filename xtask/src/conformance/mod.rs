@@ -1,11 +1,13 @@
 //! `cargo xtask conformance`: the library and the program held against coremltools.
 
+mod architectures;
 mod corpus;
 mod ops;
-pub(crate) mod python;
 mod round_trip;
 mod signatures;
+mod tokenizer;
 mod torch;
+pub(crate) mod validator;
 
 use anyhow::Result;
 use pico_args::Arguments;
@@ -16,8 +18,8 @@ use crate::project::Project;
 
 pub(crate) const COMMAND: Command = Command {
     name: "conformance",
-    arguments: "[--round-trip] [--signatures] [--ops] [--torch] [--limit N]",
-    about: "packages, signatures and results against coremltools; with --torch against torch (installs it)",
+    arguments: "[--round-trip] [--signatures] [--ops] [--torch] [--architectures] [--tokenizer] [--limit N]",
+    about: "packages, signatures and results against coremltools; on request against torch and transformers (installs them)",
     not_checked: 0,
     run: |project, arguments| check(project, &Selection::parse(arguments)?),
 };
@@ -35,6 +37,8 @@ const PARTS: &[Part] = &[
     Part { flag: "--signatures", on_request: false, run: |project, _| signatures::check(project) },
     Part { flag: "--ops", on_request: false, run: ops::check },
     Part { flag: "--torch", on_request: true, run: torch::check },
+    Part { flag: "--architectures", on_request: true, run: architectures::check },
+    Part { flag: "--tokenizer", on_request: true, run: tokenizer::check },
 ];
 
 /// What to compare, and over how many cases.

@@ -1,17 +1,16 @@
 //! `--round-trip`: every package read, written and read again, and the written one validated with coremltools.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use anemeter::mil::verify::Verified;
 use anemeter::package::{self, Package, WriteOptions};
 use anyhow::{Context, Result, bail, ensure};
-use serde::Deserialize;
 
-use super::{corpus, percent, python};
+use super::validator::{Validator, Verdict, Violation};
+use super::{corpus, percent};
 use crate::outcome::Outcome;
-use crate::process::read;
 use crate::project::Project;
 
 const WHAT: &str = "package round trip";
@@ -23,34 +22,6 @@ struct Case {
     name: String,
     original: PathBuf,
     rewritten: PathBuf,
-}
-
-/// What the validator says of one package.
-#[derive(Debug, Deserialize)]
-struct Verdict {
-    violations: Vec<Violation>,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-struct Violation {
-    check: String,
-    #[serde(rename = "where")]
-    place: String,
-    message: String,
-}
-
-impl Violation {
-    /// The same complaint; its words may depend on the order of a map.
-    fn is_like(&self, other: &Violation) -> bool {
-        self.check == other.check && self.place == other.place
-    }
-}
-
-impl std::fmt::Display for Violation {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let message = self.message.lines().next().unwrap_or("");
-        write!(f, "{} {}: {message:.160}", self.check, self.place)
-    }
 }
 
 /// Rewrites every package of the corpus and the samples and compares both sides.
@@ -76,15 +47,13 @@ pub(super) fn check(project: &Project, limit: Option<usize>) -> Result<Outcome> 
     let read_back =
         format!("{} packages: {}, {}", cases.len(), count("decoded", decoded), count("same", same.len()));
     println!("{read_back}");
-    let validator = project.shared.join("tools/validate_mlpackage.py");
-    let Some(python) = python::interpreter(project)?.filter(|_| validator.is_file()) else {
+    let Some(validator) = Validator::find(project)? else {
         return Ok(Outcome::not_checked(
             WHAT,
             &format!("{read_back}, but there is no python3 or no validator"),
         ));
     };
-    let validate = |packages: &[&Path]| validate(project, &python, &validator, packages);
-    let (validated, refused) = compare_verdicts(&same, validate)?;
+    let (validated, refused) = compare_verdicts(&same, |packages| validator.validate(packages))?;
     let text = format!(
         "{read_back}, {} ({refused} of them refused before and after)",
         count("validated", validated)
@@ -154,21 +123,6 @@ fn compare_verdicts(
         );
     }
     Ok((cases.len() - worse, refused.len()))
-}
-
-/// One process family for all packages: importing coremltools takes seconds.
-fn validate(project: &Project, python: &Path, validator: &Path, packages: &[&Path]) -> Result<Vec<Verdict>> {
-    let list = project.target.join("conformance/validate.txt");
-    let lines: String = packages.iter().map(|path| format!("{}\n", path.display())).collect();
-    fs::write(&list, lines)?;
-    let mut command = project.command(python);
-    command.arg("xtask/python/validate_many.py").arg(validator).stdin(File::open(&list)?);
-    let verdicts: Vec<Verdict> = read(&mut command)?
-        .lines()
-        .map(|line| serde_json::from_str(line).with_context(|| format!("read the verdict {line}")))
-        .collect::<Result<_>>()?;
-    ensure!(verdicts.len() == packages.len(), "{} packages got {} verdicts", packages.len(), verdicts.len());
-    Ok(verdicts)
 }
 
 #[cfg(test)]

@@ -9,10 +9,10 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::python;
 use crate::outcome::Outcome;
 use crate::process::read;
 use crate::project::Project;
+use crate::python;
 
 const EXCEPTIONS: &str = "xtask/signature-exceptions.toml";
 

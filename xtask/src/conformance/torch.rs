@@ -2,10 +2,11 @@
 
 use anyhow::Result;
 
-use super::{ops, python};
+use super::ops;
 use crate::outcome::Outcome;
 use crate::process::succeed;
 use crate::project::Project;
+use crate::python;
 
 const WHAT: &str = "converted torch modules";
 

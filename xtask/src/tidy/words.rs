@@ -24,6 +24,7 @@ const PUBLIC_HOSTS: &[&str] = &[
     "huggingface.co",
     "json-schema.org",
     "keepachangelog.com",
+    "raw.githubusercontent.com",
     "semver.org",
     "www.apache.org",
 ];

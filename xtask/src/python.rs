@@ -1,4 +1,4 @@
-//! A Python of our own with the pinned coremltools, below `target/`.
+//! A Python of our own with pinned packages, below `target/`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,13 @@ const COREMLTOOLS: Requirements =
 const TORCH: Requirements =
     Requirements { list: "xtask/python/requirements-torch.txt", stamp: "requirements-torch.stamp" };
 
-/// The interpreter, or nothing where the machine has no Python.
+const TRANSFORMERS: Requirements =
+    Requirements { list: TRANSFORMERS_LIST, stamp: "requirements-transformers.stamp" };
+
+/// The versions of transformers and what it needs beside torch.
+pub(crate) const TRANSFORMERS_LIST: &str = "xtask/python/requirements-transformers.txt";
+
+/// The interpreter with coremltools, or nothing where the machine has no Python.
 pub(crate) fn interpreter(project: &Project) -> Result<Option<PathBuf>> {
     if !works(project.command("python3").arg("--version")) {
         return Ok(None);
@@ -37,6 +43,13 @@ pub(crate) fn interpreter(project: &Project) -> Result<Option<PathBuf>> {
 pub(crate) fn interpreter_with_torch(project: &Project) -> Result<Option<PathBuf>> {
     let Some(python) = interpreter(project)? else { return Ok(None) };
     TORCH.provide(project, &project.target.join("venv"), || TORCH.install(project, &python))?;
+    Ok(Some(python))
+}
+
+/// The interpreter with torch and transformers.
+pub(crate) fn interpreter_with_transformers(project: &Project) -> Result<Option<PathBuf>> {
+    let Some(python) = interpreter_with_torch(project)? else { return Ok(None) };
+    TRANSFORMERS.provide(project, &project.target.join("venv"), || TRANSFORMERS.install(project, &python))?;
     Ok(Some(python))
 }
 

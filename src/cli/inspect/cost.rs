@@ -1,0 +1,128 @@
+//! `anemeter inspect --cost`: FLOPs, bytes and the fastest that memory allows.
+
+use std::str::FromStr;
+
+use serde::Serialize;
+
+use crate::cli::table::Table;
+use crate::cli::units::{Bytes, Count};
+use crate::cli::{Failure, Output};
+use crate::cost::{self, Bandwidth, Bound, FunctionCost};
+use crate::mil::verify;
+use crate::package::Package;
+use crate::view;
+
+/// Kinds of operations shown per function.
+const SHOWN: usize = 6;
+
+/// What a package costs.
+#[derive(Serialize)]
+pub(super) struct Costs {
+    schema: &'static str,
+    basis: &'static str,
+    package: String,
+    functions: Vec<Bounded>,
+}
+
+#[derive(Serialize)]
+struct Bounded {
+    #[serde(flatten)]
+    cost: FunctionCost,
+    bounds: Vec<Bound>,
+}
+
+/// A bandwidth on the command line: `M4=64`, in GB/s.
+#[derive(Clone)]
+pub(super) struct GivenBandwidth(Bandwidth);
+
+impl FromStr for GivenBandwidth {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<GivenBandwidth, String> {
+        let (chip, figure) = text.split_once('=').ok_or("should be CHIP=GB/s, such as M4=64")?;
+        let figure: f64 = figure.parse().map_err(|_| format!("`{figure}` is not a number of GB/s"))?;
+        if !(figure.is_finite() && figure > 0.0) || chip.is_empty() {
+            return Err("should be CHIP=GB/s with a positive number".to_owned());
+        }
+        let source = "given on the command line".to_owned();
+        Ok(GivenBandwidth(Bandwidth { chip: chip.to_owned(), bytes_per_second: figure * 1e9, source }))
+    }
+}
+
+impl Costs {
+    pub(super) fn of(package: &Package, chips: &[GivenBandwidth]) -> Result<Costs, Failure> {
+        if let Some(fault) = verify::structure(package.model()).into_iter().next() {
+            return Err(Failure::bad_input(format!("{}: {fault}", package.path().display())));
+        }
+        let chips: Vec<Bandwidth> = chips.iter().map(|given| given.0.clone()).collect();
+        let bounded = |graph: view::Graph<'_>| {
+            let cost = cost::of(&graph);
+            Bounded { bounds: cost::bounds(&cost, &chips), cost }
+        };
+        Ok(Costs {
+            schema: "anemeter-cost-1",
+            basis: "from shapes, not measured",
+            package: package.path().display().to_string(),
+            functions: view::graphs(package.model()).map(bounded).collect(),
+        })
+    }
+
+    pub(super) fn print(&self, out: &mut Output) -> Result<(), Failure> {
+        out.line("\ncost of one prediction, from shapes and not measured")?;
+        let headings =
+            ["function", "shape", ">FLOPs", ">weights read", ">other bytes", ">FLOPs per byte", "most by"];
+        let mut table = Table::new(&headings);
+        for Bounded { cost, .. } in &self.functions {
+            let most: Vec<&str> = cost.kinds.iter().take(SHOWN).map(|entry| entry.kind.as_str()).collect();
+            table.row([
+                cost.function.clone(),
+                cost.shape.clone().unwrap_or_default(),
+                Count(cost.total.flops).to_string(),
+                Bytes(cost.total.weight_bytes).to_string(),
+                Bytes(cost.total.activation_bytes).to_string(),
+                format!("{:.2}", cost.intensity),
+                most.join(" "),
+            ]);
+        }
+        out.text(table.indented(2))?;
+        self.print_bounds(out)
+    }
+
+    fn print_bounds(&self, out: &mut Output) -> Result<(), Failure> {
+        if self.functions.iter().all(|function| function.bounds.is_empty()) {
+            return Ok(());
+        }
+        out.line("\nat most, if every weight is read once per prediction")?;
+        let mut table =
+            Table::new(&["function", "shape", "chip", ">GB/s", ">predictions/s", ">tokens/s", "source"]);
+        let figure = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"));
+        for Bounded { cost, bounds } in &self.functions {
+            for bound in bounds {
+                table.row([
+                    cost.function.clone(),
+                    cost.shape.clone().unwrap_or_default(),
+                    bound.chip.clone(),
+                    format!("{:.0}", bound.bytes_per_second / 1e9),
+                    figure(bound.predictions_per_second),
+                    figure(bound.tokens_per_second),
+                    bound.source.clone(),
+                ]);
+            }
+        }
+        out.text(table.indented(2))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bandwidths_are_a_chip_and_a_figure() {
+        let given: GivenBandwidth = "M4 Pro=126".parse().unwrap();
+        assert_eq!((given.0.chip.as_str(), given.0.bytes_per_second), ("M4 Pro", 126e9));
+        for wrong in ["M4", "M4=", "M4=fast", "=64", "M4=0", "M4=inf"] {
+            assert!(wrong.parse::<GivenBandwidth>().is_err(), "{wrong}");
+        }
+    }
+}

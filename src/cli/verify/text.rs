@@ -1,0 +1,140 @@
+//! The terminal form of a verification.
+
+use crate::bundle::Manifest;
+use crate::cli::Failure;
+use crate::cli::output::Output;
+use crate::cli::table::Table;
+use crate::generate::Text;
+use crate::verify::{Difference, Report, Summary};
+
+/// More differences than this are not listed one by one.
+const LISTED: usize = 20;
+
+pub(super) fn print(
+    manifest: &Manifest,
+    report: &Report,
+    text: Option<&Text>,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    out.line(format_args!(
+        "{} ({}, {}) on the CPU runtime",
+        manifest.name, manifest.architecture.name, manifest.settings.precision
+    ))?;
+    out.line(format_args!("against {}", report.reference))?;
+    out.line(format_args!("{} prompts, up to {} tokens after each\n", report.prompts, report.tokens))?;
+    out.text(cells(report))?;
+    if !report.drift.is_empty() {
+        out.line("\nthe same tokens at two lengths")?;
+        out.text(drift(report))?;
+    }
+    out.line("")?;
+    greedy(report, text, out)?;
+    for failure in &report.failures {
+        let found = failure.found.map_or_else(|| "not computable".to_owned(), |found| format!("{found}"));
+        let metric = failure.metric;
+        out.line(format_args!(
+            "beyond its threshold: {}: {metric} is {found}, limit {}",
+            failure.at, failure.limit
+        ))?;
+    }
+    out.line(if report.passed { "passed" } else { "failed" })
+}
+
+const FIGURES: [&str; 9] = [
+    ">positions",
+    ">cosine min",
+    ">KL max",
+    ">KL mean",
+    ">top-1",
+    ">top-5",
+    ">max abs",
+    ">max rel",
+    ">NaN/Inf",
+];
+
+fn cells(report: &Report) -> Table {
+    let mut headings = vec!["kv", ">length", "phase"];
+    headings.extend(FIGURES);
+    let mut table = Table::new(&headings);
+    for cell in &report.cells {
+        let mut row = vec![cell.kv.to_string(), cell.shape.to_string(), cell.phase.to_string()];
+        row.extend(figures(&cell.summary));
+        table.row(row);
+    }
+    table.indented(2)
+}
+
+fn drift(report: &Report) -> Table {
+    let mut headings = vec!["kv", ">length", ">against"];
+    headings.extend(FIGURES);
+    let mut table = Table::new(&headings);
+    for drift in &report.drift {
+        let mut row = vec![drift.kv.to_string(), drift.shape.to_string(), drift.against.to_string()];
+        row.extend(figures(&drift.summary));
+        table.row(row);
+    }
+    table.indented(2)
+}
+
+fn figures(summary: &Summary) -> [String; 9] {
+    let optional = |value: Option<f64>, shown: fn(f64) -> String| value.map_or_else(|| "-".to_owned(), shown);
+    [
+        summary.positions.to_string(),
+        optional(summary.cosine_min, |value| format!("{value:.8}")),
+        optional(summary.kl_max, |value| format!("{value:.2e}")),
+        optional(summary.kl_mean, |value| format!("{value:.2e}")),
+        format!("{:.2} %", summary.top1 * 100.0),
+        format!("{:.2} %", summary.top5 * 100.0),
+        format!("{:.4}", summary.max_abs),
+        format!("{:.6}", summary.max_rel),
+        format!("{}/{}", summary.nan, summary.inf),
+    ]
+}
+
+/// Greedy tokens: how many are the same, and where and why others are not.
+fn greedy(report: &Report, text: Option<&Text>, out: &mut Output) -> Result<(), Failure> {
+    let total: usize = report.cells.iter().map(|cell| cell.summary.positions).sum();
+    let same = total - report.differences.len();
+    let ties = report.differences.iter().filter(|difference| difference.tie).count();
+    out.line(format_args!("greedy tokens: {same} of {total} the same, {ties} differ within a tie"))?;
+    if report.differences.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new(&[
+        "kv",
+        ">length",
+        ">prompt",
+        ">position",
+        "reference",
+        "bundle",
+        ">gap",
+        ">rounding",
+        "",
+    ]);
+    for difference in report.differences.iter().take(LISTED) {
+        table.row(difference_row(difference, text));
+    }
+    out.text(table.indented(2))?;
+    match report.differences.len().saturating_sub(LISTED) {
+        0 => Ok(()),
+        more => out.line(format_args!("  and {more} more")),
+    }
+}
+
+fn difference_row(difference: &Difference, text: Option<&Text>) -> [String; 9] {
+    let token = |id: u32| {
+        let written = text.and_then(|text| text.tokenizer.token(id));
+        written.map_or_else(|| id.to_string(), |written| format!("{id} {written:?}"))
+    };
+    [
+        difference.kv.to_string(),
+        difference.shape.to_string(),
+        difference.prompt.to_string(),
+        difference.position.to_string(),
+        token(difference.expected),
+        token(difference.found),
+        format!("{:.4}", difference.gap),
+        format!("{:.4}", difference.tolerance),
+        if difference.tie { "tie" } else { "not a tie" }.to_owned(),
+    ]
+}

@@ -1,0 +1,172 @@
+//! Findings: which rule, what, and where.
+
+use serde::Serialize;
+
+use super::rule::{Rule, Severity};
+use super::{Found, NotChecked};
+use crate::mil::ValueId;
+use crate::view::{Graph, Op};
+
+/// Where a finding is; each part is present as far as it applies.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Place {
+    /// The package.
+    pub package: String,
+    /// The function.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub function: Option<String>,
+    /// The operation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation: Option<OperationPlace>,
+    /// The tensor: a value, a weight, an input, an output or a state.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tensor: Option<String>,
+    /// The dimension of the tensor, from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dimension: Option<usize>,
+    /// The layer of the model, as names tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub layer: Option<u32>,
+}
+
+/// An operation of a function.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct OperationPlace {
+    /// Its place among the operations of the function, nested ones included.
+    pub index: usize,
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    #[serde(rename = "type")]
+    pub kind: String,
+}
+
+impl Place {
+    /// An operation and its first output.
+    pub(super) fn op(graph: &Graph<'_>, op: &Op<'_>) -> Place {
+        let operation = OperationPlace {
+            index: op.index,
+            name: graph.op_name(op).to_owned(),
+            kind: op.kind().to_owned(),
+        };
+        Place {
+            function: Some(graph.function.name.clone()),
+            operation: Some(operation),
+            tensor: op.output().map(|id| graph.name(id).to_owned()),
+            layer: graph.layer(op),
+            ..Place::default()
+        }
+    }
+
+    /// A value: the operation that defines it, or an input.
+    pub(super) fn value(graph: &Graph<'_>, id: ValueId) -> Place {
+        let place = match graph.producer(id) {
+            Some(op) => Place::op(graph, &op),
+            None => Place::function(&graph.function.name),
+        };
+        place.tensor(graph.name(id))
+    }
+
+    /// A function.
+    pub(super) fn function(name: &str) -> Place {
+        Place { function: Some(name.to_owned()), ..Place::default() }
+    }
+
+    /// The package as a whole.
+    pub(super) fn package() -> Place {
+        Place::default()
+    }
+
+    pub(super) fn tensor(mut self, name: &str) -> Place {
+        self.tensor = Some(name.to_owned());
+        self
+    }
+
+    pub(super) fn dimension(mut self, dimension: usize) -> Place {
+        self.dimension = Some(dimension);
+        self
+    }
+
+    /// The place as waivers see it: `package/function/operation or tensor`, as far as it is known.
+    pub fn path(&self) -> String {
+        let last = self.operation.as_ref().map(|op| &op.name).or(self.tensor.as_ref());
+        let parts = [Some(&self.package), self.function.as_ref(), last];
+        parts.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join("/")
+    }
+}
+
+/// One finding.
+#[derive(Debug, Clone)]
+pub struct Finding {
+    /// The rule.
+    pub rule: &'static Rule,
+    /// How bad this case is.
+    pub severity: Severity,
+    /// What was found.
+    pub message: String,
+    /// Where.
+    pub place: Place,
+    /// Which of the function's shapes it was found at.
+    pub(super) shape: usize,
+}
+
+/// Where a rule puts what it finds.
+pub(super) struct Sink<'a> {
+    rule: &'static Rule,
+    package: &'a str,
+    found: &'a mut Found,
+}
+
+impl<'a> Sink<'a> {
+    pub(super) fn new(rule: &'static Rule, package: &'a str, found: &'a mut Found) -> Sink<'a> {
+        Sink { rule, package, found }
+    }
+
+    /// A finding at an operation.
+    pub(super) fn op(&mut self, graph: &Graph<'_>, op: &Op<'_>, message: impl Into<String>) {
+        self.at(graph, Place::op(graph, op), message);
+    }
+
+    /// A finding in a function at the graph's shape.
+    pub(super) fn at(&mut self, graph: &Graph<'_>, place: Place, message: impl Into<String>) {
+        self.push(self.rule.severity, place, (message.into(), graph.shape));
+    }
+
+    /// A finding that no shape matters to.
+    pub(super) fn report(&mut self, place: Place, message: impl Into<String>) {
+        self.push(self.rule.severity, place, (message.into(), 0));
+    }
+
+    /// A finding of another severity than the rule's.
+    pub(super) fn report_as(&mut self, severity: Severity, place: Place, message: impl Into<String>) {
+        self.push(severity, place, (message.into(), 0));
+    }
+
+    /// A finding in a function at the graph's shape, of another severity than the rule's.
+    pub(super) fn at_as(
+        &mut self,
+        severity: Severity,
+        graph: &Graph<'_>,
+        place: Place,
+        message: impl Into<String>,
+    ) {
+        self.push(severity, place, (message.into(), graph.shape));
+    }
+
+    /// Says that a function or the whole package could not be checked.
+    pub(super) fn skip(&mut self, function: Option<&str>, needs: &'static str) {
+        let place = Place {
+            package: self.package.to_owned(),
+            function: function.map(str::to_owned),
+            ..Place::default()
+        };
+        self.found.not_checked.push(NotChecked::new(self.rule, Some(place.path()), needs));
+    }
+
+    fn push(&mut self, severity: Severity, mut place: Place, (message, shape): (String, usize)) {
+        if place.package.is_empty() {
+            self.package.clone_into(&mut place.package);
+        }
+        self.found.findings.push(Finding { rule: self.rule, severity, message, place, shape });
+    }
+}

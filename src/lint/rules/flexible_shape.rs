@@ -1,0 +1,178 @@
+//! Shapes that are not fixed.
+
+use super::pattern::states;
+use super::*;
+use crate::mil::{ArrayType, Feature, FeatureType, Flexibility, ImageSizes, Interface};
+
+const NO_RANGES: &str = "use a list of shapes, or one function per shape";
+
+pub(super) static A11: Rule = Rule {
+    id: "A11",
+    title: "an input has a range of shapes",
+    severity: Severity::Error,
+    confidence: Confidence::WidelyReported,
+    why: "The compiler for the Neural Engine needs shapes that are known. With a range (RangeDim), or a size known \
+          only at run time, the function runs on the CPU or the GPU.",
+    evidence: &[
+        "apple/coremltools, flexible inputs: ranges may run on the CPU or GPU only",
+        "FluidAudio issue 537: a RangeDim kept the model off the Neural Engine",
+        "apple/coreai-models: static shapes, one function per shape",
+    ],
+    remedy: NO_RANGES,
+    off: true,
+    needs: Needs::Package,
+    check: Check::Function(|graph, _, sink| {
+        let inputs = graph.interface.iter().flat_map(|interface| &interface.inputs);
+        for feature in inputs {
+            let is_open = || {
+                let id = graph.function.inputs.iter().copied().find(|&id| graph.name(id) == feature.name);
+                id.is_some_and(|id| graph.ty(id).is_some_and(|ty| ty.concrete().is_none()))
+            };
+            if has_range(feature) || is_open() {
+                let place = Place::function(&graph.function.name).tensor(&feature.name);
+                sink.report(place, "may have any shape within bounds");
+            }
+        }
+    }),
+    #[cfg(test)]
+    examples: (examples::ranged, examples::fixed),
+};
+
+fn has_range(feature: &Feature) -> bool {
+    match &feature.ty {
+        FeatureType::Array(array) | FeatureType::State(array) => is_range(array),
+        FeatureType::Image(image) => matches!(image.sizes, ImageSizes::Range { .. }),
+        _ => false,
+    }
+}
+
+fn is_range(array: &ArrayType) -> bool {
+    let varies = |&(low, high): &(u64, Option<u64>)| high != Some(low);
+    matches!(&array.flexibility, Flexibility::Ranges(ranges) if ranges.iter().any(varies))
+}
+
+pub(super) static A12: Rule = Rule {
+    id: "A12",
+    title: "enumerated shapes in a function with states",
+    severity: Severity::Error,
+    confidence: Confidence::WidelyReported,
+    why: "A function that keeps states and takes inputs of several shapes fails to load or runs on the CPU as a whole.",
+    evidence: &[
+        "apple/coremltools issue 2600: state and flexible inputs, all on the CPU, unanswered",
+        "apple/coremltools issue 2537: flexible shapes and states do not go together",
+    ],
+    remedy: "use several functions of fixed shapes in one package, which share their weights",
+    off: true,
+    needs: Needs::Package,
+    check: Check::Function(|graph, _, sink| {
+        let Some(interface) = graph.interface.filter(|interface| !interface.states.is_empty()) else {
+            return;
+        };
+        for feature in &interface.inputs {
+            if let Some(count) = enumerated(feature).filter(|&count| count > 1) {
+                let place = Place::function(&graph.function.name).tensor(&feature.name);
+                sink.report(place, format!("has {count} shapes, and the function keeps states"));
+            }
+        }
+    }),
+    #[cfg(test)]
+    examples: (examples::stateful_enumerated, examples::fixed),
+};
+
+fn enumerated(feature: &Feature) -> Option<usize> {
+    match &feature.ty {
+        FeatureType::Array(ArrayType { flexibility: Flexibility::Enumerated(shapes), .. }) => {
+            Some(shapes.len())
+        }
+        _ => None,
+    }
+}
+
+/// Whether an interface has inputs of several shapes.
+pub(super) fn is_enumerated(interface: Option<&Interface>) -> bool {
+    interface.is_some_and(|i| i.inputs.iter().filter_map(enumerated).any(|count| count > 1))
+}
+
+pub(super) static A13: Rule = Rule {
+    id: "A13",
+    title: "a state without a fixed shape",
+    severity: Severity::Error,
+    confidence: Confidence::Documented,
+    why: "Core ML refuses states of flexible shape: \"Flexible shape model states are not supported\".",
+    evidence: &["apple/coremltools issue 2537, open"],
+    remedy: "give each cache length a function and a state of its own",
+    off: true,
+    needs: Needs::Package,
+    check: Check::Function(|graph, _, sink| {
+        let declared = graph.interface.iter().flat_map(|interface| &interface.states);
+        let flexible = declared.filter(|feature| {
+            let (FeatureType::State(array) | FeatureType::Array(array)) = &feature.ty else { return false };
+            is_range(array) || enumerated(feature).is_some_and(|count| count > 1) || is_listed(array)
+        });
+        let flexible: Vec<&str> = flexible.map(|feature| feature.name.as_str()).collect();
+        let open = states(graph).filter(|(_, ty)| ty.concrete().is_none());
+        let mut names: Vec<&str> = open.map(|(id, _)| graph.name(id)).chain(flexible).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            sink.report(Place::function(&graph.function.name).tensor(name), "has no fixed shape");
+        }
+    }),
+    #[cfg(test)]
+    examples: (examples::open_state, examples::fixed),
+};
+
+fn is_listed(array: &ArrayType) -> bool {
+    matches!(&array.flexibility, Flexibility::Enumerated(shapes) if shapes.len() > 1)
+}
+
+#[cfg(test)]
+mod examples {
+    use super::super::super::testing::*;
+    use crate::mil::{Dim, FeatureType, Flexibility, TensorType, Type};
+    use crate::tensor::DType;
+
+    pub(super) fn fixed() -> Case {
+        case(|b| {
+            let x = x(b, &[1, 64, 1, 32]);
+            let kept = state(b, "kept", &[1, 64, 1, 32]);
+            let before = read(b, kept);
+            vec![binary(b, "add", x, before)]
+        })
+    }
+
+    pub(super) fn ranged() -> Case {
+        let mut case = case(|b| {
+            let shape = vec![1usize.into(), 64usize.into(), 1usize.into(), Dim::Unknown];
+            let x = b.input("x", TensorType::new(DType::F16, shape));
+            vec![unary(b, "relu", x)]
+        });
+        let interface = case.subject.packages[0].model.interface_mut("main").unwrap();
+        if let FeatureType::Array(array) = &mut interface.inputs[0].ty {
+            array.shape = vec![1, 64, 1, 32];
+            array.flexibility =
+                Flexibility::Ranges(vec![(1, Some(1)), (64, Some(64)), (1, Some(1)), (1, None)]);
+        }
+        case
+    }
+
+    pub(super) fn stateful_enumerated() -> Case {
+        let case = case(|b| {
+            let shape = vec![1usize.into(), 64usize.into(), 1usize.into(), Dim::Unknown];
+            let x = b.input("x", TensorType::new(DType::F16, shape));
+            let kept = state(b, "kept", &[1, 64, 1, 1]);
+            let before = read(b, kept);
+            vec![binary(b, "add", x, before)]
+        });
+        case.enumerated("x", &[vec![1, 64, 1, 32], vec![1, 64, 1, 64]])
+    }
+
+    pub(super) fn open_state() -> Case {
+        case(|b| {
+            let x = x(b, &[1, 64, 1, 32]);
+            let shape = vec![1usize.into(), 64usize.into(), 1usize.into(), Dim::Unknown];
+            b.input("kept", Type::State(TensorType::new(DType::F16, shape)));
+            vec![unary(b, "relu", x)]
+        })
+    }
+}

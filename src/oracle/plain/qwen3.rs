@@ -1,0 +1,35 @@
+//! Qwen3: a norm of each query and key head; upper layers may have a window.
+
+use std::rc::Rc;
+
+use candle_nn::VarBuilder;
+
+use super::decoder::{Attention, rms};
+use super::family;
+use super::rotary::Rotary;
+use crate::checkpoint::Config;
+use crate::oracle::error::Result;
+use crate::oracle::network::Network;
+use crate::oracle::settings::{QWEN3, Settings};
+
+pub(in crate::oracle) fn open(
+    config: &Config,
+    positions: usize,
+    tensors: &VarBuilder<'_>,
+) -> Result<Box<dyn Network>> {
+    let settings = Settings::read(config, QWEN3, positions)?;
+    let windows = settings.upper_windows()?;
+    let rotary = Rc::new(Rotary::new(&settings.rope()?, positions)?);
+    let bias = settings.attention_bias;
+    let decoder = family::decoder(&settings, tensors, |i, at| {
+        let norm = |name: &str| rms(settings.head_dim, settings.epsilon, &at.pp("self_attn").pp(name));
+        let projections = family::projections(&settings, at, (bias, bias))?;
+        let attention = Attention {
+            query_norm: Some(norm("q_norm")?),
+            key_norm: Some(norm("k_norm")?),
+            ..family::attention(&settings, projections, &rotary, windows[i])
+        };
+        family::layer(&settings, at, attention, family::gated_mlp(&settings, at, false)?)
+    })?;
+    Ok(Box::new(decoder))
+}

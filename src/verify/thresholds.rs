@@ -1,0 +1,148 @@
+//! What is good enough, from a configuration or by the precision of a package.
+
+use serde::{Deserialize, Serialize};
+
+/// A configuration file of `verify`.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    /// Its only section.
+    #[serde(default)]
+    pub verify: Section,
+}
+
+/// What a configuration may change.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Section {
+    /// See [`Thresholds`].
+    pub cosine: Option<f64>,
+    #[expect(missing_docs, reason = "see cosine")]
+    pub kl: Option<f64>,
+    #[expect(missing_docs, reason = "see cosine")]
+    pub top1: Option<f64>,
+    #[expect(missing_docs, reason = "see cosine")]
+    pub top5: Option<f64>,
+    #[expect(missing_docs, reason = "see cosine")]
+    pub max_abs: Option<f64>,
+    #[expect(missing_docs, reason = "see cosine")]
+    pub drift_cosine: Option<f64>,
+    #[expect(missing_docs, reason = "see cosine")]
+    pub ties_only: Option<bool>,
+}
+
+/// What is good enough. NaN and infinity never are.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Thresholds {
+    /// Smallest cosine at any position.
+    pub cosine: f64,
+    /// Largest KL divergence at any position, in nats.
+    pub kl: f64,
+    /// Smallest share of positions with the same likeliest token, of each form, length and phase; ties count as same.
+    pub top1: f64,
+    /// Smallest mean share of the five likeliest tokens.
+    pub top5: f64,
+    /// Largest difference of a logit; not limited where it is left out.
+    pub max_abs: Option<f64>,
+    /// Smallest cosine between the same tokens at two lengths.
+    pub drift_cosine: f64,
+    /// Whether greedy tokens may differ only where the reference's choice is within rounding.
+    pub ties_only: bool,
+}
+
+impl Thresholds {
+    /// What a package of the given precision should reach. Rounding of fp16 is all that `fp16` allows for; compressed
+    /// weights are another model, for which only closeness can be asked.
+    pub fn of_precision(precision: &str) -> Thresholds {
+        match precision {
+            "fp16" => Thresholds {
+                cosine: 0.9999,
+                kl: 0.01,
+                top1: 0.9,
+                top5: 0.9,
+                max_abs: None,
+                drift_cosine: 0.9999,
+                ties_only: true,
+            },
+            _ => Thresholds {
+                cosine: 0.999,
+                kl: 0.1,
+                top1: 0.8,
+                top5: 0.8,
+                max_abs: None,
+                drift_cosine: 0.999,
+                ties_only: false,
+            },
+        }
+    }
+
+    /// Takes over what a configuration gives; an error names the key that makes no sense.
+    pub fn with(mut self, section: &Section) -> Result<Thresholds, String> {
+        let shares = [
+            ("cosine", section.cosine, &mut self.cosine),
+            ("top1", section.top1, &mut self.top1),
+            ("top5", section.top5, &mut self.top5),
+            ("drift_cosine", section.drift_cosine, &mut self.drift_cosine),
+        ];
+        for (key, given, threshold) in shares {
+            let Some(value) = given else { continue };
+            if !(0.0..=1.0).contains(&value) {
+                return Err(format!("`verify.{key}` is {value}, expected a number from 0 to 1"));
+            }
+            *threshold = value;
+        }
+        for (key, given) in [("kl", section.kl), ("max_abs", section.max_abs)] {
+            if let Some(value) = given.filter(|value| !value.is_finite() || *value < 0.0) {
+                return Err(format!("`verify.{key}` is {value}, expected a number that is not negative"));
+            }
+        }
+        self.kl = section.kl.unwrap_or(self.kl);
+        self.max_abs = section.max_abs.or(self.max_abs);
+        self.ties_only = section.ties_only.unwrap_or(self.ties_only);
+        Ok(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(text: &str) -> Result<Thresholds, String> {
+        let file: File = serde_yaml::from_str(text).map_err(|e| e.to_string())?;
+        Thresholds::of_precision("fp16").with(&file.verify)
+    }
+
+    #[test]
+    fn configurations_change_what_they_name() {
+        let changed = with("verify:\n  cosine: 0.5\n  max_abs: 2\n  ties_only: false\n").unwrap();
+        let expected = Thresholds {
+            cosine: 0.5,
+            max_abs: Some(2.0),
+            ties_only: false,
+            ..Thresholds::of_precision("fp16")
+        };
+        assert_eq!(changed, expected);
+        assert_eq!(with("{}").unwrap(), Thresholds::of_precision("fp16"));
+        assert!(Thresholds::of_precision("int4").cosine < expected.drift_cosine);
+    }
+
+    #[test]
+    fn the_shipped_configuration_holds_the_defaults() {
+        let text = include_str!("../../configs/verify.yaml");
+        assert_eq!(with(text).unwrap(), Thresholds::of_precision("fp16"));
+    }
+
+    #[test]
+    fn nonsense_is_named() {
+        for (text, message) in [
+            ("verify: {cosine: 1.5}", "`verify.cosine` is 1.5, expected a number from 0 to 1"),
+            ("verify: {kl: -1}", "`verify.kl` is -1, expected a number that is not negative"),
+            ("verify: {max_abs: .nan}", "`verify.max_abs` is NaN"),
+            ("verify: {cosin: 1}", "unknown field `cosin`"),
+            ("thresholds: {}", "unknown field `thresholds`"),
+        ] {
+            let error = with(text).unwrap_err();
+            assert!(error.contains(message), "{error}");
+        }
+    }
+}

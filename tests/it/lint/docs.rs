@@ -1,0 +1,70 @@
+//! `docs/lint.md` is made from the rules: this test compares, and rewrites it if `UPDATE_DOCS` is set.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use anemeter::lint::{Rule, rules};
+
+const HEAD: &str = "\
+# Lint rules
+
+<!-- Made from the rules in src/lint/rules/ by `UPDATE_DOCS=1 cargo test --test it lint::docs`. -->
+
+`anemeter lint PACKAGE` holds a package, or a folder of packages, against these rules. It exits with 1 if one of
+severity error is broken. `--target` and `--device` change limits. `anemeter lint --explain ID` prints a rule in full.
+
+None of these rules was checked on a device by this project: each names who says so. *Documented* means that Apple
+does, *widely reported* several independent projects, *single report* one, and *policy* is a choice of this project.
+Where an operation is said to stay off the Neural Engine, the prediction of placement counts it as off.
+
+A rule that a package alone cannot answer is listed under \"not checked\" with what it needs, never passed in silence.
+The same finding in several layers is one finding with a list of layers.
+
+## Waivers
+
+    # lint.yaml, given with --config
+    target: ios18            # optional, as are device, training_shapes and compute_units
+    waivers:
+      - rule: A10
+        where: \"*/decode*\"   # package/function/operation, * is any text
+        reason: one token at a time; the activations are small beside the weights
+
+Every waiver needs a reason, and is listed with what it accepts. One that accepts nothing is a warning.
+
+## Table
+";
+
+fn document() -> String {
+    let mut text = String::from(HEAD);
+    text.push_str("\n| id | severity | confidence | rule | keeps off | needs |\n|---|---|---|---|---|---|\n");
+    for rule in rules() {
+        let off = if rule.off { "yes" } else { "" };
+        let (severity, confidence) = (rule.severity.name(), rule.confidence.name());
+        let needs = rule.needs().unwrap_or("");
+        writeln!(text, "| {} | {severity} | {confidence} | {} | {off} | {needs} |", rule.id, rule.title)
+            .unwrap();
+    }
+    for rule in rules() {
+        section(rule, &mut text);
+    }
+    text
+}
+
+fn section(rule: &Rule, text: &mut String) {
+    writeln!(text, "\n## {}: {}\n\n{}\n", rule.id, rule.title, rule.why).unwrap();
+    for source in rule.evidence {
+        writeln!(text, "- {source}").unwrap();
+    }
+    writeln!(text, "\nWhat to do: {}.", rule.remedy).unwrap();
+}
+
+#[test]
+fn the_page_is_made_from_the_rules() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/lint.md");
+    let expected = document();
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        anemeter::package::atomic::write_file(&path, expected.as_bytes()).unwrap();
+    }
+    let found = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(found == expected, "docs/lint.md differs from the rules; run this test with UPDATE_DOCS=1");
+}

@@ -1,0 +1,78 @@
+//! What the rules say of this project's own exports: no error at any target, and which warnings.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use anemeter::bundle::{Embeddings, KvForm};
+use anemeter::lint::{Device, Setting, Severity, Subject, Target, lint};
+use anemeter::lower::{Options, lower};
+use anemeter::model::{Activation, Decoder, Head, Mlp};
+
+use crate::lower::models::{Sizes, llama};
+
+const SIZES: Sizes =
+    Sizes { hidden: 1024, heads: 16, kv_heads: 4, head_dim: 64, wide: 1024, layers: 2, vocabulary: 512 };
+static DECODER: LazyLock<Decoder> = LazyLock::new(|| llama(SIZES, 1));
+const TARGETS: [Target; 4] = [Target::Macos15, Target::Macos26, Target::Ios18, Target::Ios26];
+
+/// Rules that an export breaks, by severity.
+fn broken(options: &Options, target: Target) -> Vec<String> {
+    let mut found = BTreeSet::new();
+    for chunk in lower(&DECODER, options).unwrap() {
+        let setting = Setting {
+            target,
+            device: Some(Device::M4),
+            training_shapes: Some(options.shapes.iter().map(|&length| length as u64).collect()),
+            compute_units: Some("cpuAndNeuralEngine".to_owned()),
+            ..Setting::default()
+        };
+        let report = lint(&Subject::of(chunk.model), &setting, &[]).unwrap();
+        let worst = report.findings.iter().filter(|finding| finding.severity == Severity::Error);
+        assert_eq!(report.counts.errors, 0, "{target:?}: {:?}", worst.collect::<Vec<_>>());
+        found.extend(report.findings.iter().map(|f| format!("{} {}", f.rule, f.severity.name())));
+    }
+    found.into_iter().collect()
+}
+
+fn options(form: KvForm) -> Options {
+    Options { kv: BTreeSet::from([form]), ..Options::default() }
+}
+
+#[test]
+fn no_form_has_errors_at_any_target() {
+    for form in [KvForm::Io, KvForm::State, KvForm::None] {
+        for target in TARGETS {
+            broken(&options(form), target);
+        }
+        for embeddings in [Embeddings::Host, Embeddings::Graph] {
+            broken(&Options { embeddings, ..options(form) }, Target::Ios26);
+        }
+    }
+    broken(&Options { chunks: 2, head_split: 4, ..options(KvForm::Io) }, Target::Ios26);
+}
+
+/// Each of these is a choice that `docs/graph.md` explains; a new one is a change of the graph.
+#[test]
+fn what_is_left_is_known() {
+    let forms = [KvForm::Io, KvForm::State, KvForm::None];
+    let all = forms.map(|form| format!("{form:?}: {}", broken(&options(form), Target::Ios18).join(", ")));
+    insta::assert_snapshot!(all.join("\n"));
+}
+
+#[test]
+fn variants_of_the_model_have_no_errors() {
+    let mut decoder = DECODER.clone();
+    decoder.head = Head { tied: true, softcap: Some(30.0), ..decoder.head.clone() };
+    for layer in &mut decoder.layers {
+        if let Mlp::Gated { activation, .. } = &mut layer.mlp {
+            *activation = Activation::GeluTanh;
+        }
+        layer.attention.window = Some(256);
+    }
+    for form in [KvForm::Io, KvForm::State, KvForm::None] {
+        let chunk = lower(&decoder, &options(form)).unwrap().remove(0);
+        let report = lint(&Subject::of(chunk.model), &Setting::default(), &[]).unwrap();
+        assert_eq!(report.counts.errors, 0, "{form:?}: {:?}", report.findings.first());
+        assert!(report.findings.iter().any(|finding| finding.rule == "A36"), "the cap keeps tanh");
+    }
+}

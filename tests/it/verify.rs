@@ -1,0 +1,144 @@
+//! `anemeter verify`: exports of every architecture against their checkpoints.
+
+use std::path::{Path, PathBuf};
+
+use half::f16;
+use serde_json::{Value, json};
+
+use crate::architectures::{self, Tiny};
+use crate::checkpoints::write_text;
+use crate::command::{Outcome, anemeter, arg};
+
+/// Exports a checkpoint in all forms.
+fn export(checkpoint: &Path, folder: &Path, more: &[&str]) -> PathBuf {
+    let bundle = folder.join(format!("{}-bundle", checkpoint.file_name().unwrap().to_str().unwrap()));
+    let mut args = vec!["export", arg(checkpoint), "-o", arg(&bundle)];
+    args.extend(["--kv", "io,state,none", "--shapes", "16,24", "--query", "4"]);
+    args.extend(more);
+    let outcome = anemeter(&args);
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    bundle
+}
+
+fn verify(bundle: &Path, checkpoint: &Path, more: &[&str]) -> Outcome {
+    let mut args = vec!["verify", arg(bundle), "--checkpoint", arg(checkpoint)];
+    args.extend(more);
+    anemeter(&args)
+}
+
+fn verify_json(bundle: &Path, checkpoint: &Path, more: &[&str]) -> (i32, Value) {
+    let outcome = verify(bundle, checkpoint, &[&["--json"], more].concat());
+    (outcome.code, serde_json::from_str(&outcome.stdout).unwrap())
+}
+
+#[test]
+fn every_architecture_and_form_passes() {
+    let folder = tempfile::tempdir().unwrap();
+    for tiny in architectures::all() {
+        let checkpoint = tiny.write(folder.path());
+        let bundle = export(&checkpoint, folder.path(), &[]);
+        let (code, report) = verify_json(&bundle, &checkpoint, &["--tokens", "4"]);
+        assert_eq!((code, &report["passed"]), (0, &json!(true)), "{}: {report:#}", tiny.name);
+        let cells = report["cells"].as_array().unwrap();
+        assert_eq!(cells.len(), 3 * 2 * 2);
+        for cell in cells {
+            assert!(cell["cosine_min"].as_f64().unwrap() >= 0.9999, "{}: {cell}", tiny.name);
+            assert_eq!(cell["positions"], if cell["phase"] == "prefill" { 8 } else { 24 });
+        }
+    }
+}
+
+/// Spoils a checkpoint.
+type Fault<'a> = &'a dyn Fn(&mut Tiny);
+
+#[test]
+fn faults_are_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let sound = architectures::llama("sound", &json!({}));
+    let bundle = export(&sound.write(folder.path()), folder.path(), &[]);
+    let broken = |name: &'static str, fault: Fault<'_>| {
+        let mut tiny = Tiny { name, ..sound.clone() };
+        fault(&mut tiny);
+        let checkpoint = tiny.write(folder.path());
+        verify_json(&bundle, &checkpoint, &["--kv", "io", "--shapes", "16", "--tokens", "6"])
+    };
+    assert_eq!(broken("same", &|_| {}).0, 0);
+    let faults: [(&'static str, Fault<'_>); 4] = [
+        ("one weight", &|tiny| set(tiny, "model.layers.1.mlp.down_proj.weight", 17, 4.0)),
+        ("one scale", &|tiny| set(tiny, "model.norm.weight", 3, -1.0)),
+        ("swapped heads", &|tiny| {
+            let values = &mut tiny.tensors.get_mut("model.layers.0.self_attn.k_proj.weight").unwrap().1;
+            let half = values.len() / 2;
+            values.rotate_left(half);
+        }),
+        ("another base", &|tiny| tiny.config["rope_theta"] = json!(100.0)),
+    ];
+    for (name, fault) in faults {
+        let (code, report) = broken(name, fault);
+        assert_eq!((code, &report["passed"]), (1, &json!(false)), "{name}");
+        let failures = report["failures"].as_array().unwrap();
+        assert!(failures.iter().any(|f| f["metric"] == "cosine"), "{name}: {failures:?}");
+    }
+}
+
+fn set(tiny: &mut Tiny, tensor: &str, index: usize, value: f32) {
+    tiny.tensors.get_mut(tensor).unwrap().1[index] = f16::from_f32(value);
+}
+
+#[test]
+fn thresholds_and_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoint = architectures::llama("llama", &json!({})).write(folder.path());
+    let bundle = export(&checkpoint, folder.path(), &["--chunks", "2"]);
+    let few = ["--kv", "state,none", "--shapes", "24,16", "--tokens", "3"];
+    let outcome = verify(&bundle, &checkpoint, &few);
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    for line in [
+        "against llama of candle-transformers at f32",
+        "8 prompts, up to 3 tokens after each",
+        "the same tokens at two lengths",
+        "greedy tokens: 96 of 96 the same, 0 differ within a tie",
+        "passed",
+    ] {
+        assert!(outcome.stdout.lines().any(|found| found == line), "{line}: {}", outcome.stdout);
+    }
+    assert!(outcome.stderr.lines().all(|line| line.starts_with("compared ")), "{}", outcome.stderr);
+
+    let config = folder.path().join("strict.yaml");
+    write_text(&config, "verify:\n  max_abs: 0\n");
+    let outcome = verify(&bundle, &checkpoint, &[&few[..], &["--config", arg(&config)]].concat());
+    assert_eq!(outcome.code, 1, "{}", outcome.stderr);
+    assert!(
+        outcome.stdout.contains("beyond its threshold: none 16 prefill: max_abs is "),
+        "{}",
+        outcome.stdout
+    );
+    assert!(outcome.stdout.ends_with("failed\n"));
+
+    let exact = verify(&bundle, &checkpoint, &[&few[..], &["--numerics", "fp16-exact"]].concat());
+    assert_eq!(exact.code, 0, "{}{}", exact.stdout, exact.stderr);
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoint = architectures::llama("llama", &json!({})).write(folder.path());
+    let other = architectures::gpt2("gpt2", &json!({})).write(folder.path());
+    let bundle = export(&checkpoint, folder.path(), &[]);
+    let file = folder.path().join("file");
+    write_text(&file, "verify: {cosin: 1}");
+    let none = folder.path().join("none");
+    for (bundle, checkpoint, more, message) in [
+        (&bundle, &other, &[][..], "is a gpt2 model, the bundle's is llama"),
+        (&none, &checkpoint, &[], "is not a folder"),
+        (&bundle, &none, &[], "does not exist"),
+        (&bundle, &checkpoint, &["--shapes", "99"], "the form `io` has no length 99, but 16, 24"),
+        (&bundle, &checkpoint, &["--config", arg(&file)], "did you mean `cosine`?"),
+        (&bundle, &checkpoint, &["--prompts", arg(&file)], "--prompts needs a tokenizer"),
+        (&bundle, &checkpoint, &["--tokens", "0"], "'--tokens <N>'"),
+    ] {
+        let outcome = verify(bundle, checkpoint, more);
+        let error = outcome.refused();
+        assert!(error.contains(message), "{message}: {error}");
+    }
+}
