@@ -12,8 +12,8 @@ mod report;
 mod run;
 mod table;
 mod units;
-mod worker;
 mod verify;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -37,12 +37,11 @@ enum Command {
     Export(export::Args),
     Generate(generate::Args),
     Inspect(inspect::Args),
+    Lint(lint::Args),
     Report(report::Args),
     Run(run::Args),
-    Worker(worker::Args),
-    Lint(lint::Args),
-    Run(run::Args),
     Verify(verify::Args),
+    Worker(worker::Args),
 }
 
 /// Parses the arguments, runs the command and turns its outcome into an exit code.
@@ -62,12 +61,11 @@ pub fn main() -> ExitCode {
         Command::Export(args) => export::run(args, &mut output),
         Command::Generate(args) => generate::run(args, &mut output),
         Command::Inspect(args) => inspect::run(args, &mut output),
+        Command::Lint(args) => lint::run(args, &mut output),
         Command::Report(args) => report::run(args, &mut output),
         Command::Run(args) => run::run(args, &mut output),
-        Command::Worker(args) => worker::run(args),
-        Command::Lint(args) => lint::run(args, &mut output),
-        Command::Run(args) => run::run(args, &mut output),
         Command::Verify(args) => verify::run(args, &mut output),
+        Command::Worker(args) => worker::run(args),
     };
     let result = result.and_then(|status| output.finish().map(|()| status));
     match result {

@@ -52,7 +52,7 @@ pub fn assemble(context: Context<'_>, observed: Observations) -> Report {
         bandwidth,
         overhead_us_per_step: probe.map(|probe| probe.overhead_us_per_step),
         residency: None,
-        residency_note: format!("the `{}` runtime does not use the Neural Engine", plan.runtime),
+        residency_note: format!("the {} runtime does not use the Neural Engine", plan.runtime),
         soak: observed.soak,
     }
 }

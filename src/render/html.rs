@@ -7,6 +7,7 @@ use super::chart::{Theme, charts, comparisons};
 use super::table::{Align, Column, Table, runtime, tables};
 use super::{RenderError, number};
 use crate::report::{Metric, Report};
+use crate::stats::Percentile;
 
 const TEMPLATE: &str = include_str!("page.html");
 
@@ -93,7 +94,10 @@ fn key_figures(report: &Report) -> Vec<KeyFigure> {
     for shape in report.shapes() {
         for metric in [Metric::Ttft, Metric::Tps] {
             let Some(figure) = report.figure(metric, Some(shape)) else { continue };
-            let p95 = number::maybe(figure.summary.percentiles.p95, figure.unit);
+            let p95 = figure.summary.percentiles.p95.map_or_else(
+                || format!("from {} samples on", Percentile::P95.minimum_samples()),
+                |p95| number::figure(p95, figure.unit),
+            );
             found.push(KeyFigure {
                 name: format!("{metric} at {shape}"),
                 value: number::maybe(figure.summary.percentiles.p50, figure.unit),

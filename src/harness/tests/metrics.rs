@@ -116,7 +116,7 @@ fn the_report_holds_exact_figures() {
     assert_eq!((report.mix[0].mix.value, report.mix[0].mix.covered), (8.0, 1.0));
     assert_eq!(report.figure(Metric::Load, None).unwrap().summary.mean, 1.0);
     assert_eq!(report.residency, None);
-    assert_eq!(report.residency_note, "the `cpu` runtime does not use the Neural Engine");
+    assert_eq!(report.residency_note, "the cpu runtime does not use the Neural Engine");
     assert!(report.figure(Metric::Tokenizer, Some(64)).is_none(), "no tokenizer, no figure");
     assert!(figures(&report.launches) == report.figures);
 }

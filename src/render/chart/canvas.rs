@@ -5,6 +5,7 @@ use plotters::chart::{ChartBuilder, ChartContext};
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
 use plotters::coord::types::RangedCoordf64;
+use plotters::element::Rectangle;
 use plotters::prelude::{Cartesian2d, DrawingArea, IntoDrawingArea, IntoFont, RGBColor, TextStyle};
 use plotters::series::LineSeries;
 use plotters::style::Color;
@@ -12,7 +13,10 @@ use plotters::style::Color;
 use crate::render::RenderError;
 use crate::render::number::digits;
 
-const SIZE: (u32, u32) = (720, 340);
+const SIZE: (u32, u32) = (620, 340);
+/// Height of the title and of the row that says which colour is which.
+const TITLE: i32 = 30;
+const LEGEND: i32 = 22;
 const FONT: &str = "sans-serif";
 
 /// Placeholders for text and axes, for lines behind the data, and for the ground. Nothing else has these colours.
@@ -59,6 +63,8 @@ pub(super) struct Frame<'a> {
     pub(super) title: &'a str,
     pub(super) x: &'a str,
     pub(super) y: &'a str,
+    /// Names of series and their colours.
+    pub(super) series: Vec<(String, RGBColor)>,
 }
 
 pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -75,10 +81,29 @@ pub(super) fn draw(
     {
         let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
         area.fill(&GROUND).map_err(|e| RenderError::new("a chart", e))?;
+        headline(&area, frame).map_err(|e| RenderError::new("a chart", e))?;
         paint(&area).map_err(|e| RenderError::new("a chart", e))?;
         area.present().map_err(|e| RenderError::new("a chart", e))?;
     }
     Ok(theme.apply(&svg, frame.title))
+}
+
+/// Draws the title and, in a row below it, the names of series beside their colours, where no data can be.
+fn headline(area: &Area<'_>, frame: &Frame<'_>) -> Result<(), String> {
+    /// Width of a letter at the size of the names, generously.
+    const LETTER: i32 = 7;
+    let draw = |text: &str, style: &TextStyle<'_>, at: (i32, i32)| {
+        area.draw_text(text, style, at).map_err(|e| e.to_string())
+    };
+    draw(frame.title, &text(17), (14, 12))?;
+    let mut x = 16;
+    for (name, colour) in &frame.series {
+        let swatch = Rectangle::new([(x, TITLE + 9), (x + 12, TITLE + 19)], colour.filled());
+        area.draw(&swatch).map_err(|e| e.to_string())?;
+        draw(name, &text(13), (x + 18, TITLE + 8))?;
+        x += 18 + LETTER * name.chars().count() as i32 + 16;
+    }
+    Ok(())
 }
 
 /// Text of a size in ink.
@@ -101,11 +126,11 @@ where
 {
     let top = if highest > 0.0 { highest * 1.15 } else { 1.0 };
     let mut plot = ChartBuilder::on(area)
-        .caption(frame.title, text(16))
         .margin(10)
+        .margin_top(TITLE + if frame.series.is_empty() { 4 } else { LEGEND + 6 })
         .margin_right(24)
-        .x_label_area_size(42)
-        .y_label_area_size(64)
+        .x_label_area_size(46)
+        .y_label_area_size(66)
         .build_cartesian_2d(x, 0.0..top)
         .map_err(|e| e.to_string())?;
     plot.configure_mesh()
@@ -115,8 +140,8 @@ where
         .y_labels(6)
         .x_label_formatter(label_x)
         .y_label_formatter(&|y| tick(*y))
-        .label_style(text(12))
-        .axis_desc_style(text(13))
+        .label_style(text(13))
+        .axis_desc_style(text(14))
         .axis_style(INK)
         .bold_line_style(GRID)
         .light_line_style(GRID.mix(0.0))
@@ -135,39 +160,18 @@ pub(super) fn tick(value: f64) -> String {
     }
 }
 
-/// The box that says which colour is which.
-pub(super) fn legend<'a, 'b: 'a, X: Ranged>(plot: &mut Plot<'a, 'b, X>) -> Result<(), String> {
-    plot.configure_series_labels()
-        .position(plotters::chart::SeriesLabelPosition::UpperRight)
-        .background_style(GROUND)
-        .border_style(GRID)
-        .label_font(text(12))
-        .draw()
-        .map_err(|e| e.to_string())
-}
-
-/// A line through points, with a name in the legend.
+/// A line through points.
 pub(super) fn line<X>(
     plot: &mut Plot<'_, '_, X>,
     points: Vec<(X::ValueType, f64)>,
     colour: RGBColor,
-    name: &str,
 ) -> Result<(), String>
 where
     X: Ranged,
     X::ValueType: Clone + 'static,
 {
-    let series =
-        plot.draw_series(LineSeries::new(points, colour.stroke_width(2))).map_err(|e| e.to_string())?;
-    if !name.is_empty() {
-        series.label(name).legend(move |(x, y)| swatch(x, y, colour));
-    }
-    Ok(())
-}
-
-/// The sample of a colour in the legend.
-pub(super) fn swatch(x: i32, y: i32, colour: RGBColor) -> plotters::element::Rectangle<(i32, i32)> {
-    plotters::element::Rectangle::new([(x, y - 4), (x + 14, y + 4)], colour.filled())
+    let series = LineSeries::new(points, colour.stroke_width(2));
+    plot.draw_series(series).map(|_| ()).map_err(|e| e.to_string())
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use plotters::element::{PathElement, Rectangle};
 use plotters::style::Color;
 
-use super::canvas::{Frame, SERIES, Theme, draw, legend, line, plot, swatch, tick};
+use super::canvas::{Frame, SERIES, Theme, draw, line, plot, tick};
 use super::{Chart, RenderError};
 use crate::report::{Metric, Outcome, Report};
 use crate::stats::{Direction, Ordered};
@@ -44,6 +44,11 @@ fn chart(shape: usize, steps: &Ordered, theme: Theme) -> Result<Chart, RenderErr
         title: &title,
         x: "milliseconds; the last bar holds everything beyond p99",
         y: "share of steps",
+        series: vec![
+            (format!("histogram (tallest bar {:.0} %)", tallest * 100.0), SERIES[5]),
+            ("no slower than this".to_owned(), SERIES[1]),
+            ("p50".to_owned(), SERIES[0]),
+        ],
     };
     let svg = draw(&frame, theme, |area| {
         let mut plot = plot(area, &frame, low..low + width * BINS as f64, 1.0, &|x| tick(*x), 10)?;
@@ -51,19 +56,13 @@ fn chart(shape: usize, steps: &Ordered, theme: Theme) -> Result<Chart, RenderErr
             let left = low + width * bin as f64;
             Rectangle::new([(left, 0.0), (left + width, share(count) / tallest)], SERIES[5].filled())
         });
-        plot.draw_series(bars)
-            .map_err(|e| e.to_string())?
-            .label(format!("histogram (tallest bar: {:.0} %)", tallest * 100.0))
-            .legend(|(x, y)| swatch(x, y, SERIES[5]));
+        plot.draw_series(bars).map_err(|e| e.to_string())?;
         let shown = values.iter().enumerate().filter(|(_, value)| **value <= high);
         let curve: Vec<(f64, f64)> = shown.map(|(index, value)| (*value, share(index + 1))).collect();
-        line(&mut plot, curve, SERIES[1], "share of steps that were no slower")?;
+        line(&mut plot, curve, SERIES[1])?;
         let p50 = steps.quantile(0.5);
-        plot.draw_series([PathElement::new(vec![(p50, 0.0), (p50, 1.0)], SERIES[0].stroke_width(2))])
-            .map_err(|e| e.to_string())?
-            .label("p50")
-            .legend(|(x, y)| swatch(x, y, SERIES[0]));
-        legend(&mut plot)
+        let median = PathElement::new(vec![(p50, 0.0), (p50, 1.0)], SERIES[0].stroke_width(2));
+        plot.draw_series([median]).map(|_| ()).map_err(|e| e.to_string())
     })?;
     Ok(Chart { name: format!("inter-token-{shape}"), svg })
 }

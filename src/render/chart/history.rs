@@ -2,9 +2,9 @@
 
 use plotters::coord::ranged1d::{IntoSegmentedCoord, SegmentValue};
 use plotters::element::{Circle, ErrorBar};
-use plotters::style::Color;
+use plotters::style::{Color, RGBColor};
 
-use super::canvas::{Frame, SERIES, Theme, draw, legend, plot, swatch};
+use super::canvas::{Frame, SERIES, Theme, draw, plot};
 use super::{Chart, RenderError};
 use crate::report::{Figure, Metric, Report};
 
@@ -43,7 +43,9 @@ fn over_reports(
     let Some(last) = reports.len().checked_sub(1).filter(|&last| last > 0 && highest > 0.0) else {
         return Ok(None);
     };
-    let frame = Frame { title, x: "report", y };
+    let colours: Vec<(usize, RGBColor)> = shapes.iter().copied().zip(SERIES.into_iter().cycle()).collect();
+    let series = colours.iter().map(|(shape, colour)| (format!("shape {shape}"), *colour)).collect();
+    let frame = Frame { title, x: "report", y, series };
     let svg = draw(&frame, theme, |area| {
         let label = |place: &SegmentValue<i32>| match place {
             SegmentValue::CenterOf(index) | SegmentValue::Exact(index) => format!("{}", index + 1),
@@ -51,7 +53,7 @@ fn over_reports(
         };
         let places = (0..last as i32).into_segmented();
         let mut plot = plot(area, &frame, places, highest * 1.1, &label, reports.len().min(20) + 1)?;
-        for (&shape, colour) in shapes.iter().zip(SERIES.into_iter().cycle()) {
+        for &(shape, colour) in &colours {
             let figures = at(shape);
             let bars = figures.iter().filter_map(|(index, p50, figure)| {
                 let interval = figure.p50_interval?;
@@ -63,12 +65,9 @@ fn over_reports(
             let dots = figures.iter().map(|(index, p50, _)| {
                 Circle::new((SegmentValue::CenterOf(*index), *p50), 5, colour.filled())
             });
-            plot.draw_series(dots)
-                .map_err(|e| e.to_string())?
-                .label(format!("shape {shape}"))
-                .legend(move |(x, y)| swatch(x, y, colour));
+            plot.draw_series(dots).map_err(|e| e.to_string())?;
         }
-        legend(&mut plot)
+        Ok(())
     })?;
     let name = if metric == Metric::Ttft { "history-ttft" } else { "history-tps" };
     Ok(Some(Chart { name: name.to_owned(), svg }))

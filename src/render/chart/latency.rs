@@ -1,9 +1,9 @@
 //! Step latency over time, in measured launches and in a long run.
 
 use plotters::element::{Circle, Cross, PathElement};
-use plotters::style::Color;
+use plotters::style::{Color, RGBColor};
 
-use super::canvas::{Frame, GRID, SERIES, Theme, draw, legend, line, plot, swatch, tick};
+use super::canvas::{Frame, GRID, SERIES, Theme, draw, line, plot, tick};
 use super::{Chart, RenderError};
 use crate::report::{Outcome, Report, Request};
 use crate::stats::{Direction, Ordered};
@@ -27,10 +27,13 @@ pub(super) fn over_time(report: &Report, theme: Theme) -> Result<Option<Chart>, 
             Some(*total as f64 - 0.5)
         })
         .collect();
+    let colours: Vec<(usize, RGBColor)> =
+        report.shapes().into_iter().zip(SERIES.into_iter().cycle()).collect();
     let frame = Frame {
         title: "Step latency over time",
         x: "request, in order; lines divide launches",
         y: "median step (ms)",
+        series: colours.iter().map(|(shape, colour)| (format!("shape {shape}"), *colour)).collect(),
     };
     let svg = draw(&frame, theme, |area| {
         let width = -0.5..requests.len() as f64 - 0.5;
@@ -38,7 +41,7 @@ pub(super) fn over_time(report: &Report, theme: Theme) -> Result<Option<Chart>, 
         let dividers = ends[..ends.len().saturating_sub(1)].iter();
         let dividers = dividers.map(|&x| PathElement::new(vec![(x, 0.0), (x, highest * 1.15)], GRID));
         plot.draw_series(dividers).map_err(|e| e.to_string())?;
-        for (shape, colour) in report.shapes().into_iter().zip(SERIES.into_iter().cycle()) {
+        for &(shape, colour) in &colours {
             let points: Vec<(f64, f64)> = requests
                 .iter()
                 .zip(&medians)
@@ -50,14 +53,11 @@ pub(super) fn over_time(report: &Report, theme: Theme) -> Result<Option<Chart>, 
             let (far, near): (Vec<_>, Vec<_>) =
                 points.into_iter().partition(|point| point.1 > typical * OUTLIER);
             let dots = near.into_iter().map(|point| Circle::new(point, 3, colour.filled()));
-            plot.draw_series(dots)
-                .map_err(|e| e.to_string())?
-                .label(format!("shape {shape}"))
-                .legend(move |(x, y)| swatch(x, y, colour));
+            plot.draw_series(dots).map_err(|e| e.to_string())?;
             let crosses = far.into_iter().map(|point| Cross::new(point, 5, colour.stroke_width(2)));
             plot.draw_series(crosses).map_err(|e| e.to_string())?;
         }
-        legend(&mut plot)
+        Ok(())
     })?;
     Ok(Some(Chart { name: "latency".to_owned(), svg }))
 }
@@ -68,11 +68,12 @@ pub(super) fn soak(report: &Report, theme: Theme) -> Result<Option<Chart>, Rende
     let points: Vec<(f64, f64)> =
         soak.points.iter().map(|point| (point.steps as f64, point.step_ms)).collect();
     let highest = points.iter().map(|point| point.1).fold(0.0, f64::max);
-    let frame = Frame { title: "Step latency in the long run", x: "steps", y: "median step (ms)" };
+    let frame =
+        Frame { title: "Step latency in the long run", x: "steps", y: "median step (ms)", series: vec![] };
     let svg = draw(&frame, theme, |area| {
         let last = points.last().map_or(1.0, |point| point.0);
         let mut plot = plot(area, &frame, 0.0..last, highest, &|x| tick(*x), 10)?;
-        line(&mut plot, points, SERIES[0], "")
+        line(&mut plot, points, SERIES[0])
     })?;
     Ok(Some(Chart { name: "soak-latency".to_owned(), svg }))
 }

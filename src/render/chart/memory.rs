@@ -1,6 +1,6 @@
 //! Memory over time, in measured launches and in a long run.
 
-use super::canvas::{Frame, SERIES, Theme, draw, legend, line, plot, tick};
+use super::canvas::{Frame, SERIES, Theme, draw, line, plot, tick};
 use super::{Chart, RenderError};
 use crate::report::{Outcome, Report, Request};
 
@@ -23,13 +23,16 @@ pub(super) fn over_time(report: &Report, theme: Theme) -> Result<Option<Chart>, 
         title: "Memory after each request",
         x: "request, in order over all launches",
         y: "megabytes",
+        series: vec![
+            ("resident, mapped weights included".to_owned(), SERIES[0]),
+            ("private".to_owned(), SERIES[1]),
+        ],
     };
     let svg = draw(&frame, theme, |area| {
         let last = requests.len() as f64 - 1.0;
-        let mut plot = plot(area, &frame, 0.0..last, highest * 1.2, &|x| tick(x.round()), 10)?;
-        line(&mut plot, resident, SERIES[0], "resident, mapped weights included")?;
-        line(&mut plot, private, SERIES[1], "private")?;
-        legend(&mut plot)
+        let mut plot = plot(area, &frame, 0.0..last, highest, &|x| tick(x.round()), 10)?;
+        line(&mut plot, resident, SERIES[0])?;
+        line(&mut plot, private, SERIES[1])
     })?;
     Ok(Some(Chart { name: "memory".to_owned(), svg }))
 }
@@ -45,11 +48,11 @@ pub(super) fn soak(report: &Report, theme: Theme) -> Result<Option<Chart>, Rende
     if points.len() < 2 {
         return Ok(None);
     }
-    let frame = Frame { title: "Private memory in the long run", x: "steps", y: "megabytes" };
+    let frame = Frame { title: "Private memory in the long run", x: "steps", y: "megabytes", series: vec![] };
     let svg = draw(&frame, theme, |area| {
         let last = points.last().map_or(1.0, |point| point.0);
         let mut plot = plot(area, &frame, 0.0..last, highest, &|x| tick(*x), 10)?;
-        line(&mut plot, points, SERIES[0], "")
+        line(&mut plot, points, SERIES[0])
     })?;
     Ok(Some(Chart { name: "soak-memory".to_owned(), svg }))
 }

@@ -4,7 +4,7 @@ use plotters::coord::ranged1d::{IntoSegmentedCoord, SegmentValue};
 use plotters::element::{Circle, EmptyElement, ErrorBar, Text, TriangleMarker};
 use plotters::style::Color;
 
-use super::canvas::{Frame, SERIES, Theme, draw, legend, plot, swatch, text};
+use super::canvas::{Frame, SERIES, Theme, draw, plot, text};
 use super::{Chart, RenderError};
 use crate::render::number;
 use crate::report::{Figure, Metric, Report};
@@ -30,7 +30,14 @@ fn per_shape(
     let Some(last) = figures.len().checked_sub(1).and_then(|last| i32::try_from(last).ok()) else {
         return Ok(None);
     };
-    let frame = Frame { title, x: "shape (tokens)", y };
+    let tails =
+        figures.iter().enumerate().filter_map(|(i, figure)| Some((i, figure.summary.percentiles.p95?)));
+    let tails: Vec<(usize, f64)> = tails.collect();
+    let mut series = vec![("p50 and 95 % interval".to_owned(), SERIES[0])];
+    if !tails.is_empty() {
+        series.push(("p95 (slow tail)".to_owned(), SERIES[1]));
+    }
+    let frame = Frame { title, x: "shape (tokens)", y, series };
     let svg = draw(&frame, theme, |area| {
         let label = |place: &SegmentValue<i32>| shape_label(&figures, place);
         let mut plot = plot(area, &frame, (0..last).into_segmented(), highest, &label, figures.len() + 1)?;
@@ -46,24 +53,11 @@ fn per_shape(
         let points = medians().map(|(i, p50, figure)| {
             EmptyElement::at((at(i), p50))
                 + Circle::new((0, 0), 5, SERIES[0].filled())
-                + Text::new(number::figure(p50, figure.unit), (12, -6), text(13))
+                + Text::new(number::figure(p50, figure.unit), (12, -7), text(14))
         });
-        plot.draw_series(points)
-            .map_err(|e| e.to_string())?
-            .label("p50 and 95 % interval")
-            .legend(|(x, y)| swatch(x, y, SERIES[0]));
-        let tails =
-            figures.iter().enumerate().filter_map(|(i, figure)| Some((i, figure.summary.percentiles.p95?)));
-        let tails: Vec<(usize, f64)> = tails.collect();
-        if !tails.is_empty() {
-            let marks =
-                tails.iter().map(|(i, p95)| TriangleMarker::new((at(*i), *p95), 6, SERIES[1].filled()));
-            plot.draw_series(marks)
-                .map_err(|e| e.to_string())?
-                .label("p95 (slow tail)")
-                .legend(|(x, y)| swatch(x, y, SERIES[1]));
-        }
-        legend(&mut plot)
+        plot.draw_series(points).map_err(|e| e.to_string())?;
+        let marks = tails.iter().map(|(i, p95)| TriangleMarker::new((at(*i), *p95), 6, SERIES[1].filled()));
+        plot.draw_series(marks).map(|_| ()).map_err(|e| e.to_string())
     })?;
     let name = if metric == Metric::Ttft { "ttft" } else { "tps" };
     Ok(Some(Chart { name: name.to_owned(), svg }))
