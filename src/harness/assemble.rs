@@ -5,7 +5,8 @@ use super::run::Observations;
 use crate::bundle::Manifest;
 use crate::hardware::{Conditions, Machine, Match};
 use crate::report::{
-    self, Figure, Header, Metric, Report, RuntimeUse, SCHEMA, SpeedLimit, Subject, figures, mix_figures,
+    self, Figure, Header, Metric, PredictedResidency, Report, RuntimeUse, SCHEMA, SpeedLimit, Subject,
+    figures, mix_figures,
 };
 
 /// What a report needs besides observations.
@@ -24,11 +25,13 @@ pub struct Context<'a> {
     pub at_start: Conditions,
     /// The machine after the last.
     pub at_end: Conditions,
+    /// Where static rules expect operations to run.
+    pub predicted_residency: Vec<PredictedResidency>,
 }
 
 /// Puts a report together.
 pub fn assemble(context: Context<'_>, observed: Observations) -> Report {
-    let Context { plan, manifest, machine, profile, header, at_start, at_end } = context;
+    let Context { plan, manifest, machine, profile, header, at_start, at_end, predicted_residency } = context;
     let figures = figures(&observed.launches);
     let probe = observed.probe;
     let subject = subject(plan, manifest, observed.weight_bytes_per_token);
@@ -53,6 +56,7 @@ pub fn assemble(context: Context<'_>, observed: Observations) -> Report {
         overhead_us_per_step: probe.map(|probe| probe.overhead_us_per_step),
         residency: None,
         residency_note: format!("the {} runtime does not use the Neural Engine", plan.runtime),
+        predicted_residency,
         soak: observed.soak,
     }
 }

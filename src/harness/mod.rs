@@ -22,7 +22,6 @@ mod provenance;
 mod run;
 mod schedule;
 mod soak;
-mod weights;
 mod worker;
 
 pub use assemble::{Context, assemble};

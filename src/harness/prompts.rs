@@ -1,6 +1,7 @@
 //! Prompts of requests: text or random tokens, as many tokens as asked for.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::Path;
 
 use serde::Deserialize;
@@ -66,13 +67,10 @@ impl Prompts {
                 let ids = (0..tokens).map(|_| self.random.u32(0..vocabulary)).collect();
                 return Ok((Prompt { ids, ..Prompt::default() }, false));
             }
-            Source::Repeated(text) => {
-                if !self.fitted.contains_key(&tokens) {
-                    let fitted = fit(generator, text, tokens)?;
-                    self.fitted.insert(tokens, fitted);
-                }
-                self.fitted[&tokens].as_str()
-            }
+            Source::Repeated(text) => match self.fitted.entry(tokens) {
+                Entry::Occupied(known) => known.into_mut(),
+                Entry::Vacant(new) => new.insert(fit(generator, text, tokens)?),
+            },
             Source::InTurn(texts) => cut(&texts[slot % texts.len()], tokens.saturating_mul(BYTES_PER_TOKEN)),
         };
         let mut prompt = generator.prompt(Input::Raw(text)).map_err(problem)?;
@@ -105,7 +103,8 @@ fn fit(generator: &Generator, text: &str, tokens: usize) -> Result<String, Strin
 
 /// The first bytes of a text, at most so many.
 fn cut(text: &str, bytes: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes)]
+    let end = (0..=bytes.min(text.len())).rev().find(|&end| text.is_char_boundary(end));
+    &text[..end.unwrap_or(0)]
 }
 
 fn read(path: &Path) -> Result<String, String> {

@@ -7,7 +7,7 @@ use crate::report::{Figure, Launch, Metric, Outcome, Report};
 use crate::stats::{Direction, Unit};
 
 /// A row. Samples have a value; summaries have the rest.
-#[derive(Serialize, Default)]
+#[derive(Clone, Copy, Serialize, Default)]
 struct Row<'a> {
     kind: &'a str,
     model: &'a str,

@@ -24,7 +24,7 @@ pub struct RenderError {
 }
 
 impl RenderError {
-    fn new(what: &'static str, why: impl ToString) -> RenderError {
-        RenderError { what, why: why.to_string() }
+    fn new(what: &'static str, why: impl std::fmt::Display) -> RenderError {
+        RenderError { what, why: format!("{why}") }
     }
 }

@@ -47,6 +47,7 @@ pub fn tables(report: &Report) -> Vec<Table> {
         launch_figures(report),
         limits(report),
         launches(report),
+        predicted(report),
         report.soak.as_ref().map_or_else(empty, soak),
         noise(report),
         facts(report),
@@ -209,6 +210,20 @@ fn launches(report: &Report) -> Table {
         outcome.align = Align::Left;
     }
     table
+}
+
+fn predicted(report: &Report) -> Table {
+    let rows = report.predicted_residency.iter().map(|function| {
+        vec![
+            format!("{} {}", function.package, function.function),
+            function.shape.clone().unwrap_or_else(|| ABSENT.to_owned()),
+            maybe(function.share, Unit::Share),
+            function.transitions.to_string(),
+        ]
+    });
+    let headings = ["function", "shape", "share of cost on the Neural Engine", "changes of device"];
+    let note = "Predicted by static rules; nothing here was measured.";
+    table("Predicted placement", note, &headings, rows.collect())
 }
 
 fn soak(soak: &Soak) -> Table {

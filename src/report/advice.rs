@@ -137,7 +137,7 @@ mod tests {
     #[test]
     fn an_ordinary_report_suggests_what_it_shows() {
         insta::assert_snapshot!(found(&testing::report()).join("\n"), @r"
-        launches differ by 16.5 % at shape 128
+        launches differ by 16.6 % at shape 128
         launch 2 ended early: signal 9
         ");
     }

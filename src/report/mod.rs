@@ -73,6 +73,8 @@ pub struct Report {
     pub residency: Option<Residency>,
     /// Why residency is absent, or what the figure is worth.
     pub residency_note: String,
+    /// Where static rules expect operations to run. A prediction, never a measurement.
+    pub predicted_residency: Vec<PredictedResidency>,
     /// The long run, if one was asked for.
     pub soak: Option<Soak>,
 }
@@ -101,6 +103,22 @@ pub struct FunctionResidency {
     pub transitions: usize,
     /// Operations that ran elsewhere, by name.
     pub elsewhere: Vec<String>,
+}
+
+/// Where static rules expect the operations of a function to run, at one shape.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PredictedResidency {
+    /// The package.
+    pub package: String,
+    /// The function.
+    pub function: String,
+    /// The shape, where there are several.
+    pub shape: Option<String>,
+    /// Cost-weighted share expected on the Neural Engine.
+    pub share: Option<f64>,
+    /// Expected changes of device in program order.
+    pub transitions: usize,
 }
 
 /// A report that cannot be read.

@@ -93,6 +93,13 @@ pub(crate) fn with_launches(launches: Vec<Launch>) -> Report {
         overhead_us_per_step: Some(0.4),
         residency: None,
         residency_note: "the cpu runtime does not use the Neural Engine".to_owned(),
+        predicted_residency: vec![PredictedResidency {
+            package: "model.mlpackage".to_owned(),
+            function: "decode".to_owned(),
+            shape: None,
+            share: Some(0.97),
+            transitions: 2,
+        }],
         soak: None,
     }
 }

@@ -1,6 +1,7 @@
 //! Project tasks: `cargo xtask COMMAND`. One file per command, one line per command in [`COMMANDS`].
 
 mod bench_export;
+mod bench_overhead;
 mod bench_package;
 mod ci;
 mod conformance;
@@ -38,6 +39,7 @@ struct Command {
 
 const COMMANDS: &[Command] = &[
     bench_export::COMMAND,
+    bench_overhead::COMMAND,
     bench_package::COMMAND,
     ci::COMMAND,
     conformance::COMMAND,

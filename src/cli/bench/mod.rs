@@ -1,25 +1,24 @@
 //! `anemeter bench`: measures a bundle and writes a report.
 
 mod progress;
+mod sweep;
 
 use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
 
 use super::output::write_file;
 use super::report::terminal_table;
 use super::{Failure, Output, Status};
 use crate::bundle::Bundle;
-use crate::generate::SystemClock;
-use crate::hardware::{Conditions, Machine, Profiles, System, match_profile};
-use crate::harness::{
-    BenchConfig, Context, Plan, PlanError, Processes, Surroundings, assemble, folder_name, header,
-    run as run_plan,
-};
+use crate::evaluate::{self, EvaluateError, Wishes};
+use crate::hardware::Profiles;
+use crate::harness::{BenchConfig, PlanError, Processes, folder_name};
 use crate::render::{html, markdown, tables};
 use crate::report::{LeakVerdict, Outcome, Report};
-use crate::runtime;
 use progress::Progress;
+
+/// Where reports go unless a folder is given.
+const REPORTS: &str = "reports";
 
 /// Measure a bundle and write a report.
 #[derive(clap::Args)]
@@ -28,11 +27,15 @@ use progress::Progress;
 report.md. Figures of the `cpu` runtime are never figures of a Neural Engine. Exit code 1: a launch failed, memory leaks, \
 or an output was not a number.\n\n\
 Examples:\n  anemeter bench smollm2\n  anemeter bench smollm2 --shapes 512 --launches 3 --out report\n  \
-anemeter bench smollm2 --config configs/bench.yaml --soak 2000"
+anemeter bench smollm2 --config configs/bench.yaml --soak 2000\n  anemeter bench --sweep configs/sweep.yaml"
 )]
 pub(super) struct Args {
     /// The bundle, as `anemeter export` writes it.
-    bundle: PathBuf,
+    #[arg(required_unless_present = "sweep")]
+    bundle: Option<PathBuf>,
+    /// Measure several configurations and put them side by side: bundles, cache forms, threads.
+    #[arg(long, value_name = "FILE", conflicts_with = "bundle")]
+    sweep: Option<PathBuf>,
     /// The workload [default: that of configs/bench.yaml].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -66,37 +69,45 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
-    let bundle = Bundle::open(&args.bundle)?;
-    let config = config(args)?;
-    let runtime = runtime::choose(&args.runtime)?;
-    if args.runtime == "auto" {
-        note(format_args!("runtime: {}", runtime.name()));
+    if let Some(sweep) = &args.sweep {
+        return sweep::run(args, sweep, output);
     }
-    let profiles = profiles(args.profiles.as_deref())?;
-    let machine = Machine::detect(&System);
-    let profile = match_profile(&profiles, &machine);
-    let soak = args.soak.map(|steps| steps as usize);
-    let plan = Plan::new(config, &bundle, runtime.name(), &profile.profile.shape_mix, soak)?;
-
-    let header = header(&profile, SystemTime::now(), &System);
+    let Some(path) = &args.bundle else { return Err(Failure::bad_input("no bundle is given")) };
+    let bundle = Bundle::open(path)?;
+    // What cannot be written is better known before the measurement than after it.
+    create(args.out.as_deref().unwrap_or(Path::new(REPORTS)))?;
+    let report = measure(args, &bundle, config(args)?, &profiles(args.profiles.as_deref())?)?;
     let folder = match &args.out {
         Some(folder) => folder.clone(),
-        None => Path::new("reports").join(folder_name(&header, &bundle.manifest().name)),
+        None => Path::new(REPORTS).join(folder_name(&report.header, &bundle.manifest().name)),
     };
-    std::fs::create_dir_all(&folder).map_err(|e| Failure::bad_input(format!("{}: {e}", folder.display())))?;
-    let at_start = Conditions::observe(&System);
-    let observed = observe(&plan)?;
-    let at_end = Conditions::observe(&System);
-    let manifest = bundle.manifest();
-    let context = Context { plan: &plan, manifest, machine, profile: &profile, header, at_start, at_end };
-    let report = assemble(context, observed);
-
     write(&folder, &report)?;
     match args.json {
         true => output.json(&report)?,
         false => print(&report, &folder, output)?,
     }
     Ok(verdict(&report))
+}
+
+/// Measures in workers of this very program.
+fn measure(
+    args: &Args,
+    bundle: &Bundle,
+    config: BenchConfig,
+    profiles: &Profiles,
+) -> Result<Report, Failure> {
+    let mut launcher = Processes::of_this_program()
+        .map_err(|e| Failure::bad_input(format!("cannot find this program: {e}")))?;
+    let soak = args.soak.map(|steps| steps as usize);
+    let wishes = Wishes { config, runtime: &args.runtime, soak, profiles };
+    let progress = Progress::new();
+    let report = evaluate::measure(bundle, wishes, &mut launcher, &mut |event| progress.show(&event));
+    progress.finish();
+    let report = report?;
+    if args.runtime == "auto" {
+        note(format_args!("runtime: {}", report.runtime.name));
+    }
+    Ok(report)
 }
 
 fn config(args: &Args) -> Result<BenchConfig, Failure> {
@@ -119,23 +130,12 @@ pub(super) fn profiles(path: Option<&Path>) -> Result<Profiles, Failure> {
     Ok(path.map_or_else(Profiles::built_in, Profiles::read)?)
 }
 
-fn observe(plan: &Plan) -> Result<crate::harness::Observations, Failure> {
-    let mut launcher = Processes::of_this_program()
-        .map_err(|e| Failure::bad_input(format!("cannot find this program: {e}")))?;
-    let clock = SystemClock::default();
-    let progress = Progress::new();
-    let mut around = Surroundings {
-        launcher: &mut launcher,
-        clock: &clock,
-        source: &System,
-        rest: &mut |time: Duration| std::thread::sleep(time),
-    };
-    let observed = run_plan(plan, &mut around, &mut |event| progress.show(&event));
-    progress.finish();
-    Ok(observed)
+fn create(folder: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(folder).map_err(|e| Failure::bad_input(format!("{}: {e}", folder.display())))
 }
 
 fn write(folder: &Path, report: &Report) -> Result<(), Failure> {
+    create(folder)?;
     let json = serde_json::to_vec(report).map_err(|e| Failure::bad_input(format!("report.json: {e}")))?;
     write_file(&folder.join("report.json"), &json)?;
     let one = std::slice::from_ref(report);
@@ -168,8 +168,11 @@ fn note(line: impl std::fmt::Display) {
     let _ = writeln!(stderr(), "{line}");
 }
 
-impl From<PlanError> for Failure {
-    fn from(error: PlanError) -> Failure {
-        Failure::bad_input(error.problem).with_help(error.help)
+impl From<EvaluateError> for Failure {
+    fn from(error: EvaluateError) -> Failure {
+        match error {
+            EvaluateError::Plan(PlanError { problem, help }) => Failure::bad_input(problem).with_help(help),
+            EvaluateError::Runtime(error) => error.into(),
+        }
     }
 }

@@ -96,6 +96,7 @@ fn report() -> Report {
         header: header(&profile, SystemTime::UNIX_EPOCH, &machine),
         at_start: Conditions::default(),
         at_end: Conditions::default(),
+        predicted_residency: Vec::new(),
     };
     assemble(context, observed)
 }
