@@ -9,6 +9,7 @@ use crate::export::ExportError;
 use crate::generate::GenerateError;
 use crate::lint::LintError;
 use crate::package::PackageError;
+use crate::render::RenderError;
 use crate::runtime::RuntimeError;
 
 /// How a command ended.
@@ -94,6 +95,12 @@ impl From<GenerateError> for Failure {
             _ => Status::BadInput,
         };
         Failure { status, message: error.to_string(), help: error.help().map(ToOwned::to_owned) }
+    }
+}
+
+impl From<RenderError> for Failure {
+    fn from(error: RenderError) -> Failure {
+        Failure::bad_input(error)
     }
 }
 

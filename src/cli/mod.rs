@@ -1,16 +1,20 @@
 //! The command line: the only place that prints.
 
+mod bench;
 mod compress;
+mod doctor;
 mod exit;
 mod export;
 mod generate;
 mod inspect;
 mod lint;
 mod output;
+mod report;
 mod run;
 mod table;
 mod units;
 mod verify;
+mod worker;
 
 use std::process::ExitCode;
 
@@ -29,13 +33,17 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Bench(bench::Args),
+    Doctor(doctor::Args),
     Export(export::Args),
     Generate(generate::Args),
     Compress(compress::Args),
     Inspect(inspect::Args),
     Lint(lint::Args),
+    Report(report::Args),
     Run(run::Args),
     Verify(verify::Args),
+    Worker(worker::Args),
 }
 
 /// Parses the arguments, runs the command and turns its outcome into an exit code.
@@ -50,13 +58,17 @@ pub fn main() -> ExitCode {
     };
     let mut output = Output::stdout();
     let result = match &cli.command {
+        Command::Bench(args) => bench::run(args, &mut output),
+        Command::Doctor(args) => doctor::run(args, &mut output),
         Command::Export(args) => export::run(args, &mut output),
         Command::Generate(args) => generate::run(args, &mut output),
         Command::Compress(args) => compress::run(args, &mut output),
         Command::Inspect(args) => inspect::run(args, &mut output),
         Command::Lint(args) => lint::run(args, &mut output),
+        Command::Report(args) => report::run(args, &mut output),
         Command::Run(args) => run::run(args, &mut output),
         Command::Verify(args) => verify::run(args, &mut output),
+        Command::Worker(args) => worker::run(args),
     };
     let result = result.and_then(|status| output.finish().map(|()| status));
     match result {

@@ -20,7 +20,7 @@ const MONTHS: [&str; 12] = [
 const DAYS: [&str; 7] = ["Thursday", "Friday", "Saturday", "Sunday", "Monday", "Tuesday", "Wednesday"];
 
 /// A moment in UTC, in the words of C's `strftime`. Letters without a meaning here stay as they are.
-pub(super) fn strftime(time: SystemTime, format: &str) -> String {
+pub(crate) fn strftime(time: SystemTime, format: &str) -> String {
     let seconds = time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |d| d.as_secs());
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let (year, month, day) = civil(days);

@@ -15,6 +15,7 @@ mod tokenizer;
 
 pub use chat::{ChatContext, ChatTemplate, Message};
 pub use clock::{Clock, ManualClock, SystemClock};
+pub(crate) use date::strftime as utc_time;
 pub use driver::{Driver, Spent};
 pub use error::GenerateError;
 pub use generator::{Answer, Finish, Generator, Picked, Prompt, Request, Sequence, Step, Timings, sessions};

@@ -7,6 +7,7 @@
 pub mod cpu;
 mod error;
 mod inputs;
+mod unavailable;
 
 use std::sync::Arc;
 
@@ -109,7 +110,46 @@ pub struct Executed<'a> {
     pub flops: usize,
 }
 
+/// Every runtime that this program knows, the preferred first.
+pub fn runtimes() -> [&'static dyn Runtime; 2] {
+    [&unavailable::CORE_ML, &CpuRuntime]
+}
+
+/// The runtime of a name if it is available; `auto` is the first that is.
+pub fn choose(name: &str) -> Result<&'static dyn Runtime, RuntimeError> {
+    let ready = |runtime: &dyn Runtime| runtime.availability() == Availability::Ready;
+    let runtimes = runtimes();
+    if name == "auto" {
+        let first = runtimes.into_iter().find(|runtime| ready(*runtime));
+        return first.ok_or_else(|| RuntimeError::Environment("no runtime is available".to_owned()));
+    }
+    let Some(runtime) = runtimes.into_iter().find(|runtime| runtime.name() == name) else {
+        let names = runtimes.map(Runtime::name).join(", ");
+        return Err(RuntimeError::Environment(format!("there is no runtime `{name}`; there are {names}")));
+    };
+    match runtime.availability() {
+        Availability::Ready => Ok(runtime),
+        Availability::Unavailable(why) => {
+            Err(RuntimeError::Environment(format!("the runtime `{name}` is unavailable: {why}")))
+        }
+    }
+}
+
 /// The embedded CPU runtime.
 pub fn cpu() -> CpuRuntime {
     CpuRuntime
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_strict_and_auto_takes_what_is_there() {
+        assert_eq!(choose("auto").unwrap().name(), "cpu");
+        assert_eq!(choose("cpu").unwrap().name(), "cpu");
+        let error = |name: &str| choose(name).err().unwrap().to_string();
+        assert_eq!(error("gpu"), "there is no runtime `gpu`; there are coreml, cpu");
+        assert!(error("coreml").starts_with("the runtime `coreml` is unavailable: "), "{}", error("coreml"));
+    }
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anemeter::lower::{KvForm, Options, lower};
+use anemeter::bundle::KvForm;
+use anemeter::lower::{Options, lower};
 use anemeter::mil::verify::verify;
 use anemeter::package::{self, WriteOptions};
 use anemeter::{checkpoint, model};

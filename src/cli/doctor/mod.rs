@@ -1,0 +1,175 @@
+//! `anemeter doctor`: what this machine is, what works here, what disturbs a measurement.
+
+mod fit;
+
+use std::path::PathBuf;
+
+use serde::Serialize;
+
+use super::bench::profiles;
+use super::table::Table;
+use super::units::Bytes;
+use super::{Failure, Output, Status};
+use crate::bundle::Bundle;
+use crate::hardware::{Bandwidth, Conditions, Machine, Noise, System, match_profile};
+use crate::report::{Report, advice};
+use crate::runtime::{Availability, Runtime, runtimes};
+use fit::BundleFit;
+
+/// Show the machine, what works here and what disturbs a measurement.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Examples:\n  anemeter doctor\n  anemeter doctor smollm2 --report reports/a\n  anemeter doctor --json"
+)]
+pub(super) struct Args {
+    /// Bundles: which of their shapes fit into memory?
+    #[arg(value_name = "BUNDLE")]
+    bundles: Vec<PathBuf>,
+    /// A report: what does it suggest?
+    #[arg(long, value_name = "REPORT")]
+    report: Option<PathBuf>,
+    /// Hardware profiles [default: those of configs/hardware_profiles.yaml].
+    #[arg(long, value_name = "FILE")]
+    profiles: Option<PathBuf>,
+    /// Print one JSON document.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Everything there is to say.
+#[derive(Serialize)]
+struct Examination {
+    machine: Machine,
+    profile: ProfileUse,
+    runtimes: Vec<RuntimeState>,
+    memory: MemoryBudget,
+    conditions: Conditions,
+    noise: Vec<Noise>,
+    bundles: Vec<BundleFit>,
+    suggestions: Vec<Noise>,
+}
+
+#[derive(Serialize)]
+struct ProfileUse {
+    key: String,
+    listed: bool,
+    reason: String,
+    memory_bandwidth: Option<Bandwidth>,
+    ane_bandwidth: Option<Bandwidth>,
+    has_speed_targets: bool,
+}
+
+#[derive(Serialize)]
+struct RuntimeState {
+    name: &'static str,
+    available: bool,
+    why_not: Option<String>,
+}
+
+#[derive(Serialize)]
+struct MemoryBudget {
+    total_bytes: Option<u64>,
+    /// Three quarters: what a program may fill without pressing the system.
+    safe_bytes: Option<u64>,
+}
+
+pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
+    let examination = examine(args)?;
+    match args.json {
+        true => output.json(&examination)?,
+        false => print(&examination, output)?,
+    }
+    Ok(Status::Good)
+}
+
+fn examine(args: &Args) -> Result<Examination, Failure> {
+    let machine = Machine::detect(&System);
+    let found = match_profile(&profiles(args.profiles.as_deref())?, &machine);
+    let conditions = Conditions::observe(&System);
+    let memory = MemoryBudget { total_bytes: machine.memory_bytes, safe_bytes: machine.safe_memory_bytes() };
+    let safe = memory.safe_bytes;
+    let bundles = args.bundles.iter().map(|path| Ok(BundleFit::of(&Bundle::open(path)?, safe)));
+    let suggestions = match &args.report {
+        Some(path) => advice(&Report::read(path).map_err(Failure::bad_input)?),
+        None => Vec::new(),
+    };
+    Ok(Examination {
+        profile: ProfileUse {
+            key: found.profile.key,
+            listed: found.listed,
+            reason: found.reason,
+            memory_bandwidth: found.profile.memory_bandwidth,
+            ane_bandwidth: found.profile.ane_bandwidth,
+            has_speed_targets: found.profile.speed_targets.is_some(),
+        },
+        runtimes: runtimes().map(state).into(),
+        memory,
+        noise: conditions.noise(&machine),
+        conditions,
+        bundles: bundles.collect::<Result<_, Failure>>()?,
+        suggestions,
+        machine,
+    })
+}
+
+fn state(runtime: &dyn Runtime) -> RuntimeState {
+    let why_not = match runtime.availability() {
+        Availability::Ready => None,
+        Availability::Unavailable(why) => Some(why),
+    };
+    RuntimeState { name: runtime.name(), available: why_not.is_none(), why_not }
+}
+
+fn print(found: &Examination, output: &mut Output) -> Result<(), Failure> {
+    let Examination { machine, profile, memory, .. } = found;
+    let unknown = || "unknown".to_owned();
+    let bytes = |value: Option<u64>| value.map_or_else(unknown, |value| Bytes(value).to_string());
+    let text = |value: &Option<String>| value.clone().unwrap_or_else(unknown);
+    output.line("machine")?;
+    let mut facts = Table::new(&["", ""]).indented(2);
+    let mut fact = |name: &str, value: String| facts.row([name.to_owned(), value]);
+    fact("chip", text(&machine.chip));
+    fact("model", text(&machine.model));
+    fact("cores", format!("{} ({} logical)", machine.physical_cores, machine.logical_cores));
+    fact("memory", format!("{}, safe to use: {}", bytes(memory.total_bytes), bytes(memory.safe_bytes)));
+    fact("system", format!("{} {} {}", machine.os, text(&machine.os_version), machine.architecture));
+    let listed = if profile.listed { "listed" } else { "not listed: no expectations, its own baselines" };
+    fact("profile", format!("{} ({listed})", profile.key));
+    fact("because", profile.reason.clone());
+    output.text(body(&facts))?;
+
+    output.line("runtimes")?;
+    let mut runtimes = Table::new(&["", ""]).indented(2);
+    for runtime in &found.runtimes {
+        let state =
+            runtime.why_not.as_ref().map_or("available".to_owned(), |why| format!("unavailable: {why}"));
+        runtimes.row([runtime.name.to_owned(), state]);
+    }
+    output.text(body(&runtimes))?;
+    for bundle in &found.bundles {
+        output.line("")?;
+        output.text(bundle.table())?;
+    }
+    remarks("what disturbs a measurement now", "nothing that the system tells", &found.noise, output)?;
+    if !found.suggestions.is_empty() {
+        remarks("what the report suggests", "", &found.suggestions, output)?;
+    }
+    Ok(())
+}
+
+fn remarks(title: &str, otherwise: &str, remarks: &[Noise], output: &mut Output) -> Result<(), Failure> {
+    output.line(format_args!("\n{title}"))?;
+    if remarks.is_empty() {
+        return output.line(format_args!("  {otherwise}"));
+    }
+    for remark in remarks {
+        output.line(format_args!("  {}\n    {}", remark.found, remark.advice))?;
+    }
+    Ok(())
+}
+
+/// A table without its line of headings.
+fn body(table: &Table) -> String {
+    let text = table.to_string();
+    text.split_once('\n').map_or(String::new(), |(_, rows)| rows.to_owned())
+}

@@ -1,0 +1,21 @@
+//! `anemeter worker`: one launch of a benchmark, started by `anemeter bench`.
+
+use std::io;
+
+use super::{Failure, Status};
+use crate::harness;
+
+/// Do one job of a benchmark: the job is a line on standard input, answers are lines on standard output.
+#[derive(clap::Args)]
+#[command(hide = true)]
+pub(super) struct Args {}
+
+pub(super) fn run(_: &Args) -> Result<Status, Failure> {
+    let mut input = io::BufReader::new(io::stdin());
+    let mut output = io::stdout().lock();
+    match harness::serve(&mut input, &mut output) {
+        Ok(()) => Ok(Status::Good),
+        // The parent has gone, and so has everyone who could read a message.
+        Err(_) => Err(Failure::closed_pipe()),
+    }
+}

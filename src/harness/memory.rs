@@ -1,0 +1,58 @@
+//! Memory of this process and of the machine.
+
+use crate::hardware::Source;
+
+/// Memory of a process in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Footprint {
+    /// Resident, mapped files included.
+    pub(super) resident: Option<u64>,
+    /// Resident and backed by no file.
+    pub(super) private: Option<u64>,
+    /// The most that was ever resident.
+    pub(super) peak: Option<u64>,
+}
+
+/// Memory of this process, where the system tells it in `/proc`.
+pub(super) fn footprint(source: &dyn Source) -> Footprint {
+    let Some(status) = source.file("/proc/self/status") else { return Footprint::default() };
+    Footprint {
+        resident: kib(&status, "VmRSS:"),
+        private: kib(&status, "RssAnon:"),
+        peak: kib(&status, "VmHWM:"),
+    }
+}
+
+/// Memory that programs could still get.
+pub(super) fn available(source: &dyn Source) -> Option<u64> {
+    kib(&source.file("/proc/meminfo")?, "MemAvailable:")
+}
+
+fn kib(text: &str, name: &str) -> Option<u64> {
+    let value = text.lines().find_map(|line| line.strip_prefix(name)?.trim().strip_suffix("kB"))?;
+    value.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hardware::System;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn this_process_has_memory() {
+        let before = footprint(&System);
+        assert!(before.resident > before.private && before.peak >= before.resident);
+        let block = vec![1u8; 32 << 20];
+        let after = footprint(&System);
+        assert!(after.private.unwrap() >= before.private.unwrap() + (30 << 20), "{}", block.len());
+        assert!(available(&System).unwrap() > 0);
+    }
+
+    #[test]
+    fn lines_are_found_by_name() {
+        assert_eq!(kib("VmHWM:\t  20 kB\nVmRSS:\t  12 kB\n", "VmRSS:"), Some(12 << 10));
+        assert_eq!(kib("VmRSS:\t lots kB\n", "VmRSS:"), None);
+        assert_eq!(kib("", "VmRSS:"), None);
+    }
+}

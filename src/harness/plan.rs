@@ -1,0 +1,148 @@
+//! A workload made definite: a configuration, a bundle and a machine together.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::config::BenchConfig;
+use super::protocol::{Job, ModelUse};
+use super::schedule::schedule;
+use crate::bundle::{Bundle, KvForm, digest_text};
+use crate::hardware::ShapeMix;
+use crate::report::Workload;
+
+/// What is going to be run.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    pub(super) config: BenchConfig,
+    pub(super) bundle: PathBuf,
+    pub(super) runtime: String,
+    pub(super) kv: KvForm,
+    pub(super) shapes: Vec<usize>,
+    pub(super) batch: usize,
+    pub(super) mix: ShapeMix,
+    pub(super) threads: usize,
+    pub(super) soak_steps: Option<usize>,
+}
+
+/// Why a workload does not fit a bundle.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PlanError {
+    /// What is wrong.
+    pub problem: String,
+    /// What to do about it.
+    pub help: String,
+}
+
+impl Plan {
+    /// Fits a configuration to a bundle; `mix` is the machine's and holds unless the configuration has one.
+    pub fn new(
+        config: BenchConfig,
+        bundle: &Bundle,
+        runtime: &str,
+        mix: &ShapeMix,
+        soak_steps: Option<usize>,
+    ) -> Result<Plan, PlanError> {
+        let settings = &bundle.manifest().settings;
+        let kv = match config.kv.or(settings.kv.first().copied()) {
+            Some(kv) if settings.kv.contains(&kv) => kv,
+            Some(kv) => {
+                let forms: Vec<String> = settings.kv.iter().map(ToString::to_string).collect();
+                return Err(PlanError {
+                    problem: format!("the bundle has no key-value form `{kv}`"),
+                    help: format!("it has {}", forms.join(", ")),
+                });
+            }
+            None => {
+                return Err(PlanError {
+                    problem: "the bundle has no key-value form".to_owned(),
+                    help: "export it again".to_owned(),
+                });
+            }
+        };
+        let known = if kv == KvForm::State { &settings.contexts } else { &settings.shapes };
+        let shapes = shapes(&config, known)?;
+        let threads = config.threads.unwrap_or_else(num_cpus::get_physical).max(1);
+        let mix = config.mix.clone().unwrap_or_else(|| mix.clone());
+        let (batch, bundle) = (settings.batch, bundle.folder().to_owned());
+        Ok(Plan { config, bundle, runtime: runtime.to_owned(), kv, shapes, batch, mix, threads, soak_steps })
+    }
+
+    /// What a report says of it.
+    pub(super) fn workload(&self, clock_resolution_ns: Option<u64>) -> Workload {
+        let config = &self.config;
+        let text = serde_json::to_vec(config).unwrap_or_default();
+        Workload {
+            digest: digest_text(xxhash_rust::xxh3::xxh3_128(&text)),
+            shapes: self.shapes.clone(),
+            batch: self.batch,
+            mix: self.mix.clone(),
+            launches: config.launches,
+            requests_per_shape: config.requests_per_shape,
+            warm_up_rounds: config.warm_up_rounds,
+            generated_tokens: config.generated_tokens,
+            seed: config.seed,
+            clock_resolution_ns,
+        }
+    }
+
+    /// The job of a launch.
+    pub(super) fn launch(&self, index: usize) -> Job {
+        let BenchConfig { warm_up_rounds, requests_per_shape, seed, .. } = self.config;
+        let slots = schedule(&self.shapes, warm_up_rounds, requests_per_shape, seed, index);
+        Job::Measure { model: self.model(), slots }
+    }
+
+    /// The job of the long run, at the shape that occurs most.
+    pub(super) fn soak(&self, steps: usize) -> Job {
+        Job::Soak { model: self.model(), shape: self.soak_shape(), steps }
+    }
+
+    /// The shape that occurs most in the mix, or the shortest.
+    pub(super) fn soak_shape(&self) -> usize {
+        let most =
+            self.shapes.iter().rev().max_by(|a, b| self.mix.weight(**a).total_cmp(&self.mix.weight(**b)));
+        most.copied().unwrap_or(0)
+    }
+
+    pub(super) fn launch_limit(&self) -> Duration {
+        Duration::from_secs_f64(self.config.launch_limit_s)
+    }
+
+    fn model(&self) -> ModelUse {
+        let config = &self.config;
+        ModelUse {
+            bundle: self.bundle.clone(),
+            runtime: self.runtime.clone(),
+            kv: self.kv,
+            threads: config.threads,
+            numerics: config.numerics,
+            prompts: config.prompts.clone(),
+            seed: config.seed,
+            generated_tokens: config.generated_tokens,
+        }
+    }
+}
+
+fn shapes(config: &BenchConfig, known: &[usize]) -> Result<Vec<usize>, PlanError> {
+    let mut shapes = config.shapes.clone().unwrap_or_else(|| known.to_vec());
+    shapes.sort_unstable();
+    shapes.dedup();
+    if let Some(missing) = shapes.iter().find(|shape| !known.contains(shape)) {
+        let list: Vec<String> = known.iter().map(ToString::to_string).collect();
+        return Err(PlanError {
+            problem: format!("the bundle has no shape {missing}"),
+            help: format!("it has {}", list.join(", ")),
+        });
+    }
+    let tokens = config.generated_tokens;
+    match shapes.first() {
+        Some(&shortest) if shortest > tokens => Ok(shapes),
+        shortest => Err(PlanError {
+            problem: format!(
+                "shape {} has no room for a prompt beside {tokens} tokens",
+                shortest.unwrap_or(&0)
+            ),
+            help: "lower `generated_tokens`, or leave the shape out with `shapes`".to_owned(),
+        }),
+    }
+}

@@ -1,0 +1,126 @@
+//! What a parent asks of a worker, and what the worker answers: one JSON document per line.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use super::config::{NumericsConfig, PromptConfig};
+use super::schedule::Slot;
+use crate::bundle::KvForm;
+use crate::report::{Load, MeasuredBandwidth, Memory, Request, SoakPoint};
+
+/// What a worker is to do.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Job {
+    /// Find out what the machine and the harness can do.
+    Probe {
+        /// Threads to read memory with.
+        threads: usize,
+    },
+    /// Run requests.
+    Measure {
+        /// The model.
+        model: ModelUse,
+        /// The requests in order.
+        slots: Vec<Slot>,
+    },
+    /// Run steps for a long time.
+    Soak {
+        /// The model.
+        model: ModelUse,
+        /// The shape to run at.
+        shape: usize,
+        /// Steps to do.
+        steps: usize,
+    },
+}
+
+/// A model and how it is run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ModelUse {
+    /// The bundle's folder.
+    pub bundle: PathBuf,
+    /// The runtime's name.
+    pub runtime: String,
+    /// Form of the key-value cache.
+    pub kv: KvForm,
+    /// Threads, if not the runtime's choice.
+    pub threads: Option<usize>,
+    /// How fp16 is computed.
+    pub numerics: NumericsConfig,
+    /// Where prompts come from.
+    pub prompts: PromptConfig,
+    /// Seed of made-up prompts.
+    pub seed: u64,
+    /// Tokens to generate per request.
+    pub generated_tokens: usize,
+}
+
+/// What a worker says.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Message {
+    /// What the machine and the harness can do.
+    Probed {
+        /// Memory bandwidth.
+        bandwidth: MeasuredBandwidth,
+        /// Time the harness adds to a step, in microseconds.
+        overhead_us_per_step: f64,
+        /// The smallest step of the clock, in nanoseconds.
+        clock_resolution_ns: u64,
+    },
+    /// The fixed computation took so many milliseconds.
+    Canary {
+        /// Milliseconds.
+        ms: f64,
+    },
+    /// The model is ready.
+    Loaded {
+        /// What it took.
+        load: Load,
+        /// Resident memory then.
+        resident_bytes: Option<u64>,
+        /// Bytes of weights that one decoded token reads.
+        weight_bytes_per_token: Option<u64>,
+    },
+    /// A request that was to warm up is done.
+    WarmedUp,
+    /// A request was measured.
+    Request(Request),
+    /// A request of a long run was made.
+    Point(SoakPoint),
+    /// The model gave something that is not a number.
+    NotFinite(String),
+    /// Everything is done.
+    Finished {
+        /// Memory of the process.
+        memory: Option<Memory>,
+        /// Energy of the whole machine per generated token.
+        energy_joules_per_token: Option<f64>,
+    },
+    /// It cannot go on.
+    Failed(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::testing::request;
+
+    #[test]
+    fn messages_are_single_lines_and_come_back_exactly() {
+        let messages = [
+            Message::Canary { ms: 1.234567 },
+            Message::WarmedUp,
+            Message::Request(request(3, 128, 1.25)),
+            Message::NotFinite("step 3:\nthe logit is NaN".to_owned()),
+            Message::Failed("a\u{2028}b\r\n<script>\u{0}".to_owned()),
+        ];
+        for message in messages {
+            let line = serde_json::to_string(&message).unwrap();
+            assert!(!line.contains(['\n', '\r']));
+            assert_eq!(serde_json::from_str::<Message>(&line).unwrap(), message);
+        }
+    }
+}

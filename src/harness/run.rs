@@ -1,0 +1,232 @@
+//! The benchmark: a probe, launch after launch, then the long run; what happens is told as events.
+
+use std::time::Duration;
+
+use super::child::Launcher;
+use super::conversation::converse;
+use super::plan::Plan;
+use super::protocol::{Job, Message};
+use super::soak;
+use crate::generate::Clock;
+use crate::hardware::{Conditions, Source};
+use crate::report::{Failure, Launch, Load, MeasuredBandwidth, Memory, Outcome, Request, Soak, SoakPoint};
+
+/// Time for the probe, whatever the limit of launches.
+const PROBE_LIMIT: Duration = Duration::from_secs(60);
+
+/// What the benchmark works with.
+pub struct Surroundings<'a> {
+    /// Starts workers.
+    pub launcher: &'a mut dyn Launcher,
+    /// Time of the parent.
+    pub clock: &'a dyn Clock,
+    /// The machine.
+    pub source: &'a dyn Source,
+    /// Waits before a launch.
+    pub rest: &'a mut dyn FnMut(Duration),
+}
+
+/// What happens while a benchmark runs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Event {
+    /// A launch begins.
+    LaunchBegins {
+        /// Its number.
+        index: usize,
+        /// How many are planned.
+        of: usize,
+    },
+    /// A request is done, measured or discarded.
+    Requested {
+        /// How many of the launch are done.
+        done: usize,
+        /// How many it has.
+        of: usize,
+    },
+    /// A launch ended.
+    LaunchEnded {
+        /// Its number.
+        index: usize,
+        /// How.
+        outcome: Outcome,
+    },
+    /// The probe failed, so bandwidth and overhead are unknown.
+    ProbeFailed(Failure),
+    /// The time is used up; no further launch begins.
+    BudgetSpent {
+        /// Launches that were made.
+        launches: usize,
+    },
+    /// The long run begins.
+    SoakBegins {
+        /// Steps it is to take.
+        steps: usize,
+    },
+    /// The long run goes on.
+    Soaked {
+        /// Steps done.
+        steps: usize,
+    },
+    /// The long run ended.
+    SoakEnded {
+        /// How.
+        outcome: Outcome,
+    },
+}
+
+/// Everything that was observed.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Observations {
+    pub(super) probe: Option<Probed>,
+    pub(super) launches: Vec<Launch>,
+    pub(super) weight_bytes_per_token: Option<u64>,
+    pub(super) soak: Option<Soak>,
+}
+
+/// What the probe found.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Probed {
+    pub(super) bandwidth: MeasuredBandwidth,
+    pub(super) overhead_us_per_step: f64,
+    pub(super) clock_resolution_ns: u64,
+}
+
+/// Runs a plan. Failures of workers are part of what is observed.
+pub fn run(plan: &Plan, around: &mut Surroundings<'_>, tell: &mut dyn FnMut(Event)) -> Observations {
+    let began = around.clock.now();
+    let mut observed = Observations { probe: probe(plan, around, tell), ..Observations::default() };
+    let count = plan.config.launches;
+    let budget = plan.config.budget_s.map(Duration::from_secs_f64);
+    for index in 0..count {
+        if budget.is_some_and(|budget| around.clock.now().saturating_sub(began) >= budget) {
+            tell(Event::BudgetSpent { launches: index });
+            break;
+        }
+        if plan.config.cool_down_s > 0.0 {
+            (around.rest)(Duration::from_secs_f64(plan.config.cool_down_s));
+        }
+        tell(Event::LaunchBegins { index, of: count });
+        let (launch, weights) = launch(plan, index, around, tell);
+        tell(Event::LaunchEnded { index, outcome: launch.outcome.clone() });
+        observed.weight_bytes_per_token = observed.weight_bytes_per_token.or(weights);
+        observed.launches.push(launch);
+    }
+    observed.soak = plan.soak_steps.map(|steps| long_run(plan, steps, around, tell));
+    observed
+}
+
+fn probe(plan: &Plan, around: &mut Surroundings<'_>, tell: &mut dyn FnMut(Event)) -> Option<Probed> {
+    let mut found = None;
+    let job = Job::Probe { threads: plan.threads };
+    let conversation = converse(around.launcher, &job, PROBE_LIMIT, around.clock, &mut |message| {
+        if let Message::Probed { bandwidth, overhead_us_per_step, clock_resolution_ns } = message {
+            found = Some(Probed { bandwidth, overhead_us_per_step, clock_resolution_ns });
+        }
+    });
+    match conversation.outcome {
+        Outcome::Completed => found,
+        Outcome::Failed(failure) => {
+            tell(Event::ProbeFailed(failure));
+            None
+        }
+    }
+}
+
+/// What a worker has said of itself so far.
+#[derive(Default)]
+struct Heard {
+    canary_ms: Option<f64>,
+    load: Option<Load>,
+    weight_bytes_per_token: Option<u64>,
+    memory: Option<Memory>,
+    energy_joules_per_token: Option<f64>,
+    warm_up_requests: usize,
+    requests: Vec<Request>,
+    points: Vec<SoakPoint>,
+    not_finite: Option<String>,
+}
+
+impl Heard {
+    fn hear(&mut self, message: Message) {
+        match message {
+            Message::Canary { ms } => self.canary_ms = Some(ms),
+            Message::Loaded { load, resident_bytes, weight_bytes_per_token } => {
+                self.load = Some(load);
+                self.weight_bytes_per_token = weight_bytes_per_token;
+                self.memory =
+                    Some(Memory { at_load_bytes: resident_bytes, peak_bytes: None, available_bytes: None });
+            }
+            Message::WarmedUp => self.warm_up_requests += 1,
+            Message::Request(request) => self.requests.push(request),
+            Message::Point(point) => self.points.push(point),
+            Message::NotFinite(what) => self.not_finite = Some(what),
+            Message::Finished { memory, energy_joules_per_token } => {
+                self.memory = memory.or(self.memory.take());
+                self.energy_joules_per_token = energy_joules_per_token;
+            }
+            Message::Probed { .. } | Message::Failed(_) => {}
+        }
+    }
+}
+
+fn launch(
+    plan: &Plan,
+    index: usize,
+    around: &mut Surroundings<'_>,
+    tell: &mut dyn FnMut(Event),
+) -> (Launch, Option<u64>) {
+    let conditions = Conditions::observe(around.source);
+    let job = plan.launch(index);
+    let planned = if let Job::Measure { slots, .. } = &job { slots.len() } else { 0 };
+    let mut heard = Heard::default();
+    let conversation = converse(around.launcher, &job, plan.launch_limit(), around.clock, &mut |message| {
+        let is_request = matches!(message, Message::WarmedUp | Message::Request(_));
+        heard.hear(message);
+        if is_request {
+            tell(Event::Requested { done: heard.warm_up_requests + heard.requests.len(), of: planned });
+        }
+    });
+    let done = heard.warm_up_requests + heard.requests.len();
+    let outcome = match conversation.outcome {
+        Outcome::Completed if done != planned => {
+            Outcome::Failed(Failure::Garbled(format!("{done} of {planned} requests")))
+        }
+        outcome => outcome,
+    };
+    let launch = Launch {
+        index,
+        outcome,
+        conditions,
+        canary_ms: heard.canary_ms,
+        load: heard.load,
+        memory: heard.memory,
+        energy_joules_per_token: heard.energy_joules_per_token,
+        warm_up_requests: heard.warm_up_requests,
+        requests: heard.requests,
+        stderr: conversation.stderr,
+    };
+    (launch, heard.weight_bytes_per_token)
+}
+
+fn long_run(plan: &Plan, steps: usize, around: &mut Surroundings<'_>, tell: &mut dyn FnMut(Event)) -> Soak {
+    tell(Event::SoakBegins { steps });
+    let mut heard = Heard::default();
+    let limit = plan.launch_limit().saturating_mul(10);
+    let conversation = converse(around.launcher, &plan.soak(steps), limit, around.clock, &mut |message| {
+        if let Message::Point(point) = &message {
+            tell(Event::Soaked { steps: point.steps });
+        }
+        heard.hear(message);
+    });
+    tell(Event::SoakEnded { outcome: conversation.outcome.clone() });
+    Soak {
+        steps_asked: steps,
+        steps: heard.points.last().map_or(0, |point| point.steps),
+        shape: plan.soak_shape(),
+        outcome: conversation.outcome,
+        memory: soak::memory_trend(&heard.points),
+        latency: soak::latency_drift(&heard.points),
+        not_finite: heard.not_finite,
+        points: heard.points,
+    }
+}

@@ -1,0 +1,231 @@
+//! A machine, a model and workers that do as they are told.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use half::f16;
+
+use super::super::child::{Child, Ended, Incoming, Launcher};
+use super::super::config::{BenchConfig, PromptConfig, PromptSource};
+use super::super::null;
+use super::super::open::Ready;
+use super::super::overhead;
+use super::super::plan::Plan;
+use super::super::protocol::{Job, Message, ModelUse};
+use super::super::run::{Event, Observations, Surroundings, run};
+use super::super::worker::{Bench, Stop};
+use crate::bundle::KvForm;
+use crate::generate::{Clock, ManualClock};
+use crate::hardware::{ShapeMix, Source};
+use crate::report::Load;
+
+/// What one prediction does: its number in the launch, the function, the logits.
+pub(super) type Script = Arc<dyn Fn(usize, &str, &mut [f16]) -> Duration + Send + Sync>;
+
+/// A process whose memory grows by so many bytes every time that anyone looks.
+pub(super) struct FakeMachine {
+    pub(super) private_bytes: Cell<u64>,
+    pub(super) growth: Box<dyn Fn(u64) -> u64>,
+}
+
+impl FakeMachine {
+    pub(super) fn growing(growth: impl Fn(u64) -> u64 + 'static) -> FakeMachine {
+        FakeMachine { private_bytes: Cell::new(50 << 20), growth: Box::new(growth) }
+    }
+}
+
+impl Source for FakeMachine {
+    fn file(&self, path: &str) -> Option<String> {
+        match path {
+            "/proc/self/status" => {
+                let bytes = (self.growth)(self.private_bytes.get());
+                self.private_bytes.set(bytes);
+                let (private, resident) = (bytes >> 10, (bytes >> 10) + 1000);
+                Some(format!("VmHWM:\t{resident} kB\nVmRSS:\t{resident} kB\nRssAnon:\t{private} kB\n"))
+            }
+            "/proc/meminfo" => Some("MemTotal: 4096 kB\nMemAvailable: 2048 kB\n".to_owned()),
+            "/proc/loadavg" => Some("0.25 0 0 1/1 1\n".to_owned()),
+            _ => None,
+        }
+    }
+
+    fn names(&self, _: &str) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn command(&self, _: &str, _: &[&str]) -> Option<String> {
+        None
+    }
+}
+
+/// How a launch goes wrong.
+#[derive(Clone)]
+pub(super) enum Mishap {
+    NotStarted,
+    /// Ends after so many lines.
+    Crash(usize),
+    /// Says nothing more after so many lines.
+    Hang(usize),
+    /// Says this after so many lines.
+    Say(usize, Vec<u8>),
+    /// Talks without end, taking time.
+    Babble,
+    /// Says everything, but ends with a bad status.
+    BadStatus,
+}
+
+/// Workers inside the test.
+pub(super) struct FakeWorkers<'a> {
+    pub(super) clock: ManualClock,
+    pub(super) machine: &'a FakeMachine,
+    pub(super) script: Script,
+    /// What goes wrong in which launch.
+    pub(super) mishaps: Vec<(usize, Mishap)>,
+    pub(super) jobs: Rc<RefCell<Vec<Job>>>,
+}
+
+impl<'a> FakeWorkers<'a> {
+    pub(super) fn new(machine: &'a FakeMachine, script: Script) -> FakeWorkers<'a> {
+        FakeWorkers {
+            clock: ManualClock::default(),
+            machine,
+            script,
+            mishaps: Vec::new(),
+            jobs: Rc::default(),
+        }
+    }
+
+    fn lines(&self, job: &Job) -> VecDeque<Vec<u8>> {
+        let mut lines = VecDeque::new();
+        if let Job::Probe { .. } = job {
+            lines.push_back(
+                serde_json::to_vec(&Message::Finished { memory: None, energy_joules_per_token: None })
+                    .unwrap(),
+            );
+            return lines;
+        }
+        let open = |model: &ModelUse, clock: &Arc<dyn Clock>| self.open(model, clock);
+        let bench = Bench { clock: Arc::new(self.clock.clone()), source: self.machine, open: &open };
+        let mut emit = |message: &Message| {
+            lines.push_back(serde_json::to_vec(message).unwrap());
+            Ok(())
+        };
+        if let Err(Stop::Failed(why)) = bench.work(job, &mut emit) {
+            emit(&Message::Failed(why)).unwrap();
+        }
+        lines
+    }
+
+    fn open(&self, _: &ModelUse, clock: &Arc<dyn Clock>) -> Result<Ready, String> {
+        let (manual, script) = (self.clock.clone(), Arc::clone(&self.script));
+        let mut count = 0;
+        let act = move |function: &str, logits: &mut [f16]| {
+            logits.fill(f16::ZERO);
+            manual.advance(script(count, function, logits));
+            count += 1;
+            Ok(())
+        };
+        let shapes = [64, 128];
+        let generator = overhead::generator(&shapes, 1, Arc::clone(clock), Box::new(act)).unwrap();
+        self.clock.advance(Duration::from_micros(1500));
+        let load = Load { open_ms: 0.5, compile_ms: None, load_ms: 1.0, first_prediction_ms: None };
+        Ok(Ready { generator, load, weight_bytes_per_token: Some(1 << 20) })
+    }
+}
+
+impl Launcher for FakeWorkers<'_> {
+    fn launch(&mut self, job: &Job) -> Result<Box<dyn Child>, String> {
+        let measured = self.jobs.borrow().iter().filter(|job| !matches!(job, Job::Probe { .. })).count();
+        self.jobs.borrow_mut().push(job.clone());
+        let is_probe = matches!(job, Job::Probe { .. });
+        let mishap = self.mishaps.iter().find(|(launch, _)| *launch == measured && !is_probe);
+        let mishap = mishap.map(|(_, mishap)| mishap.clone());
+        if matches!(mishap, Some(Mishap::NotStarted)) {
+            return Err("no more processes".to_owned());
+        }
+        Ok(Box::new(FakeChild { lines: self.lines(job), said: 0, mishap, clock: self.clock.clone() }))
+    }
+}
+
+struct FakeChild {
+    lines: VecDeque<Vec<u8>>,
+    said: usize,
+    mishap: Option<Mishap>,
+    clock: ManualClock,
+}
+
+impl Child for FakeChild {
+    fn next(&mut self, limit: Duration) -> Incoming {
+        self.said += 1;
+        match &self.mishap {
+            Some(Mishap::Crash(after)) if self.said > *after => return Incoming::Closed,
+            Some(Mishap::Hang(after)) if self.said > *after => {
+                self.clock.advance(limit);
+                return Incoming::Silence;
+            }
+            Some(Mishap::Say(after, what)) if self.said > *after => return Incoming::Line(what.clone()),
+            Some(Mishap::Babble) => {
+                self.clock.advance(Duration::from_secs(1));
+                return Incoming::Line(serde_json::to_vec(&Message::WarmedUp).unwrap());
+            }
+            _ => {}
+        }
+        self.lines.pop_front().map_or(Incoming::Closed, Incoming::Line)
+    }
+
+    fn end(&mut self) -> Ended {
+        let (status, success) = match self.mishap {
+            None | Some(Mishap::Say(..)) => ("exit status: 0", true),
+            Some(Mishap::BadStatus) => ("exit status: 101", false),
+            _ => ("signal: 9 (SIGKILL)", false),
+        };
+        Ended { status: status.to_owned(), success, stderr: "thread panicked\n".to_owned() }
+    }
+}
+
+/// A plan over the shapes 64 and 128.
+pub(super) fn plan(launches: usize, requests_per_shape: usize) -> Plan {
+    let config = BenchConfig {
+        launches,
+        requests_per_shape,
+        generated_tokens: 4,
+        prompts: PromptConfig { source: PromptSource::Tokens, file: None },
+        launch_limit_s: 100.0,
+        ..BenchConfig::built_in().unwrap()
+    };
+    Plan {
+        config,
+        bundle: "bundle".into(),
+        runtime: "cpu".to_owned(),
+        kv: KvForm::Io,
+        shapes: vec![64, 128],
+        batch: 1,
+        mix: ShapeMix { shapes: vec![64, 128], weights: vec![0.25, 0.75] },
+        threads: 1,
+        soak_steps: None,
+    }
+}
+
+/// Runs a plan and gives what was observed, what was told and how long was rested.
+pub(super) fn observe(plan: &Plan, workers: &mut FakeWorkers<'_>) -> (Observations, Vec<Event>, Duration) {
+    let (clock, machine) = (workers.clock.clone(), workers.machine);
+    let mut rested = Duration::ZERO;
+    let mut events = Vec::new();
+    let mut around =
+        Surroundings { launcher: workers, clock: &clock, source: machine, rest: &mut |time| rested += time };
+    let observed = run(plan, &mut around, &mut |event| events.push(event));
+    (observed, events, rested)
+}
+
+/// Every prediction takes the same time.
+pub(super) fn steady(prefill: Duration, decode: Duration) -> Script {
+    Arc::new(move |_, function, _| if function == "prefill" { prefill } else { decode })
+}
+
+/// The description of the model that workers run.
+pub(super) fn manifest() -> crate::bundle::Manifest {
+    null::manifest(&[64, 128], 1)
+}

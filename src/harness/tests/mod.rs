@@ -1,0 +1,6 @@
+//! The whole harness over a scripted model and a clock that is moved by hand.
+
+mod failures;
+mod fake;
+mod metrics;
+mod soaks;

@@ -1,0 +1,254 @@
+//! The worker: a fresh process that does one job and tells what it measures, line by line.
+
+use std::io::{self, BufRead, Write};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::open::{self, Ready};
+use super::prompts::Prompts;
+use super::protocol::{Job, Message, ModelUse};
+use super::schedule::Slot;
+use super::{energy, memory, overhead, probe};
+use crate::generate::{self, Answer, Clock, GenerateError, Prompt, Sampling, SystemClock};
+use crate::hardware::{Source, System};
+use crate::report::{Memory, Request, SoakPoint};
+
+/// The longest description of a job.
+const LONGEST_JOB: u64 = 1 << 30;
+
+/// Why a job was not done.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// Nobody listens any more.
+    Unheard(io::Error),
+    /// It failed, and this is why.
+    Failed(String),
+}
+
+impl From<io::Error> for Stop {
+    fn from(error: io::Error) -> Stop {
+        Stop::Unheard(error)
+    }
+}
+
+impl From<String> for Stop {
+    fn from(why: String) -> Stop {
+        Stop::Failed(why)
+    }
+}
+
+/// Makes a model ready.
+pub(super) type Open<'a> = &'a dyn Fn(&ModelUse, &Arc<dyn Clock>) -> Result<Ready, String>;
+
+/// What a worker works with.
+pub(super) struct Bench<'a> {
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) source: &'a dyn Source,
+    pub(super) open: Open<'a>,
+}
+
+/// Does the job that a line on `input` describes and answers on `output`. Failures are answers too; an error
+/// means that nobody listens.
+pub fn serve(input: &mut dyn BufRead, output: &mut dyn Write) -> io::Result<()> {
+    let mut line = String::new();
+    io::Read::take(input, LONGEST_JOB).read_line(&mut line)?;
+    let bench = Bench { clock: Arc::new(SystemClock::default()), source: &System, open: &open::open };
+    let mut emit = |message: &Message| {
+        serde_json::to_writer(&mut *output, message)?;
+        output.write_all(b"\n")?;
+        output.flush()
+    };
+    let job: Result<Job, _> = serde_json::from_str(&line);
+    let done = match job {
+        Ok(job) => bench.work(&job, &mut emit),
+        Err(error) => Err(Stop::Failed(format!("the job cannot be read: {error}"))),
+    };
+    match done {
+        Ok(()) => Ok(()),
+        Err(Stop::Failed(why)) => emit(&Message::Failed(why)),
+        Err(Stop::Unheard(error)) => Err(error),
+    }
+}
+
+/// Where a worker tells what it measures.
+pub(super) type Emit<'a> = &'a mut dyn FnMut(&Message) -> io::Result<()>;
+
+impl Bench<'_> {
+    /// Does a job.
+    pub(super) fn work(&self, job: &Job, emit: Emit<'_>) -> Result<(), Stop> {
+        match job {
+            Job::Probe { threads } => self.probe(*threads, emit),
+            Job::Measure { model, slots } => self.measure(model, slots, emit),
+            Job::Soak { model, shape, steps } => self.soak(model, *shape, *steps, emit),
+        }
+    }
+
+    fn probe(&self, threads: usize, emit: Emit<'_>) -> Result<(), Stop> {
+        let overhead = overhead::per_step_us(Arc::clone(&self.clock)).map_err(|e| e.to_string())?;
+        emit(&Message::Probed {
+            bandwidth: probe::bandwidth(&*self.clock, threads)?,
+            overhead_us_per_step: overhead,
+            clock_resolution_ns: probe::clock_resolution(&*self.clock),
+        })?;
+        emit(&Message::Finished { memory: None, energy_joules_per_token: None })?;
+        Ok(())
+    }
+
+    fn measure(&self, model: &ModelUse, slots: &[Slot], emit: Emit<'_>) -> Result<(), Stop> {
+        let began = self.clock.now();
+        emit(&Message::Canary { ms: probe::canary(&*self.clock) })?;
+        let (mut run, at_load) = self.ready(model, emit)?;
+        let energy_before = energy::joules(self.source);
+        let mut generated = 0;
+        for slot in slots {
+            let started = self.clock.now().saturating_sub(began);
+            let (answer, prompt_tokens, tokenized) = run.request(slot.slot, slot.shape)?;
+            let answer = answer.map_err(|e| e.to_string())?;
+            generated += answer.sequences.iter().map(|sequence| sequence.ids.len()).sum::<usize>();
+            if slot.warm_up {
+                emit(&Message::WarmedUp)?;
+                continue;
+            }
+            let request = self.record(slot, &answer, started, prompt_tokens, tokenized)?;
+            emit(&Message::Request(request))?;
+        }
+        let energy_joules_per_token =
+            energy::per_token(energy_before, energy::joules(self.source), generated);
+        emit(&Message::Finished { memory: Some(self.memory(at_load)), energy_joules_per_token })?;
+        Ok(())
+    }
+
+    fn soak(&self, model: &ModelUse, shape: usize, steps: usize, emit: Emit<'_>) -> Result<(), Stop> {
+        emit(&Message::Canary { ms: probe::canary(&*self.clock) })?;
+        let (mut run, at_load) = self.ready(model, emit)?;
+        let began = self.clock.now();
+        let (mut done, mut slot) = (0, 0);
+        while done < steps {
+            let (answer, ..) = run.request(slot, shape)?;
+            let answer = match answer {
+                Ok(answer) => answer,
+                Err(error @ GenerateError::Logits { .. }) => {
+                    emit(&Message::NotFinite(format!("after {done} steps: {error}")))?;
+                    break;
+                }
+                Err(error) => return Err(error.to_string().into()),
+            };
+            let mut totals: Vec<Duration> = answer.timings.steps.iter().map(|step| step.total).collect();
+            totals.sort();
+            done += totals.len();
+            slot += 1;
+            emit(&Message::Point(SoakPoint {
+                steps: done,
+                elapsed_ms: ms(self.clock.now().saturating_sub(began)),
+                step_ms: totals.get(totals.len() / 2).copied().map_or(0.0, ms),
+                private_bytes: memory::footprint(self.source).private,
+            }))?;
+        }
+        emit(&Message::Finished { memory: Some(self.memory(at_load)), energy_joules_per_token: None })?;
+        Ok(())
+    }
+
+    /// Loads a model, makes the first prediction and tells what that took; gives the memory before it too.
+    fn ready(&self, model: &ModelUse, emit: Emit<'_>) -> Result<(Run, Option<u64>), Stop> {
+        let Ready { generator, mut load, weight_bytes_per_token } = (self.open)(model, &self.clock)?;
+        let at_load = memory::footprint(self.source).resident;
+        let prompts = Prompts::open(&model.prompts, model.seed, generator.text().is_some())?;
+        let mut run = Run { generator, prompts, generated_tokens: model.generated_tokens };
+        let first = run.first_prediction().map_err(|e| e.to_string())?;
+        load.first_prediction_ms = Some(ms(first));
+        emit(&Message::Loaded { load, resident_bytes: at_load, weight_bytes_per_token })?;
+        Ok((run, at_load))
+    }
+
+    fn record(
+        &self,
+        slot: &Slot,
+        answer: &Answer,
+        started: Duration,
+        prompt_tokens: usize,
+        tokenized: bool,
+    ) -> Result<Request, Stop> {
+        let timings = &answer.timings;
+        if answer.lengths != (slot.shape, slot.shape) {
+            return Err(format!("a request for shape {} ran at {:?}", slot.shape, answer.lengths).into());
+        }
+        let footprint = memory::footprint(self.source);
+        Ok(Request {
+            slot: slot.slot,
+            shape: slot.shape,
+            batch: answer.sequences.len(),
+            prompt_tokens,
+            generated_tokens: timings.steps.len() + 1,
+            started_ms: ms(started),
+            ttft_ms: ms(timings.tokenizer + timings.first_step),
+            tokenizer_ms: tokenized.then(|| ms(timings.tokenizer)),
+            first_step_ms: ms(timings.first_step),
+            embed_ms: ms(timings.embed),
+            prefill_ms: ms(timings.prefill),
+            sample_ms: ms(timings.sample),
+            steps_ms: timings.steps.iter().map(|step| ms(step.total)).collect(),
+            resident_bytes: footprint.resident,
+            private_bytes: footprint.private,
+        })
+    }
+
+    fn memory(&self, at_load_bytes: Option<u64>) -> Memory {
+        Memory {
+            at_load_bytes,
+            peak_bytes: memory::footprint(self.source).peak,
+            available_bytes: memory::available(self.source),
+        }
+    }
+}
+
+/// A model that takes requests.
+struct Run {
+    generator: generate::Generator,
+    prompts: Prompts,
+    generated_tokens: usize,
+}
+
+impl Run {
+    /// One request that fills a shape; gives the number of prompt tokens and whether a tokenizer made them too.
+    fn request(
+        &mut self,
+        slot: usize,
+        shape: usize,
+    ) -> Result<(Result<Answer, GenerateError>, usize, bool), Stop> {
+        let room = shape.saturating_sub(self.generated_tokens);
+        if room == 0 {
+            let tokens = self.generated_tokens;
+            return Err(format!("shape {shape} has no room for a prompt beside {tokens} tokens").into());
+        }
+        let (prompt, tokenized) = self.prompts.next(&mut self.generator, slot, room)?;
+        let prompt_tokens = prompt.ids.len();
+        let request = self.ask(prompt, Some(shape), self.generated_tokens);
+        let answer = self.generator.generate(&request, &mut |_| Ok(ControlFlow::Continue(())));
+        Ok((answer, prompt_tokens, tokenized))
+    }
+
+    /// The time to one token after a prompt of one, at the shortest shape.
+    fn first_prediction(&mut self) -> Result<Duration, GenerateError> {
+        let request = self.ask(Prompt { ids: vec![0], ..Prompt::default() }, None, 1);
+        let answer = self.generator.generate(&request, &mut |_| Ok(ControlFlow::Continue(())))?;
+        Ok(answer.timings.first_step)
+    }
+
+    fn ask(&self, prompt: Prompt, length: Option<usize>, max_tokens: usize) -> generate::Request {
+        // Every request is to take the same steps, so no token ends it.
+        generate::Request {
+            prompts: vec![prompt],
+            max_tokens,
+            sampling: Sampling::default(),
+            ends: Vec::new(),
+            length,
+            top_logits: 0,
+        }
+    }
+}
+
+/// Milliseconds, exact to the nanosecond.
+fn ms(duration: Duration) -> f64 {
+    duration.as_nanos() as f64 / 1e6
+}

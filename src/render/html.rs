@@ -1,0 +1,217 @@
+//! One HTML page that needs nothing else: tables and charts of one report or of many.
+
+use minijinja::{AutoEscape, Environment, Value, context};
+use serde::Serialize;
+
+use super::chart::{Theme, charts, comparisons};
+use super::table::{Align, Column, Table, runtime, tables};
+use super::{RenderError, number};
+use crate::report::{Metric, Report};
+use crate::stats::Percentile;
+
+const TEMPLATE: &str = include_str!("page.html");
+
+#[derive(Serialize)]
+struct Section {
+    id: String,
+    title: String,
+    subtitle: String,
+    warning: Option<String>,
+    key_figures: Vec<KeyFigure>,
+    charts: Vec<Value>,
+    tables: Vec<Table>,
+    failures: Vec<FailedLaunch>,
+}
+
+#[derive(Serialize)]
+struct KeyFigure {
+    name: String,
+    value: String,
+    detail: String,
+}
+
+#[derive(Serialize)]
+struct FailedLaunch {
+    index: usize,
+    why: String,
+    stderr: String,
+}
+
+/// Reports as one page; several are a history in the order given.
+pub fn html(reports: &[Report]) -> Result<String, RenderError> {
+    let failed = |e: minijinja::Error| RenderError::new("the page", format!("{e:#}"));
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.set_trim_blocks(true);
+    environment.set_lstrip_blocks(true);
+    environment.add_template("page", TEMPLATE).map_err(failed)?;
+    let sections: Vec<Section> =
+        reports.iter().enumerate().map(|(index, report)| section(index, report)).collect::<Result<_, _>>()?;
+    let overview = (reports.len() > 1).then(|| overview(reports));
+    let compared = comparisons(reports, Theme::Page)?;
+    let title = match reports {
+        [one] => format!("{} – anemeter report", visible(&one.subject.name)),
+        many => format!("{} reports – anemeter", many.len()),
+    };
+    let page = environment.get_template("page").map_err(failed)?;
+    page.render(context! {
+        title,
+        overview,
+        comparisons => compared.into_iter().map(|chart| Value::from_safe_string(chart.svg)).collect::<Vec<_>>(),
+        sections,
+        version => env!("CARGO_PKG_VERSION"),
+    })
+    .map_err(failed)
+}
+
+fn section(index: usize, report: &Report) -> Result<Section, RenderError> {
+    let charts = charts(report, Theme::Page)?;
+    let failures = report.failures().map(|(launch, failure)| FailedLaunch {
+        index: launch.index,
+        why: visible(&failure.to_string()),
+        stderr: launch.stderr.as_deref().map(visible_lines).unwrap_or_default(),
+    });
+    Ok(Section {
+        id: format!("report-{}", index + 1),
+        title: visible(&report.subject.name),
+        subtitle: visible(&format!(
+            "{} · {} · {}",
+            report.header.created,
+            report.header.hardware_profile_key,
+            runtime(report)
+        )),
+        warning: report.residency.is_none().then(|| visible(&report.residency_note)),
+        key_figures: key_figures(report),
+        charts: charts.into_iter().map(|chart| Value::from_safe_string(chart.svg)).collect(),
+        tables: tables(report).into_iter().map(visible_table).collect(),
+        failures: failures.collect(),
+    })
+}
+
+/// The numbers to see first.
+fn key_figures(report: &Report) -> Vec<KeyFigure> {
+    let mut found = Vec::new();
+    for shape in report.shapes() {
+        for metric in [Metric::Ttft, Metric::Tps] {
+            let Some(figure) = report.figure(metric, Some(shape)) else { continue };
+            let p95 = figure.summary.percentiles.p95.map_or_else(
+                || format!("from {} samples on", Percentile::P95.minimum_samples()),
+                |p95| number::figure(p95, figure.unit),
+            );
+            found.push(KeyFigure {
+                name: format!("{metric} at {shape}"),
+                value: number::maybe(figure.summary.percentiles.p50, figure.unit),
+                detail: format!("p95 {p95}"),
+            });
+        }
+    }
+    found
+}
+
+/// One row per report.
+fn overview(reports: &[Report]) -> Table {
+    let mut shapes: Vec<usize> = reports.iter().flat_map(Report::shapes).collect();
+    shapes.sort_unstable();
+    shapes.dedup();
+    let column = |heading: String, align| Column { heading, align };
+    let mut columns: Vec<Column> =
+        ["", "created", "model", "profile", "runtime"].map(|h| column(h.to_owned(), Align::Left)).into();
+    for shape in &shapes {
+        columns.push(column(format!("TTFT p50 at {shape}"), Align::Right));
+        columns.push(column(format!("TPS p50 at {shape}"), Align::Right));
+    }
+    let row = |(index, report): (usize, &Report)| {
+        let mut row = vec![
+            (index + 1).to_string(),
+            report.header.created.clone(),
+            report.subject.name.clone(),
+            report.header.hardware_profile_key.clone(),
+            runtime(report),
+        ];
+        for &shape in &shapes {
+            for metric in [Metric::Ttft, Metric::Tps] {
+                let figure = report.figure(metric, Some(shape));
+                row.push(number::maybe(figure.and_then(|f| f.summary.percentiles.p50), metric.unit()));
+            }
+        }
+        row
+    };
+    let profiles = reports.iter().map(|report| &report.header.hardware_profile_key);
+    let mut profiles: Vec<&String> = profiles.collect();
+    profiles.sort();
+    profiles.dedup();
+    let note = match profiles.len() {
+        1 => String::new(),
+        n => format!("The reports come from {n} hardware profiles: their speeds are not comparable."),
+    };
+    visible_table(Table {
+        title: "Overview".to_owned(),
+        note,
+        columns,
+        rows: reports.iter().enumerate().map(row).collect(),
+    })
+}
+
+/// Control characters mean nothing in a page and may not even be allowed there.
+fn visible(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() }).collect()
+}
+
+fn visible_lines(text: &str) -> String {
+    text.lines().map(visible).collect::<Vec<_>>().join("\n")
+}
+
+fn visible_table(mut table: Table) -> Table {
+    for cell in table.rows.iter_mut().flatten().chain([&mut table.note]) {
+        *cell = visible(cell);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::testing;
+
+    #[test]
+    fn a_page_holds_everything_and_asks_for_nothing() {
+        let page = html(&[testing::report()]).unwrap();
+        assert!(page.contains("<title>tiny – anemeter report</title>"));
+        assert_eq!(page.matches("<svg ").count(), 6);
+        assert!(page.contains("ended early: signal 9") && page.contains("out of memory"));
+        assert!(page.contains("the cpu runtime does not use the Neural Engine"));
+        for loading in ["<script", "<link", "<img", "<iframe", "url(", "@import", "src="] {
+            assert!(!page.contains(loading), "{loading}");
+        }
+        let addresses = page.matches("http").count();
+        assert_eq!(addresses, page.matches("http://www.w3.org/2000/svg").count(), "only the name of SVG");
+    }
+
+    #[test]
+    fn a_history_has_an_overview() {
+        let mut other = testing::report();
+        other.header.hardware_profile_key = "apple-m1".to_owned();
+        let page = html(&[testing::report(), other]).unwrap();
+        assert!(page.contains("<title>2 reports – anemeter</title>"));
+        assert!(page.contains("2 hardware profiles: their speeds are not comparable"));
+        assert_eq!(page.matches("<svg ").count(), 2 + 2 * 6);
+        assert!(page.contains("id=\"report-2\""));
+    }
+
+    #[test]
+    fn nothing_from_a_report_is_markup() {
+        let evil = "</title><script>alert(1)</script>{{ 7*7 }}\u{0}\u{1b}]0;x\u{7}\"'";
+        let mut report = testing::report();
+        report.subject.name = evil.to_owned();
+        report.header.hardware_profile_key = evil.to_owned();
+        report.machine.chip = Some(evil.to_owned());
+        report.runtime.name = evil.to_owned();
+        report.residency_note = evil.to_owned();
+        report.launches[2].stderr = Some(evil.repeat(10_000));
+        report.noise[0].found = evil.to_owned();
+        let page = html(&[report]).unwrap();
+        assert!(!page.contains("<script") && !page.contains("</title><"));
+        assert!(!page.contains(['\u{0}', '\u{1b}', '\u{7}']));
+        assert!(page.contains("{{ 7*7 }}"));
+    }
+}

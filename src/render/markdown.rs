@@ -1,0 +1,110 @@
+//! Markdown that GitHub shows, a step summary for example.
+
+use std::fmt::Write;
+
+use super::table::{Align, Table, runtime, tables};
+use crate::report::Report;
+
+/// Reports as Markdown, one after another.
+pub fn markdown(reports: &[Report]) -> String {
+    reports.iter().map(one).collect::<Vec<_>>().join("\n")
+}
+
+fn one(report: &Report) -> String {
+    let mut out = format!("# {}\n\n", escape(&report.subject.name));
+    let (profile, runtime) = (&report.header.hardware_profile_key, runtime(report));
+    line(
+        &mut out,
+        &format!("{} on {} with {}\n", escape(&report.header.created), escape(profile), escape(&runtime)),
+    );
+    if report.residency.is_none() {
+        line(&mut out, &format!("Not a Neural Engine figure: {}.\n", escape(&report.residency_note)));
+    }
+    for table in tables(report) {
+        out.push_str(&written(&table));
+    }
+    for (launch, failure) in report.failures() {
+        line(&mut out, &format!("## Launch {} failed\n\n{}\n", launch.index, escape(&failure.to_string())));
+        if let Some(stderr) = &launch.stderr {
+            // A fence longer than any in the text cannot be closed by it.
+            let longest = stderr.split(|c| c != '`').map(str::len).max().unwrap_or(0);
+            let fence = "`".repeat(longest.max(2) + 1);
+            line(&mut out, &format!("{fence}text\n{}\n{fence}\n", visible(stderr, true)));
+        }
+    }
+    out
+}
+
+fn written(table: &Table) -> String {
+    let mut out = format!("## {}\n\n", escape(&table.title));
+    let cells =
+        |cells: &mut dyn Iterator<Item = String>| format!("| {} |", cells.collect::<Vec<_>>().join(" | "));
+    line(&mut out, &cells(&mut table.columns.iter().map(|column| escape(&column.heading))));
+    let rule = |align: Align| if align == Align::Left { "---" } else { "--:" };
+    line(&mut out, &cells(&mut table.columns.iter().map(|column| rule(column.align).to_owned())));
+    for row in &table.rows {
+        line(&mut out, &cells(&mut row.iter().map(|cell| escape(cell))));
+    }
+    if !table.note.is_empty() {
+        line(&mut out, &format!("\n{}", escape(&table.note)));
+    }
+    out.push('\n');
+    out
+}
+
+fn line(out: &mut String, text: &str) {
+    let written = writeln!(out, "{text}");
+    debug_assert!(written.is_ok(), "a string takes any text");
+}
+
+/// Text that means nothing to Markdown or HTML.
+fn escape(text: &str) -> String {
+    let mut out = String::new();
+    for c in visible(text, false).chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '\\' | '`' | '*' | '_' | '[' | ']' | '#' | '|' | '~' | '!' => {
+                out.push('\\');
+                out.push(c);
+            }
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
+/// Text without control characters; new lines stay if asked for.
+fn visible(text: &str, lines: bool) -> String {
+    let show = |c: char| match c {
+        '\n' if lines => "\n".to_owned(),
+        c if c.is_control() => c.escape_debug().to_string(),
+        c => c.to_string(),
+    };
+    text.chars().map(show).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::testing;
+
+    #[test]
+    fn a_report_reads_well() {
+        insta::assert_snapshot!(markdown(&[testing::report()]));
+    }
+
+    #[test]
+    fn names_do_no_harm() {
+        let mut report = testing::report();
+        report.subject.name = "<script>alert(1)</script> | **x** \u{1b}[2J\n# heading".to_owned();
+        report.launches[2].stderr = Some("```\n<b>\n````".to_owned());
+        let text = markdown(&[report]);
+        assert!(text.starts_with(
+            "# &lt;script&gt;alert(1)&lt;/script&gt; \\| \\*\\*x\\*\\* \\\\u{1b}\\[2J\\\\n\\# heading\n"
+        ));
+        assert!(!text.contains("<script>") && !text.contains('\u{1b}'));
+        assert!(text.contains("\n`````text\n```\n"), "{text}");
+    }
+}

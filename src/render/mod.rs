@@ -1,0 +1,30 @@
+//! Reports for people and for spreadsheets: tables, Markdown, CSV, SVG charts, one HTML page.
+//!
+//! Everything is made from the same [`tables`](table) and [`charts`](chart). Whatever comes from a report is text:
+//! it is escaped for the format that it goes into.
+
+pub mod chart;
+mod csv_rows;
+mod html;
+mod markdown;
+mod number;
+mod table;
+
+pub use csv_rows::csv;
+pub use html::html;
+pub use markdown::markdown;
+pub use table::{Align, Column, Table, tables};
+
+/// A report that could not be rendered.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("cannot render {what}: {why}")]
+pub struct RenderError {
+    what: &'static str,
+    why: String,
+}
+
+impl RenderError {
+    fn new(what: &'static str, why: impl std::fmt::Display) -> RenderError {
+        RenderError { what, why: format!("{why}") }
+    }
+}

@@ -1,0 +1,20 @@
+//! Statistics of measurements: pure functions of numbers, no clock, no files, no chance.
+//!
+//! Percentiles are of type 7 on slow-oriented logarithms: the p95 of a time is its slow tail, and so is the p95 of a
+//! rate. The launch is the unit of every interval: requests inside one launch are correlated.
+
+mod interval;
+mod location;
+mod mix;
+mod quantile;
+mod slope;
+mod summary;
+mod unit;
+
+pub use interval::{Interval, launch_interval, mean_interval, students_t};
+pub use location::{Location, locate};
+pub use mix::{Mix, mix};
+pub use quantile::{Ordered, Percentile};
+pub use slope::{Slope, theil_sen};
+pub use summary::{Percentiles, Summary, summarise};
+pub use unit::{Direction, Unit};

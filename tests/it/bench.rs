@@ -1,0 +1,163 @@
+//! `anemeter bench`, `report` and `doctor` on a small bundle, with real processes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::checkpoints::{self, tensors, write_text};
+use crate::command::{Outcome, anemeter, arg};
+
+struct Scene {
+    folder: tempfile::TempDir,
+}
+
+const WORKLOAD: &str = "schema: anemeter.bench/1
+prompts: { source: tokens }
+generated_tokens: 4
+launches: 2
+requests_per_shape: 3
+warm_up_rounds: 1
+seed: 5
+cool_down_s: 0
+launch_limit_s: 120
+mix: { shapes: [16, 32], weights: [0.5, 0.5] }
+";
+
+impl Scene {
+    fn new() -> Scene {
+        let folder = tempfile::tempdir().unwrap();
+        checkpoints::write(&folder.path().join("tiny"), &tensors(7));
+        let scene = Scene { folder };
+        let (checkpoint, bundle) = (scene.path("tiny"), scene.path("bundle"));
+        let exported = anemeter(&["export", arg(&checkpoint), "-o", arg(&bundle), "--shapes", "16,32"]);
+        assert_eq!(exported.code, 0, "{}", exported.stderr);
+        write_text(&scene.path("bench.yaml"), WORKLOAD);
+        scene
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn bench(&self, args: &[&str]) -> Outcome {
+        let (bundle, config, out) = (self.path("bundle"), self.path("bench.yaml"), self.path("out"));
+        let command =
+            ["bench", arg(&bundle), "--config", arg(&config), "--out", arg(&out), "--runtime", "cpu"];
+        anemeter(&[&command, args].concat())
+    }
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+#[test]
+fn a_report_has_every_sample_and_is_shown_in_every_format() {
+    let scene = Scene::new();
+    let outcome = scene.bench(&["--soak", "120"]);
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    for word in ["Speed", "TTFT p50", "the cpu runtime does not use the Neural Engine", "Long run"] {
+        assert!(outcome.stdout.contains(word), "{word}: {}", outcome.stdout);
+    }
+    let report = json(&scene.path("out/report.json"));
+    assert_eq!(report["schema"], "anemeter.report/1");
+    assert_eq!(report["residency"], Value::Null);
+    assert!(!report["predicted_residency"].as_array().unwrap().is_empty());
+    assert!(report["overhead_us_per_step"].as_f64().unwrap() > 0.0);
+    assert!(report["bandwidth"]["gb_per_s"].as_f64().unwrap() > 0.0);
+    assert!(report["soak"]["steps"].as_u64().unwrap() >= 120);
+    for launch in report["launches"].as_array().unwrap() {
+        assert_eq!(launch["outcome"], "completed");
+        assert_eq!(launch["requests"].as_array().unwrap().len(), 6);
+        for request in launch["requests"].as_array().unwrap() {
+            assert_eq!(request["steps_ms"].as_array().unwrap().len(), 3);
+        }
+    }
+    let page = fs::read_to_string(scene.path("out/report.html")).unwrap();
+    // TTFT, TPS, latency, two distributions, memory, two of the long run.
+    assert_eq!((page.matches("<svg ").count(), page.contains("http:")), (8, true));
+    rendered(&scene);
+}
+
+fn rendered(scene: &Scene) {
+    let out = scene.path("out");
+    let report = |format: &str| anemeter(&["report", arg(&out), "--format", format]);
+    assert!(report("text").succeeded().contains("Provenance"));
+    assert!(report("md").succeeded().starts_with("# "));
+    assert!(report("csv").succeeded().starts_with("kind,model,profile,runtime,"));
+    let history = scene.path("history.html");
+    anemeter(&["report", arg(&out), arg(&out), "--format", "html", "--out", arg(&history)]).succeeded();
+    assert!(fs::read_to_string(history).unwrap().contains("<title>2 reports – anemeter</title>"));
+    let charts = scene.path("charts");
+    let outcome = anemeter(&["report", arg(&out), "--format", "svg", "--out", arg(&charts)]);
+    assert_eq!(outcome.succeeded().lines().count(), 8);
+    assert!(fs::read_to_string(charts.join("ttft.svg")).unwrap().starts_with("<svg "));
+    assert!(report("svg").refused().contains("help: give a folder"));
+}
+
+#[test]
+fn a_worker_that_fails_spoils_the_run_with_a_reason() {
+    let scene = Scene::new();
+    write_text(&scene.path("p.jsonl"), "{\"prompt\": \"\"}\n");
+    let text = WORKLOAD.replace("{ source: tokens }", "{ source: jsonl, file: p.jsonl }");
+    write_text(&scene.path("bench.yaml"), &text);
+    let outcome = scene.bench(&["--json"]);
+    assert_eq!(outcome.code, 1, "{}", outcome.stderr);
+    let report: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    let why = report["launches"][0]["outcome"]["failed"]["reported"].as_str().unwrap();
+    assert!(why.ends_with("p.jsonl: line 1: the prompt is empty"), "{why}");
+    assert!(outcome.stderr.contains("launch 1 failed: "), "{}", outcome.stderr);
+    assert_eq!(report["figures"], Value::Array(vec![]));
+}
+
+#[test]
+fn what_does_not_fit_is_refused_before_anything_runs() {
+    let scene = Scene::new();
+    let refused = |args: &[&str]| scene.bench(args).refused().to_owned();
+    assert_eq!(refused(&["--shapes", "64"]), "error: the bundle has no shape 64\nhelp: it has 16, 32\n");
+    assert!(refused(&["--launches", "0"]).contains("`launches` is 0, expected 1 to 1000"));
+    write_text(&scene.path("bench.yaml"), &WORKLOAD.replace("seed: 5", "sed: 5"));
+    assert!(refused(&[]).contains("help: did you mean `seed`?"));
+    let unavailable = anemeter(&["bench", arg(&scene.path("bundle")), "--runtime", "coreml"]);
+    if !cfg!(target_os = "macos") {
+        assert_eq!(unavailable.code, 4, "{}", unavailable.stderr);
+        assert!(unavailable.stderr.starts_with("error: the runtime `coreml` is unavailable: "));
+    }
+}
+
+#[test]
+fn a_sweep_compares_configurations() {
+    let scene = Scene::new();
+    let sweep = "schema: anemeter.sweep/1\nbundles: [{ name: tiny, path: bundle }]\nthreads: [1, 2]\n";
+    write_text(&scene.path("sweep.yaml"), sweep);
+    let (sweep, config, out) = (scene.path("sweep.yaml"), scene.path("bench.yaml"), scene.path("sweep"));
+    let command = ["bench", "--sweep", arg(&sweep), "--config", arg(&config), "--out", arg(&out)];
+    let outcome = anemeter(&command);
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    assert!(
+        outcome.stdout.contains("tiny 2 threads") && outcome.stdout.contains("best: tiny "),
+        "{}",
+        outcome.stdout
+    );
+    let result = json(&out.join("sweep.json"));
+    assert_eq!((&result["shape"], &result["rows"][0]["speed_up"]), (&Value::from(16), &Value::from(1.0)));
+    assert!(out.join("2-tiny-2-threads/report.json").exists());
+}
+
+#[test]
+fn the_doctor_tells_what_fits_and_what_a_report_suggests() {
+    let scene = Scene::new();
+    let bundle = scene.path("bundle");
+    let text = anemeter(&["doctor", arg(&bundle)]);
+    let text = text.succeeded();
+    for word in ["profile", "because", "coreml", "cpu", "safe to use", "what disturbs a measurement now"] {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    let examined = anemeter(&["doctor", arg(&bundle), "--json"]);
+    let examined: Value = serde_json::from_str(examined.succeeded()).unwrap();
+    assert_eq!(examined["bundles"][0]["shapes"][0]["fits"], Value::Bool(true));
+    let (total, safe) = (&examined["memory"]["total_bytes"], &examined["memory"]["safe_bytes"]);
+    assert_eq!(total.as_u64().unwrap() / 4 * 3, safe.as_u64().unwrap());
+    assert!(anemeter(&["doctor", "--report", arg(&bundle)]).refused().contains("report.json: "));
+}
