@@ -51,6 +51,7 @@ pub mod lint;
 pub mod lower;
 pub mod mil;
 pub mod model;
+#[cfg(feature = "oracle")]
 pub mod oracle;
 pub mod package;
 pub mod render;
@@ -59,5 +60,6 @@ pub mod runtime;
 pub mod stats;
 pub mod sweep;
 pub mod tensor;
+#[cfg(feature = "oracle")]
 pub mod verify;
 pub mod view;

@@ -13,6 +13,7 @@ mod report;
 mod run;
 mod table;
 mod units;
+#[cfg(feature = "oracle")]
 mod verify;
 mod worker;
 
@@ -42,6 +43,7 @@ enum Command {
     Lint(lint::Args),
     Report(report::Args),
     Run(run::Args),
+    #[cfg(feature = "oracle")]
     Verify(verify::Args),
     Worker(worker::Args),
 }
@@ -67,6 +69,7 @@ pub fn main() -> ExitCode {
         Command::Lint(args) => lint::run(args, &mut output),
         Command::Report(args) => report::run(args, &mut output),
         Command::Run(args) => run::run(args, &mut output),
+        #[cfg(feature = "oracle")]
         Command::Verify(args) => verify::run(args, &mut output),
         Command::Worker(args) => worker::run(args),
     };
