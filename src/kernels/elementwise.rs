@@ -70,6 +70,11 @@ pub fn binary<T: Store>(f: Binary, x: Operand<'_, T>, y: Operand<'_, T>, out: &m
     binary_with(Isa::best(), f, x, y, out);
 }
 
+/// `out = x sigmoid(x) y`, rounded once. Operands and output must be of the same length.
+pub fn gated_silu<T: Store>(x: &[T], y: &[T], out: &mut [T]) {
+    zip(Isa::best(), GatedSilu, [Operand::Each(x), Operand::Each(y)], out);
+}
+
 /// A function of the lanes of `N` vectors.
 trait Function<const N: usize>: Copy + Send + Sync {
     /// In multiply-adds per element.
@@ -108,6 +113,18 @@ functions! {
     Div: 2 = |s, x| s.div(x[0], x[1]);
     Max: 2 = |s, x| s.select_nan(x[0], x[0], s.max(x[0], x[1]));
     Min: 2 = |s, x| s.select_nan(x[0], x[0], s.min(x[0], x[1]));
+}
+
+#[derive(Clone, Copy)]
+struct GatedSilu;
+
+impl Function<2> for GatedSilu {
+    const COST: usize = UNARY_COST;
+
+    #[inline(always)]
+    fn eval<S: Simd>(self, s: S, [x, y]: [S::V; 2]) -> S::V {
+        s.mul(math::silu(s, x), y)
+    }
 }
 
 #[derive(Clone, Copy)]

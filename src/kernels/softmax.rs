@@ -19,19 +19,32 @@ pub fn softmax_f32(data: &mut [f32], length: usize, inner: usize) {
 /// # Panics
 /// If `out` is not as long as `x`.
 pub fn softmax_rows<T: Store>(x: &[T], out: &mut [T], length: usize) {
+    softmax_masked(x, &[], out, length);
+}
+
+/// [`softmax_rows`] of elements to which those of `mask` are added, over and over; none if it is empty.
+///
+/// # Panics
+/// If `out` is not as long as `x`, or `mask` is no whole number of rows.
+pub fn softmax_masked<T: Store>(x: &[T], mask: &[T], out: &mut [T], length: usize) {
     assert_eq!(x.len(), out.len(), "as many results as elements");
     if length == 0 {
         return;
     }
+    assert!(mask.len().is_multiple_of(length), "a mask is whole rows");
     let pieces = parallel::pieces(x.len().saturating_mul(COST));
     parallel::parts(out, length, pieces, &|start, out| {
         let x = &x[start..][..out.len()];
-        COLUMN.with_borrow_mut(|row| Isa::best().run(Rows { x, out, length, row }));
+        let first = start / length;
+        COLUMN.with_borrow_mut(|row| Isa::best().run(Rows { x, mask, first, out, length, row }));
     });
 }
 
 struct Rows<'a, T> {
     x: &'a [T],
+    mask: &'a [T],
+    /// Place of the first row among all.
+    first: usize,
     out: &'a mut [T],
     length: usize,
     row: &'a mut AlignedBuf,
@@ -42,12 +55,19 @@ impl<T: Store> Op for Rows<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Rows { x, out, length, row } = self;
+        let Rows { x, mask, first, out, length, row } = self;
         row.resize(length * size_of::<f32>());
         let row: &mut [f32] = bytemuck::cast_slice_mut(row);
-        for (x, out) in x.chunks_exact(length).zip(out.chunks_exact_mut(length)) {
+        let masks = mask.len() / length;
+        for (i, (x, out)) in x.chunks_exact(length).zip(out.chunks_exact_mut(length)).enumerate() {
             for (x, to) in x.chunks(LANES).zip(row.chunks_mut(LANES)) {
                 f32::store_some(s, T::load_some(s, x), to);
+            }
+            if masks > 0 {
+                let mask = &mask[(first + i) % masks * length..][..length];
+                for (mask, to) in mask.chunks(LANES).zip(row.chunks_mut(LANES)) {
+                    f32::store_some(s, s.add(f32::load_some(s, to), T::load_some(s, mask)), to);
+                }
             }
             along_row(s, Plain, row);
             for (from, out) in row.chunks(LANES).zip(out.chunks_mut(LANES)) {

@@ -112,15 +112,21 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn load_u4_wide(self, x: &[u8; WIDE]) -> [[__m256; 2]; 2] {
+    fn load_i4_wide(self, x: &[u8; WIDE]) -> [[__m256; 2]; 2] {
         let [a, b] = bytes(self, x);
         on_registers!({
-            let bits = _mm256_set1_epi32(15);
-            let low = [_mm256_and_si256(a, bits), _mm256_and_si256(b, bits)];
-            let high = [_mm256_srli_epi32::<4>(a), _mm256_srli_epi32::<4>(b)];
+            // Bits 0 to 3 and 4 to 7 of a lane go to its top, from where they come down with their sign.
+            let low = [_mm256_slli_epi32::<28>(a), _mm256_slli_epi32::<28>(b)];
+            let high = [_mm256_slli_epi32::<24>(a), _mm256_slli_epi32::<24>(b)];
             [
-                [_mm256_cvtepi32_ps(low[0]), _mm256_cvtepi32_ps(low[1])],
-                [_mm256_cvtepi32_ps(high[0]), _mm256_cvtepi32_ps(high[1])],
+                [
+                    _mm256_cvtepi32_ps(_mm256_srai_epi32::<28>(low[0])),
+                    _mm256_cvtepi32_ps(_mm256_srai_epi32::<28>(low[1])),
+                ],
+                [
+                    _mm256_cvtepi32_ps(_mm256_srai_epi32::<28>(high[0])),
+                    _mm256_cvtepi32_ps(_mm256_srai_epi32::<28>(high[1])),
+                ],
             ]
         })
     }

@@ -131,11 +131,12 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    fn load_u4_wide(self, x: &[u8; WIDE]) -> [__m512; 2] {
+    fn load_i4_wide(self, x: &[u8; WIDE]) -> [__m512; 2] {
         let lanes = bytes(self, x);
+        // Bits 0 to 3 and 4 to 7 of a lane go to its top, from where they come down with their sign.
         on_registers!([
-            _mm512_cvtepi32_ps(_mm512_and_si512(lanes, _mm512_set1_epi32(15))),
-            _mm512_cvtepi32_ps(_mm512_srli_epi32::<4>(lanes)),
+            _mm512_cvtepi32_ps(_mm512_srai_epi32::<28>(_mm512_slli_epi32::<28>(lanes))),
+            _mm512_cvtepi32_ps(_mm512_srai_epi32::<28>(_mm512_slli_epi32::<24>(lanes))),
         ])
     }
 

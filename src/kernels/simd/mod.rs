@@ -163,11 +163,11 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// Lane `i` plus lane `i + 8`.
     fn fold_wide(self, v: Self::W) -> Self::V;
 
-    /// The lower and the upper four bits of each byte, as numbers.
+    /// The lower and the upper four bits of each byte, as signed numbers.
     #[inline(always)]
-    fn load_u4_wide(self, x: &[u8; WIDE]) -> [Self::W; 2] {
-        let halves = [x.map(|byte| f32::from(byte & 15)), x.map(|byte| f32::from(byte >> 4))];
-        halves.map(|half| self.load_wide(&half))
+    fn load_i4_wide(self, x: &[u8; WIDE]) -> [Self::W; 2] {
+        let signed = |byte: u8| f32::from(byte.cast_signed() >> 4);
+        [self.load_wide(&x.map(|byte| signed(byte << 4))), self.load_wide(&x.map(signed))]
     }
     /// Of sixteen numbers, those that the lower and the upper four bits of each byte name.
     #[inline(always)]

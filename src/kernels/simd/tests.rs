@@ -97,7 +97,7 @@ impl Op for Everything<'_> {
             s.round_f16_wide(x),
         ];
         let codes: [u8; WIDE] = std::array::from_fn(|i| self.a[i % LANES].to_bits().to_le_bytes()[i / LANES]);
-        let nibbles = s.load_u4_wide(&codes).into_iter().chain(s.look_up_wide(y, &codes));
+        let nibbles = s.load_i4_wide(&codes).into_iter().chain(s.look_up_wide(y, &codes));
         for v in wide_vectors.into_iter().chain(nibbles) {
             let mut lanes = [0.0; WIDE];
             s.store_wide(v, &mut lanes);

@@ -12,6 +12,7 @@ mod image;
 mod lifetimes;
 mod memory;
 mod plan;
+mod planner;
 mod session;
 mod states;
 mod views;

@@ -7,7 +7,8 @@ use smallvec::SmallVec;
 
 use super::execute::Execution;
 use super::memory::{Grown, Memory};
-use super::plan::{Place, Plan, plan};
+use super::plan::{Place, Plan};
+use super::planner::plan;
 use super::{CpuLoaded, fold_options, image};
 use crate::mil::op::KnownValue;
 use crate::mil::propagate;

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use anemeter::kernels::probe;
+use anemeter::kernels::probe::{self, Limits};
 use anemeter::package::Package;
 use anemeter::runtime::{self, Executed, LoadOptions, Observer, Runtime, Session};
 use anemeter::tensor::Tensor;
@@ -36,7 +36,7 @@ struct Case {
     tokens: usize,
     /// Predictions per round.
     repeats: usize,
-    /// Tokens per second, one sample per round.
+    /// Tokens per second, one sample per prediction.
     speeds: Vec<f64>,
 }
 
@@ -72,6 +72,7 @@ impl Bench {
             let case = case.with_context(|| format!("there is no function `{name}`"))?;
             return Ok(text + &profile(case, session.as_mut(), self.threads)?);
         }
+        let memory = peak_bytes()?;
         let mut limits = Vec::new();
         for _ in 0..self.rounds {
             limits.push(probe::limits(self.threads, READ_BYTES));
@@ -79,19 +80,17 @@ impl Bench {
                 case.round(session.as_mut())?;
             }
         }
-        let bandwidth = median(limits.iter().map(|limit| limit.bytes_per_second).collect());
-        let flops = median(limits.iter().map(|limit| limit.flops_per_second).collect());
-        writeln!(text, "\nmemory {:.1} GB/s, arithmetic {:.0} GFLOP/s", bandwidth / 1e9, flops / 1e9)?;
+        let of = |pick: fn(&Limits) -> f64| limits.iter().map(pick).collect::<Vec<f64>>();
+        let (reads, multiplies) = (of(|limit| limit.bytes_per_second), of(|limit| limit.flops_per_second));
+        for (name, pick) in [("median", median as fn(Vec<f64>) -> f64), ("best", largest)] {
+            let (bandwidth, peak) = (pick(reads.clone()) / 1e9, pick(multiplies.clone()) / 1e9);
+            writeln!(text, "{name} limits: memory {bandwidth:.1} GB/s, arithmetic {peak:.0} GFLOP/s")?;
+        }
         let weights = package.weight_files().iter().map(|file| file.bytes as f64).sum::<f64>();
         for case in &cases {
-            case.line(&mut text, weights, (bandwidth, flops))?;
+            case.line(&mut text, weights, &limits)?;
         }
-        writeln!(
-            text,
-            "peak resident memory {:.0} MB, weights {:.0} MB",
-            peak_bytes()? / 1e6,
-            weights / 1e6
-        )?;
+        writeln!(text, "peak resident memory {:.0} MB, weights {:.0} MB", memory / 1e6, weights / 1e6)?;
         Ok(text)
     }
 
@@ -125,29 +124,29 @@ impl Case {
 
     fn round(&mut self, session: &mut dyn Session) -> Result<()> {
         self.predict(session)?;
-        let started = Instant::now();
         for _ in 0..self.repeats {
+            let started = Instant::now();
             self.predict(session)?;
+            self.speeds.push(self.tokens as f64 / started.elapsed().as_secs_f64());
         }
-        self.speeds.push((self.tokens * self.repeats) as f64 / started.elapsed().as_secs_f64());
         Ok(())
     }
 
-    fn line(&self, text: &mut String, weights: f64, (bandwidth, flops): (f64, f64)) -> Result<()> {
-        let speed = median(self.speeds.clone());
-        let least = self.speeds.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = self.speeds.iter().copied().fold(0.0, f64::max);
-        write!(text, "{:<22} {speed:8.1} tokens/s ({least:.1} to {most:.1})", self.label)?;
-        let passes = speed / self.tokens as f64;
-        // All weights but the head's are multiplied with every token.
-        writeln!(
-            text,
-            ", {:.0} % of the bandwidth, {:.0} GFLOP/s ({:.0} % of the peak)",
-            100.0 * passes * weights / bandwidth,
-            speed * weights / 1e9,
-            100.0 * speed * weights / flops
-        )?;
-        Ok(())
+    /// Median and fastest prediction, each against the median and the best of the limits.
+    fn line(&self, text: &mut String, weights: f64, limits: &[Limits]) -> Result<()> {
+        write!(text, "{:<20}", self.label)?;
+        for (name, pick) in [("median", median as fn(Vec<f64>) -> f64), ("fastest", largest)] {
+            let speed = pick(self.speeds.clone());
+            let bandwidth = pick(limits.iter().map(|limit| limit.bytes_per_second).collect());
+            let peak = pick(limits.iter().map(|limit| limit.flops_per_second).collect());
+            let share = match self.tokens {
+                1 => format!("{:.0} % of the bandwidth", 100.0 * speed * weights / bandwidth),
+                // Two operations for each of the weights, which have two bytes each.
+                _ => format!("{:.0} % of the arithmetic", 100.0 * speed * weights / peak),
+            };
+            write!(text, "  {name} {speed:7.1} tokens/s, {share}")?;
+        }
+        Ok(writeln!(text)?)
     }
 }
 
@@ -214,6 +213,10 @@ fn ms(duration: Duration) -> f64 {
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+fn largest(values: Vec<f64>) -> f64 {
+    values.into_iter().fold(0.0, f64::max)
 }
 
 /// The most memory this process ever had resident; zero where the system does not say.
