@@ -1,10 +1,11 @@
 //! The export flow: a trained checkpoint becomes a bundle of enumerated-shape packages.
 //!
 //! ```text
-//! checkpoint -> model graph -> MIL program -> packages, tokenizer, export.json
+//! checkpoint -> model graph -> MIL program -> compression -> packages, tokenizer, export.json
 //! ```
 
 mod chunking;
+mod compressed;
 mod describe;
 mod digest;
 mod embeddings;
@@ -17,10 +18,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use compressed::Compressed;
 use phases::Phases;
 
 use crate::bundle::{self, Bundle, Manifest};
 use crate::checkpoint::{self, Checkpoint};
+use crate::compress;
 use crate::lower::{self, Meter, lower_metered};
 use crate::mil::verify::verify;
 use crate::model;
@@ -73,14 +76,17 @@ pub fn export(request: &Request, progress: &dyn Progress) -> Result<Bundle, Expo
 
     let staging = Staging::new(&request.output).map_err(|e| ExportError::io(&request.output, &e))?;
     let mut described = Vec::with_capacity(chunks.len());
+    let mut compressed = Compressed::default();
     for chunk in chunks {
         let file = format!("{}.mlpackage", chunk.name);
         progress.began(&file, Some(describe::weight_bytes(&chunk.model)));
         let lower::Chunk { layers, positions, model, .. } = chunk;
+        let (model, compression) = compress::apply(model, &settled.precision)?;
         let model = phases.time("check", || verify(model))?;
         let path = staging.path().join(&file);
         let summary = write_watched(&model, &path, WriteOptions::default(), progress)?;
         phases.wrote(&file, &summary);
+        compressed.add(&compression).map_err(|e| ExportError::io(&request.output, &e))?;
         described.push(describe::chunk(file, &summary, &layers, &positions, model.model()));
     }
     phases.read(&checkpoint.shards, &meter);
@@ -96,6 +102,7 @@ pub fn export(request: &Request, progress: &dyn Progress) -> Result<Bundle, Expo
         chunks: described,
         host_embeddings,
         tokenizer,
+        compression: compressed.finish(&settled.precision)?,
         warnings: settled.warnings,
         profile: phases.finish(),
     };

@@ -38,6 +38,7 @@
 pub mod bundle;
 pub mod checkpoint;
 pub mod cli;
+pub mod compress;
 pub mod config;
 pub mod cost;
 pub mod evaluate;
@@ -50,6 +51,7 @@ pub mod lint;
 pub mod lower;
 pub mod mil;
 pub mod model;
+#[cfg(feature = "oracle")]
 pub mod oracle;
 pub mod package;
 pub mod render;
@@ -58,5 +60,6 @@ pub mod runtime;
 pub mod stats;
 pub mod sweep;
 pub mod tensor;
+#[cfg(feature = "oracle")]
 pub mod verify;
 pub mod view;

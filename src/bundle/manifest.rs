@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{ComputeUnits, Embeddings, KvForm};
+use crate::compress::Log;
 
 /// The version of the format that this program reads and writes.
 pub const SCHEMA: &str = "anemeter.export/1";
@@ -30,6 +31,9 @@ pub struct Manifest {
     pub host_embeddings: Option<File>,
     /// How text becomes tokens; absent if the checkpoint does not say.
     pub tokenizer: Option<Tokenizer>,
+    /// What compression did to each weight; absent if nothing was asked for.
+    #[serde(default)]
+    pub compression: Option<Log>,
     /// Remarks on the export that its user should know.
     #[serde(default)]
     pub warnings: Vec<String>,

@@ -72,6 +72,34 @@ impl Block {
         }
     }
 
+    /// Bits of the integers of a block and whether they are signed, where an element is no more than an integer
+    /// times a scale plus a minimum.
+    pub(super) fn integers(self) -> Option<(u32, bool)> {
+        match self {
+            Block::Q4_0 | Block::Q4_1 => Some((4, false)),
+            Block::Q8_0 => Some((8, true)),
+            _ => None,
+        }
+    }
+
+    /// Writes the integers of a block and tells its scale and minimum; nothing where there are none.
+    pub(super) fn split(self, block: &[u8], codes: &mut [u8]) -> (f32, f32) {
+        let (scale, minimum, quants) = match self {
+            Block::Q8_0 => {
+                codes.copy_from_slice(&block[2..]);
+                return (float(block, 0), 0.0);
+            }
+            Block::Q4_0 => (float(block, 0), -8.0 * float(block, 0), &block[2..]),
+            Block::Q4_1 => (float(block, 0), float(block, 2), &block[4..]),
+            _ => return (0.0, 0.0),
+        };
+        let (low, high) = codes.split_at_mut(16);
+        for ((low, high), &q) in low.iter_mut().zip(high).zip(quants) {
+            (*low, *high) = (q & 15, q >> 4);
+        }
+        (scale, minimum)
+    }
+
     fn decode(self, block: &[u8], out: &mut [f32]) {
         match self {
             Block::Q4_0 => nibbles(float(block, 0), -8.0 * float(block, 0), &block[2..], None, out),

@@ -9,6 +9,7 @@ mod config;
 mod error;
 mod files;
 mod gguf;
+mod groups;
 mod hugging_face;
 mod safetensors;
 mod stored;
@@ -27,7 +28,8 @@ use crate::tensor::Bytes;
 pub use blocks::Block;
 pub use config::{Config, ConfigError};
 pub use error::CheckpointError;
-pub use stored::{Elements, Encoding, GgufEncoding, Order, Stored};
+pub use groups::Groups;
+pub use stored::{Elements, Encoding, GgufEncoding, Integers, Order, Stored};
 
 /// A checkpoint, opened.
 #[derive(Debug)]

@@ -1,13 +1,15 @@
 //! One tensor of a checkpoint, as it is stored.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::blocks::Block;
+use super::groups::Groups;
 use crate::kernels::convert;
 use crate::tensor::{Bytes, DType, Shape, TensorView};
 
 /// A tensor of a checkpoint.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Stored {
     /// Its shape in Hugging Face's layout.
     pub shape: Shape,
@@ -18,12 +20,14 @@ pub struct Stored {
 }
 
 /// How the elements of a stored tensor are encoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Encoding {
     /// Plain elements.
     Plain(DType),
     /// Blocks, or an order or offset of the elements that differs from Hugging Face's.
     Gguf(GgufEncoding),
+    /// Packed integers, with a scale and a bias for each group of a row.
+    Groups(Arc<Groups>),
 }
 
 /// How a GGUF file keeps the elements of a tensor.
@@ -63,13 +67,91 @@ pub enum Order {
 impl Stored {
     /// Writes the elements of a row-major range as f32.
     pub fn read(&self, range: Range<usize>, out: &mut [f32]) {
-        match self.encoding {
+        match &self.encoding {
             Encoding::Plain(dtype) => {
-                if let Ok(view) = TensorView::new(dtype, &self.shape, &self.bytes) {
+                if let Ok(view) = TensorView::new(*dtype, &self.shape, &self.bytes) {
                     convert::to_f32(&view, range, out);
                 }
             }
             Encoding::Gguf(encoding) => encoding.read(self, range, out),
+            Encoding::Groups(groups) => groups.read(&self.bytes, range, out),
+        }
+    }
+}
+
+/// A stored tensor whose elements are integers times a scale plus a minimum, block by block.
+#[derive(Debug, Clone)]
+pub struct Integers {
+    stored: Stored,
+    bits: u32,
+    is_signed: bool,
+    form: IntegerForm,
+}
+
+#[derive(Debug, Clone)]
+enum IntegerForm {
+    /// Blocks, with the rows of each head in another order if its size is given.
+    Blocks(Block, Option<usize>),
+    Groups(Arc<Groups>),
+}
+
+impl Stored {
+    /// The integers behind the elements, where there are such of 4 or 8 bits.
+    pub fn integers(&self) -> Option<Integers> {
+        let (bits, is_signed, form) = match &self.encoding {
+            Encoding::Gguf(GgufEncoding { elements: Elements::Blocks(block), order, plus_one: false }) => {
+                let (bits, is_signed) = block.integers()?;
+                let head_dim = match *order {
+                    Order::Same => None,
+                    Order::Interleaved { head_dim } => Some(head_dim),
+                    Order::Transposed => return None,
+                };
+                (bits, is_signed, IntegerForm::Blocks(*block, head_dim))
+            }
+            Encoding::Groups(groups) if matches!(groups.bits, 4 | 8) => {
+                (groups.bits, false, IntegerForm::Groups(groups.clone()))
+            }
+            _ => return None,
+        };
+        Some(Integers { stored: self.clone(), bits, is_signed, form })
+    }
+}
+
+impl Integers {
+    /// Bits of an integer.
+    pub fn bits(&self) -> u32 {
+        self.bits
+    }
+
+    /// Whether integers are signed, in two's complement.
+    pub fn is_signed(&self) -> bool {
+        self.is_signed
+    }
+
+    /// Elements of a block.
+    pub fn block(&self) -> usize {
+        match &self.form {
+            IntegerForm::Blocks(block, _) => block.elements(),
+            IntegerForm::Groups(groups) => groups.size,
+        }
+    }
+
+    /// Reads some blocks, in the order of the tensor's elements: integers, and a scale and a minimum for each block.
+    pub fn read(&self, blocks: Range<usize>, codes: &mut [u8], scales: &mut [f32], minimums: &mut [f32]) {
+        let width: usize = self.stored.shape.iter().skip(1).product::<usize>() / self.block();
+        let each = codes.chunks_exact_mut(self.block()).zip(scales.iter_mut().zip(minimums));
+        for (index, (codes, (scale, minimum))) in blocks.zip(each) {
+            (*scale, *minimum) = match &self.form {
+                IntegerForm::Blocks(block, head_dim) => {
+                    let from = match head_dim {
+                        Some(head_dim) => interleaved(index / width, *head_dim) * width + index % width,
+                        None => index,
+                    };
+                    let size = block.bytes();
+                    block.split(&self.stored.bytes[from * size..(from + 1) * size], codes)
+                }
+                IntegerForm::Groups(groups) => groups.split(&self.stored.bytes, index, codes),
+            };
         }
     }
 }
@@ -182,6 +264,38 @@ mod tests {
         assert_eq!(all(&transposed), [0.0, 2.0, 4.0, 1.0, 3.0, 5.0]);
         let norm = stored(&[3], Order::Same, true, &[1.0, 1.5, 0.0]);
         assert_eq!(all(&norm), [0.0, 0.5, -1.0]);
+    }
+
+    #[test]
+    fn integers_times_scale_plus_minimum_are_the_elements() {
+        for (block, order) in [
+            (Block::Q8_0, Order::Same),
+            (Block::Q4_0, Order::Interleaved { head_dim: 4 }),
+            (Block::Q4_1, Order::Same),
+        ] {
+            let bytes: Vec<u8> = (0..16 * block.bytes()).map(|i| (i * 37 % 113) as u8).collect();
+            let encoding = GgufEncoding { elements: Elements::Blocks(block), order, plus_one: false };
+            let stored =
+                Stored { shape: [8, 64][..].into(), encoding: Encoding::Gguf(encoding), bytes: bytes.into() };
+            let integers = stored.integers().unwrap();
+            let (mut codes, mut scales, mut minimums) = ([0; 160], [0.0; 5], [0.0; 5]);
+            integers.read(3..8, &mut codes, &mut scales, &mut minimums);
+            let code =
+                |code: u8| if integers.is_signed() { f32::from(code.cast_signed()) } else { f32::from(code) };
+            let got: Vec<f32> =
+                (0..160).map(|i| scales[i / 32] * code(codes[i]) + minimums[i / 32]).collect();
+            assert_eq!(got, all(&stored)[96..256], "{block:?}");
+        }
+        let blocks = |block, plus_one| {
+            let encoding = GgufEncoding { elements: Elements::Blocks(block), order: Order::Same, plus_one };
+            Stored {
+                shape: [1, 256][..].into(),
+                encoding: Encoding::Gguf(encoding),
+                bytes: vec![0; 512].into(),
+            }
+        };
+        assert!(blocks(Block::Q6_K, false).integers().is_none());
+        assert!(blocks(Block::Q8_0, true).integers().is_none());
     }
 
     proptest::proptest! {

@@ -54,7 +54,7 @@ fn a_folder_gives_configuration_tensors_and_tokens() {
     assert_eq!(checkpoint.config.opt_text("model_type").unwrap(), Some("llama"));
     assert_eq!(checkpoint.tensors.keys().collect::<Vec<_>>(), ["a", "b"]);
     let stored = &checkpoint.tensors["a"];
-    assert_eq!((stored.encoding, &stored.shape[..]), (Encoding::Plain(DType::F32), &[2][..]));
+    assert_eq!((&stored.encoding, &stored.shape[..]), (&Encoding::Plain(DType::F32), &[2][..]));
     let mut values = [0.0; 1];
     stored.read(1..2, &mut values);
     assert_eq!(values, [-2.0]);

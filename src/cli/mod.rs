@@ -1,6 +1,7 @@
 //! The command line: the only place that prints.
 
 mod bench;
+mod compress;
 mod doctor;
 mod exit;
 mod export;
@@ -12,6 +13,7 @@ mod report;
 mod run;
 mod table;
 mod units;
+#[cfg(feature = "oracle")]
 mod verify;
 mod worker;
 
@@ -36,10 +38,12 @@ enum Command {
     Doctor(doctor::Args),
     Export(export::Args),
     Generate(generate::Args),
+    Compress(compress::Args),
     Inspect(inspect::Args),
     Lint(lint::Args),
     Report(report::Args),
     Run(run::Args),
+    #[cfg(feature = "oracle")]
     Verify(verify::Args),
     Worker(worker::Args),
 }
@@ -60,10 +64,12 @@ pub fn main() -> ExitCode {
         Command::Doctor(args) => doctor::run(args, &mut output),
         Command::Export(args) => export::run(args, &mut output),
         Command::Generate(args) => generate::run(args, &mut output),
+        Command::Compress(args) => compress::run(args, &mut output),
         Command::Inspect(args) => inspect::run(args, &mut output),
         Command::Lint(args) => lint::run(args, &mut output),
         Command::Report(args) => report::run(args, &mut output),
         Command::Run(args) => run::run(args, &mut output),
+        #[cfg(feature = "oracle")]
         Command::Verify(args) => verify::run(args, &mut output),
         Command::Worker(args) => worker::run(args),
     };

@@ -19,11 +19,13 @@ fn limits(target: Target) -> Limits {
     }
 }
 
-/// The fewest packages within the target's limits; one per layer if even that is too much.
-pub(super) fn count(decoder: &Decoder, options: &Options, target: Target) -> usize {
+/// With weights of so many bits each: the fewest packages within the target's limits; one per layer if even that is too much.
+pub(super) fn count(decoder: &Decoder, options: &Options, bits: f64, target: Target) -> usize {
     let limits = limits(target);
-    let layers: Vec<u64> = decoder.layers.iter().map(|layer| 2 * layer_elements(layer)).collect();
-    let vocabulary = 2 * (decoder.vocabulary * decoder.hidden) as u64;
+    let bytes = |elements: u64, bits: f64| (elements as f64 * bits / 8.0) as u64;
+    let layers: Vec<u64> = decoder.layers.iter().map(|layer| bytes(layer_elements(layer), bits)).collect();
+    // Embeddings and heads are never narrower than int8 unless a rule says so.
+    let vocabulary = bytes((decoder.vocabulary * decoder.hidden) as u64, bits.max(8.0));
     let fits = |count: usize| {
         (0..count).all(|index| {
             let share = layers.len() * index / count..layers.len() * (index + 1) / count;

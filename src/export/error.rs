@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::bundle::BundleError;
 use crate::checkpoint::CheckpointError;
+use crate::compress::CompressError;
 use crate::config::ConfigFileError;
 use crate::lower::LowerError;
 use crate::mil::verify::Faults;
@@ -23,6 +24,12 @@ pub enum ExportError {
     /// The model has no program with these options.
     #[error(transparent)]
     Lower(#[from] LowerError),
+    /// The weights cannot be compressed as asked.
+    #[error(transparent)]
+    Compress(#[from] CompressError),
+    /// A rule of the precision names no weight.
+    #[error("the precision rule `{0}` matches no weight")]
+    Unmatched(String),
     /// The program does not hold together.
     #[error("the exported program is not valid, which is a fault of this program: {0}")]
     Faults(#[from] Faults),
@@ -85,6 +92,8 @@ impl ExportError {
             ExportError::Package(error) => error.help(),
             ExportError::Bundle(error) => error.help(),
             ExportError::Config(error) => error.help(),
+            ExportError::Compress(error) => error.help(),
+            ExportError::Unmatched(_) => Some("`anemeter inspect --weights` shows the names of weights"),
             ExportError::Untrained { .. } => {
                 Some("export only trained lengths with --shapes, or train the missing one")
             }

@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::chunking;
 use super::error::ExportError;
 use crate::bundle::{ComputeUnits, Embeddings, KvForm, Settings};
+use crate::compress::{Plan, Precision};
 use crate::lower::Options;
 use crate::model::{Decoder, Position};
 
@@ -63,8 +64,8 @@ pub struct Wishes {
     pub chunks: Option<Chunking>,
     /// What the export is for; it decides how large a package may be.
     pub target: Option<Target>,
-    /// Precision of the weights.
-    pub precision: Option<String>,
+    /// Precision of the weights: one for all, or rules.
+    pub precision: Option<Plan>,
 }
 
 /// How many packages the layers are divided among.
@@ -122,8 +123,8 @@ pub(super) struct Settled {
     pub(super) options: Options,
     pub(super) warnings: Vec<String>,
     pub(super) training_lengths: Option<Vec<usize>>,
+    pub(super) precision: Plan,
     compute_units: ComputeUnits,
-    precision: String,
 }
 
 impl Wishes {
@@ -169,9 +170,13 @@ impl Wishes {
             chunks: 1,
             opset: defaults.opset,
         };
+        let precision = self.precision.clone().unwrap_or_else(|| Precision::Keep.into());
         options.chunks = match self.chunks.unwrap_or(Chunking::Auto) {
             Chunking::Count(count) => count,
-            Chunking::Auto => chunking::count(decoder, &options, self.target.unwrap_or_default()),
+            Chunking::Auto => {
+                let target = self.target.unwrap_or_default();
+                chunking::count(decoder, &options, precision.default.bits(), target)
+            }
         };
         if options.batch > 1 {
             warnings.push(format!(
@@ -179,10 +184,6 @@ impl Wishes {
                  are never compared with batch 1",
                 options.batch
             ));
-        }
-        let precision = self.precision.clone().unwrap_or_else(|| "fp16".to_owned());
-        if precision != "fp16" {
-            return Err(ExportError::option("precision", format!("is `{precision}`; fp16 is possible")));
         }
         let compute_units = self.compute_units.unwrap_or_default();
         Ok(Settled { options, warnings, training_lengths: None, compute_units, precision })
@@ -226,7 +227,7 @@ impl Settled {
             head_split: options.head_split,
             opset: options.opset.key().to_owned(),
             compute_units: self.compute_units,
-            precision: self.precision.clone(),
+            precision: self.precision.to_string(),
             training_shapes: self.training_lengths.clone(),
         }
     }

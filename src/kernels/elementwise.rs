@@ -1,4 +1,4 @@
-//! Functions of one, two or three contiguous slices, element by element, in f32 or fp16.
+//! Functions of one or two contiguous slices, element by element, in f32 or fp16.
 //!
 //! fp16 elements are widened, computed in f32 and rounded once.
 
@@ -70,11 +70,6 @@ pub fn binary<T: Store>(f: Binary, x: Operand<'_, T>, y: Operand<'_, T>, out: &m
     binary_with(Isa::best(), f, x, y, out);
 }
 
-/// `out = x * y + z`, rounded once. Operands and output must be of the same length.
-pub fn multiply_add<T: Store>(x: Operand<'_, T>, y: Operand<'_, T>, z: Operand<'_, T>, out: &mut [T]) {
-    zip(Isa::best(), MultiplyAdd, [x, y, z], out);
-}
-
 /// A function of the lanes of `N` vectors.
 trait Function<const N: usize>: Copy + Send + Sync {
     /// In multiply-adds per element.
@@ -113,7 +108,6 @@ functions! {
     Div: 2 = |s, x| s.div(x[0], x[1]);
     Max: 2 = |s, x| s.select_nan(x[0], x[0], s.max(x[0], x[1]));
     Min: 2 = |s, x| s.select_nan(x[0], x[0], s.min(x[0], x[1]));
-    MultiplyAdd: 3 = |s, x| s.mul_add(x[0], x[1], x[2]);
 }
 
 #[derive(Clone, Copy)]
@@ -379,11 +373,6 @@ mod tests {
                         assert_eq!(out[i], f16::from_f32(scalar(f, 1.0, y[i].to_f32())), "{f:?}");
                     }
                 }
-            }
-            let mut out = vec![f16::ZERO; len];
-            multiply_add(Operand::Each(x), Operand::All(f16::from_f32(3.0)), Operand::Each(y), &mut out);
-            for i in 0..len {
-                assert_eq!(out[i], f16::from_f32(x[i].to_f32() * 3.0 + y[i].to_f32()));
             }
         }
     }

@@ -2,28 +2,16 @@
 //!
 //! Three ways, chosen by extents and strides alone: few rows times columns that lie in memory one after the
 //! other are dot products (`gemv`); few rows times a row-major matrix are sums of its rows; all else
-//! is cut into blocks that fit the caches, packed, and computed in register tiles. In the last two every
-//! element is the fused sum of its products in index order, whatever the blocking and the number of threads.
+//! is cut into blocks that fit the caches, packed, and computed in register tiles (`tiles`). In the last two
+//! every element is the fused sum of its products in index order, whatever the blocking and the number of
+//! threads.
 
-use std::cell::RefCell;
 use std::ops::Range;
 
 use super::gemv;
-use super::pack::pack;
 use super::parallel;
-use super::simd::{Grid, Isa, LANES, Load, Op, Simd};
-use crate::tensor::AlignedBuf;
-
-/// Rows of a register tile.
-const ROWS: usize = 6;
-/// Columns of a register tile.
-const COLUMNS: usize = 2 * LANES;
-/// Steps along the shared extent whose panels fit the first-level cache.
-const DEPTH_BLOCK: usize = 256;
-/// Rows of the left matrix whose packed block fits the second-level cache.
-const ROW_BLOCK: usize = 20 * ROWS;
-/// Columns of the right matrix that are packed at a time.
-const COLUMN_BLOCK: usize = 64 * COLUMNS;
+use super::simd::{Grid, Isa, Load, Store};
+use super::tiles::{Fused, Product, Reader, Rounded, divide};
 
 /// The extents of a product `[m, k] x [k, n]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,7 +101,8 @@ pub(super) fn multiply_with<T: Load>(
     } else if gemv::takes_row_sums(extents, b) {
         gemv::row_sums(isa, k, a, b, Grid::new(out, n), pieces);
     } else {
-        divide(Product { isa, mode: Fused, k, a, b, out: Grid::new(out, n) }, pieces);
+        let out = Grid::new(out, n);
+        divide(Product { isa, mode: Fused, k, left: a, right: b, bias: None, out }, pieces);
     }
 }
 
@@ -135,227 +124,52 @@ fn multiply_rounded_with<T: Load>(
         return out.fill(0.0);
     }
     let pieces = parallel::pieces(m.saturating_mul(n).saturating_mul(k));
-    divide(Product { isa, mode: Rounded, k, a, b, out: Grid::new(out, n) }, pieces);
+    let out = Grid::new(out, n);
+    divide(Product { isa, mode: Rounded, k, left: a, right: b, bias: None, out }, pieces);
 }
 
-/// How a product is added to a sum.
-trait Mode: Copy + Send {
-    fn accumulate<S: Simd>(self, s: S, a: S::V, b: S::V, sum: S::V) -> S::V;
-}
-
+/// The left operand of [`weigh`], one row per output row.
 #[derive(Clone, Copy)]
-struct Fused;
-
-impl Mode for Fused {
-    #[inline(always)]
-    fn accumulate<S: Simd>(self, s: S, a: S::V, b: S::V, sum: S::V) -> S::V {
-        s.mul_add(a, b, sum)
-    }
+pub enum Weights<'a, T> {
+    /// In memory.
+    Dense(Matrix<'a, T>),
+    /// Produced a few rows at a time.
+    Read(&'a (dyn Fn(Range<usize>, &mut [f32]) + Sync)),
 }
 
-#[derive(Clone, Copy)]
-struct Rounded;
-
-impl Mode for Rounded {
-    #[inline(always)]
-    fn accumulate<S: Simd>(self, s: S, a: S::V, b: S::V, sum: S::V) -> S::V {
-        s.round_f16(s.add(sum, s.round_f16(s.mul(a, b))))
-    }
-}
-
-/// A product, or a rectangle of one, to be computed by tiles.
-struct Product<'a, T, M> {
-    isa: Isa,
-    mode: M,
-    k: usize,
-    a: Matrix<'a>,
-    b: Matrix<'a, T>,
-    out: Grid<'a>,
-}
-
-fn divide<T: Load, M: Mode>(product: Product<'_, T, M>, pieces: usize) {
-    let Product { isa, mode, k, a, b, out } = product;
-    let by_columns = out.columns() >= out.rows();
-    let middle = if by_columns {
-        parallel::half(out.columns(), COLUMNS, pieces)
-    } else {
-        parallel::half(out.rows(), ROWS, pieces)
-    };
-    let Some(middle) = middle else {
-        let product = Product { isa, mode, k, a, b, out };
-        return PACKED.with_borrow_mut(|packed| isa.run(Blocked { product, packed }));
-    };
-    let (first, second) = if by_columns {
-        let (left, right) = out.split_columns(middle);
-        let b_right = b.skip_columns(middle);
-        (Product { isa, mode, k, a, b, out: left }, Product { isa, mode, k, a, b: b_right, out: right })
-    } else {
-        let (top, bottom) = out.split_rows(middle);
-        let a_bottom = a.skip_rows(middle);
-        (Product { isa, mode, k, a, b, out: top }, Product { isa, mode, k, a: a_bottom, b, out: bottom })
-    };
-    rayon::join(|| divide(first, pieces / 2), || divide(second, pieces - pieces / 2));
-}
-
-thread_local! {
-    static PACKED: RefCell<Packed> = RefCell::default();
-}
-
-/// Packed blocks; kept by each thread for its next product.
-#[derive(Default)]
-struct Packed {
-    a: AlignedBuf,
-    b: AlignedBuf,
-}
-
-struct Blocked<'a, 'p, T, M> {
-    product: Product<'a, T, M>,
-    packed: &'p mut Packed,
-}
-
-impl<T: Load, M: Mode> Op for Blocked<'_, '_, T, M> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, s: S) {
-        let Blocked { product: Product { mode, k, a, b, mut out, .. }, packed } = self;
-        let (m, n) = (out.rows(), out.columns());
-        for columns in Blocks::new(n, COLUMN_BLOCK, COLUMNS) {
-            for depth in Blocks::new(k, DEPTH_BLOCK, 1) {
-                let right = panels::<COLUMNS>(&mut packed.b, columns.len(), depth.len());
-                pack(s, b.transposed(), columns.clone(), depth.clone(), right);
-                for rows in Blocks::new(m, ROW_BLOCK, ROWS) {
-                    let left = panels::<ROWS>(&mut packed.a, rows.len(), depth.len());
-                    pack(s, a, rows.clone(), depth.clone(), left);
-                    let adds = depth.start > 0;
-                    for (j, right) in columns.clone().step_by(COLUMNS).zip(right.chunks_exact(depth.len())) {
-                        for (i, left) in rows.clone().step_by(ROWS).zip(left.chunks_exact(depth.len())) {
-                            tile(s, mode, left, right, Place { out: &mut out, i, j, adds });
-                        }
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// Room for the panels of `count` rows or columns.
-fn panels<const WIDTH: usize>(buffer: &mut AlignedBuf, count: usize, depth: usize) -> &mut [[f32; WIDTH]] {
-    let steps = count.div_ceil(WIDTH) * depth;
-    let bytes = steps * size_of::<[f32; WIDTH]>();
-    buffer.resize(bytes);
-    bytemuck::cast_slice_mut(buffer)
-}
-
-/// Where a tile goes, and whether it continues the sums that are there.
-struct Place<'g, 'a> {
-    out: &'g mut Grid<'a>,
-    i: usize,
-    j: usize,
-    adds: bool,
-}
-
-#[inline(always)]
-fn tile<S: Simd, M: Mode>(
-    s: S,
-    mode: M,
-    left: &[[f32; ROWS]],
-    right: &[[f32; COLUMNS]],
-    place: Place<'_, '_>,
+/// `out = weights x b + bias`, row-major, in fused sums that are rounded once where they are stored. There is an
+/// element of `bias` for each row.
+///
+/// # Panics
+/// If a matrix or the output has fewer elements than the extents imply.
+pub fn weigh<T: Load, U: Load, O: Store>(
+    extents: Extents,
+    weights: Weights<'_, T>,
+    b: Matrix<'_, U>,
+    bias: Option<&[f32]>,
+    out: &mut [O],
 ) {
-    let Place { out, i, j, adds } = place;
-    let rows = ROWS.min(out.rows() - i);
-    let columns = COLUMNS.min(out.columns() - j);
-    let mut sums = [[s.splat(0.0); 2]; ROWS];
-    let mut edge = [[0.0; COLUMNS]; ROWS];
-    let is_whole = rows == ROWS && columns == COLUMNS;
-    if adds && is_whole {
-        for (r, sums) in sums.iter_mut().enumerate() {
-            *sums = load_pair(s, &out.row(i + r)[j..]);
-        }
-    } else if adds {
-        for (r, edge) in edge.iter_mut().enumerate().take(rows) {
-            edge[..columns].copy_from_slice(&out.row(i + r)[j..][..columns]);
-        }
-        for (sums, edge) in sums.iter_mut().zip(&edge) {
-            *sums = load_pair(s, edge);
-        }
+    let (isa, Extents { m, k, n }) = (Isa::best(), extents);
+    let out = &mut out[..m * n];
+    if out.is_empty() || k == 0 {
+        let rows = out.chunks_mut(n.max(1)).enumerate();
+        return rows.for_each(|(i, row)| row.fill(O::narrow(bias.map_or(0.0, |bias| bias[i]))));
     }
-    let sums = accumulate(s, mode, left, right, sums);
-    if is_whole {
-        for (r, sums) in sums.into_iter().enumerate() {
-            store_pair(s, sums, &mut out.row(i + r)[j..]);
+    let pieces = parallel::pieces(m.saturating_mul(n).saturating_mul(k));
+    let out = Grid::new(out, n);
+    match weights {
+        Weights::Dense(left) => divide(Product { isa, mode: Fused, k, left, right: b, bias, out }, pieces),
+        Weights::Read(read) => {
+            let left = Reader { read, first: 0, columns: k };
+            divide(Product { isa, mode: Fused, k, left, right: b, bias, out }, pieces);
         }
-    } else {
-        for (sums, edge) in sums.into_iter().zip(&mut edge) {
-            store_pair(s, sums, edge);
-        }
-        for (r, edge) in edge.iter().enumerate().take(rows) {
-            out.row(i + r)[j..][..columns].copy_from_slice(&edge[..columns]);
-        }
-    }
-}
-
-#[inline(always)]
-fn accumulate<S: Simd, M: Mode>(
-    s: S,
-    mode: M,
-    left: &[[f32; ROWS]],
-    right: &[[f32; COLUMNS]],
-    mut sums: [[S::V; 2]; ROWS],
-) -> [[S::V; 2]; ROWS] {
-    for (left, right) in left.iter().zip(right) {
-        let right = load_pair(s, right);
-        for (sums, &a) in sums.iter_mut().zip(left) {
-            let a = s.splat(a);
-            sums[0] = mode.accumulate(s, a, right[0], sums[0]);
-            sums[1] = mode.accumulate(s, a, right[1], sums[1]);
-        }
-    }
-    sums
-}
-
-#[inline(always)]
-fn load_pair<S: Simd>(s: S, from: &[f32]) -> [S::V; 2] {
-    let (lanes, _) = from.as_chunks::<LANES>();
-    [s.load(&lanes[0]), s.load(&lanes[1])]
-}
-
-#[inline(always)]
-fn store_pair<S: Simd>(s: S, pair: [S::V; 2], to: &mut [f32]) {
-    let (lanes, _) = to.as_chunks_mut::<LANES>();
-    s.store(pair[0], &mut lanes[0]);
-    s.store(pair[1], &mut lanes[1]);
-}
-
-/// Ranges of about equal length, at most `most`, that cover `0..len`; all but the last are multiples of `unit`.
-struct Blocks {
-    next: usize,
-    len: usize,
-    step: usize,
-}
-
-impl Blocks {
-    fn new(len: usize, most: usize, unit: usize) -> Blocks {
-        let count = len.div_ceil(most).max(1);
-        Blocks { next: 0, len, step: len.div_ceil(count).next_multiple_of(unit) }
-    }
-}
-
-impl Iterator for Blocks {
-    type Item = Range<usize>;
-
-    #[inline(always)]
-    fn next(&mut self) -> Option<Range<usize>> {
-        let start = self.next;
-        self.next = self.len.min(start + self.step);
-        (start < self.next).then_some(start..self.next)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernels::simd::LANES;
     use half::f16;
     use proptest::prelude::*;
 
@@ -453,8 +267,7 @@ mod tests {
 
     #[test]
     fn blocks_do_not_change_the_sums() {
-        for (m, k, n) in [(ROW_BLOCK + 5, 2 * DEPTH_BLOCK + 3, 33), (17, 5, COLUMN_BLOCK + 9), (7, 600, 1030)]
-        {
+        for (m, k, n) in [(250, 515, 33), (17, 5, 1100), (7, 600, 1030), (90, 1600, 40)] {
             let e = Extents { m, k, n };
             let (a, b) = (Sample::new(m, k, Layout::RowMajor, 0), Sample::new(k, n, Layout::RowMajor, 1));
             let (a, b) = (a.matrix(), b.matrix());
@@ -500,6 +313,31 @@ mod tests {
         }
         fn view<T>(data: &[T], transposed: bool, e: Extents) -> Matrix<'_, T> {
             if transposed { Matrix::row_major(data, e.k).transposed() } else { Matrix::row_major(data, e.n) }
+        }
+    }
+
+    #[test]
+    fn weights_in_memory_or_read_give_the_same_sums() {
+        for (m, k, n) in [(1, 3, 2), (13, 40, 33), (130, 577, 70), (25, 9, 200), (3, 0, 4)] {
+            let e = Extents { m, k, n };
+            let (w, x) =
+                (Sample::new(m, k, Layout::RowMajor, 0).data, Sample::new(k, n, Layout::RowMajor, 3).data);
+            let bias: Vec<f32> = (0..m).map(|i| value(i + 11)).collect();
+            let sums = naive(e, Matrix::row_major(&w, k), Matrix::row_major(&x, n), f32::mul_add);
+            let expected: Vec<f32> = sums.iter().enumerate().map(|(i, sum)| sum + bias[i / n]).collect();
+            let halves: Vec<f16> = w.iter().map(|&w| f16::from_f32(w)).collect();
+            let narrow: Vec<f16> = x.iter().map(|&x| f16::from_f32(x)).collect();
+            let read =
+                |rows: Range<usize>, out: &mut [f32]| out.copy_from_slice(&w[rows.start * k..rows.end * k]);
+            let (mut wide, mut rounded) = (vec![f32::NAN; m * n], vec![f16::NAN; m * n]);
+            let x = Matrix::row_major(&x[..], n);
+            weigh(e, Weights::Dense(Matrix::row_major(&halves[..], k)), x, Some(&bias), &mut wide);
+            assert_eq!(wide, expected, "{e:?}");
+            weigh(e, Weights::<f32>::Read(&read), x, None, &mut wide);
+            assert_eq!(wide, sums, "{e:?}");
+            let x = Matrix::row_major(&narrow[..], n);
+            weigh(e, Weights::Dense(Matrix::row_major(&w[..], k)), x, Some(&bias), &mut rounded);
+            assert!(rounded.iter().zip(&expected).all(|(&r, &e)| r == f16::from_f32(e)), "{e:?}");
         }
     }
 

@@ -1,6 +1,7 @@
 //! Arithmetic on slices. No kernel knows of programs or files.
 
 pub mod attention;
+pub mod cluster;
 pub mod conv;
 pub mod convert;
 pub mod copy;
@@ -11,17 +12,22 @@ pub mod gather;
 pub mod gemm;
 mod gemv;
 pub mod int_gemm;
-pub mod linear;
 mod math;
 pub mod norm;
 mod pack;
+pub mod packed;
 pub(crate) mod parallel;
 pub mod pool;
+pub mod probe;
+pub mod quantize;
 pub mod recurrent;
 pub mod reduce;
 pub mod resample;
+pub mod rms;
 pub mod rows;
 pub mod simd;
 pub mod softmax;
 pub mod streamed;
+mod tiles;
+pub mod vector_cluster;
 pub mod window;

@@ -14,6 +14,49 @@ pub fn softmax_f32(data: &mut [f32], length: usize, inner: usize) {
     softmax(Isa::best(), Plain, data, length, inner);
 }
 
+/// Softmax of rows of `length` elements, each computed in f32 and rounded once.
+///
+/// # Panics
+/// If `out` is not as long as `x`.
+pub fn softmax_rows<T: Store>(x: &[T], out: &mut [T], length: usize) {
+    assert_eq!(x.len(), out.len(), "as many results as elements");
+    if length == 0 {
+        return;
+    }
+    let pieces = parallel::pieces(x.len().saturating_mul(COST));
+    parallel::parts(out, length, pieces, &|start, out| {
+        let x = &x[start..][..out.len()];
+        COLUMN.with_borrow_mut(|row| Isa::best().run(Rows { x, out, length, row }));
+    });
+}
+
+struct Rows<'a, T> {
+    x: &'a [T],
+    out: &'a mut [T],
+    length: usize,
+    row: &'a mut AlignedBuf,
+}
+
+impl<T: Store> Op for Rows<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Rows { x, out, length, row } = self;
+        row.resize(length * size_of::<f32>());
+        let row: &mut [f32] = bytemuck::cast_slice_mut(row);
+        for (x, out) in x.chunks_exact(length).zip(out.chunks_exact_mut(length)) {
+            for (x, to) in x.chunks(LANES).zip(row.chunks_mut(LANES)) {
+                f32::store_some(s, T::load_some(s, x), to);
+            }
+            along_row(s, Plain, row);
+            for (from, out) in row.chunks(LANES).zip(out.chunks_mut(LANES)) {
+                T::store_some(s, f32::load_some(s, from), out);
+            }
+        }
+    }
+}
+
 /// Softmax whose intermediates are rounded to fp16.
 pub fn softmax_f16_steps(data: &mut [f32], length: usize, inner: usize) {
     softmax(Isa::best(), Half, data, length, inner);
@@ -207,6 +250,19 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn rows_of_halves_are_rounded_once() {
+        for length in [1, 7, 8, 33, 513] {
+            let mut wide = values(3 * length);
+            let narrow: Vec<f16> = wide.iter().map(|&x| f16::from_f32(x)).collect();
+            let mut out = vec![f16::ZERO; narrow.len()];
+            softmax_rows(&narrow, &mut out, length);
+            softmax_f32(&mut wide, length, 1);
+            assert!(out.iter().zip(&wide).all(|(&out, &wide)| out == f16::from_f32(wide)), "{length}");
+        }
+        softmax_rows::<f16>(&[], &mut [], 0);
     }
 
     #[test]

@@ -9,8 +9,8 @@ use half::f16;
 use half::slice::HalfFloatSliceExt;
 
 use super::meter::Meter;
-use crate::mil::Payload;
-use crate::model::Weight;
+use crate::mil::{Payload, Quantised};
+use crate::model::{Integers, Weight};
 
 /// Elements that one thread converts before it hands them over.
 const PIECE: usize = 1 << 20;
@@ -84,5 +84,37 @@ impl Payload for Half {
             ready = next;
         }
         Ok(())
+    }
+
+    fn quantised(&self) -> Option<Arc<dyn Quantised>> {
+        let (integers, first) = self.weight.integers()?;
+        let first = first + self.range.start;
+        let is_whole = first.is_multiple_of(integers.block());
+        is_whole
+            .then(|| -> Arc<dyn Quantised> { Arc::new(Blocks { first: first / integers.block(), integers }) })
+    }
+}
+
+/// The blocks of a range of a weight's elements.
+struct Blocks {
+    integers: Integers,
+    first: usize,
+}
+
+impl Quantised for Blocks {
+    fn bits(&self) -> u32 {
+        self.integers.bits()
+    }
+
+    fn is_signed(&self) -> bool {
+        self.integers.is_signed()
+    }
+
+    fn block(&self) -> usize {
+        self.integers.block()
+    }
+
+    fn read(&self, blocks: Range<usize>, codes: &mut [u8], scales: &mut [f32], minimums: &mut [f32]) {
+        self.integers.read(self.first + blocks.start..self.first + blocks.end, codes, scales, minimums);
     }
 }

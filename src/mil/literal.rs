@@ -1,6 +1,7 @@
 //! Constants: a type and its value, in the program or in the weight file.
 
 use std::io::{self, Write};
+use std::ops::Range;
 use std::sync::Arc;
 
 use super::{TensorType, Type};
@@ -39,6 +40,26 @@ pub trait Payload: Send + Sync {
 
     /// Writes all the bytes; every call writes the same.
     fn write_to(&self, out: &mut dyn Write) -> io::Result<()>;
+
+    /// The integers behind the elements, where they come from such.
+    fn quantised(&self) -> Option<Arc<dyn Quantised>> {
+        None
+    }
+}
+
+/// Elements that are integers times a scale plus a minimum, both the same for blocks of consecutive elements of a row.
+pub trait Quantised: Send + Sync {
+    /// Bits of an integer: 4 or 8.
+    fn bits(&self) -> u32;
+
+    /// Whether integers are signed, in two's complement.
+    fn is_signed(&self) -> bool;
+
+    /// Elements of a block.
+    fn block(&self) -> usize;
+
+    /// Reads some blocks: the integers of each element, a scale and a minimum for each block.
+    fn read(&self, blocks: Range<usize>, codes: &mut [u8], scales: &mut [f32], minimums: &mut [f32]);
 }
 
 impl std::fmt::Debug for dyn Payload + '_ {

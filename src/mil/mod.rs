@@ -19,7 +19,7 @@ mod types;
 pub mod verify;
 
 pub use builder::{Arg, BuildError, Builder, Pending};
-pub use literal::{Literal, LiteralData, Payload};
+pub use literal::{Literal, LiteralData, Payload, Quantised};
 pub use model::{
     ArrayType, ColorSpace, DefaultValue, Feature, FeatureType, Flexibility, ImageSizes, ImageType, Interface,
     Interfaces, Metadata, Model,

@@ -10,6 +10,7 @@ mod tensors;
 mod testing;
 mod weight;
 
+pub use crate::checkpoint::Integers;
 pub use arch::{ARCHITECTURES, Architecture, build};
 pub use error::{Expected, ModelError, TensorProblem};
 pub use graph::{

@@ -68,7 +68,7 @@ impl<'a> Tensors<'a> {
         let Some(head) = self.checkpoint.tensors.get(&name) else { return };
         self.used.insert(name.clone());
         let Source::Stored(stored) = &embedding.source else { return };
-        if (&head.shape, head.encoding, &head.bytes) != (&stored.shape, stored.encoding, &stored.bytes) {
+        if head != stored {
             let problem = format!("differs from `{}`, but tie_word_embeddings is true", embedding.name);
             self.problems.push(TensorProblem::Content { tensor: name, problem });
         }

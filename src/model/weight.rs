@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::checkpoint::Stored;
+use crate::checkpoint::{Integers, Stored};
 use crate::tensor::{Shape, shape};
 
 /// A weight of the model: a name, a shape, and the stored tensor behind it.
@@ -96,6 +96,17 @@ impl Weight {
         let len = stored.bytes.len();
         let byte = |element: usize| ((element as u128 * len as u128).div_ceil(elements) as usize).min(len);
         (stored, byte(offset + range.start)..byte(offset + range.end))
+    }
+
+    /// The integers behind the elements, where there are such, and which of their elements is the first here.
+    pub fn integers(&self) -> Option<(Integers, usize)> {
+        match &self.source {
+            Source::Stored(stored) => Some((stored.integers()?, 0)),
+            Source::Rows(stored, row) => {
+                Some((stored.integers()?, row * self.shape.iter().skip(1).product::<usize>()))
+            }
+            Source::Transposed(_) | Source::TransposedColumns(..) | Source::PlusOne(_) => None,
+        }
     }
 
     fn columns<'a>(&self, stored: &'a Stored, first: usize) -> Columns<'a> {

@@ -104,6 +104,10 @@ pub struct Executed<'a> {
     pub elapsed: std::time::Duration,
     /// What it produced.
     pub outputs: &'a [TensorView<'a>],
+    /// Bytes of its arguments and results, weights as they are stored.
+    pub bytes: usize,
+    /// Floating-point operations, where it is a product; zero elsewhere.
+    pub flops: usize,
 }
 
 /// Every runtime that this program knows, the preferred first.

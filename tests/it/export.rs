@@ -136,6 +136,34 @@ fn configuration_files_are_strict_and_flags_win() {
 }
 
 #[test]
+fn weights_are_compressed_by_rule_and_the_log_says_how() {
+    let scene = Scene::new();
+    let config = scene.path("convert.yaml");
+    let rules = |pattern: &str| {
+        format!(
+            "coreml:\n  precision:\n    default: fp16\n    rules: [{{match: {pattern}, precision: int8}}]\n"
+        )
+    };
+    write_text(&config, &rules("layers.*.mlp.*weight"));
+    let args = ["--config", arg(&config), "--shapes", "16", "--chunks", "2"];
+    let outcome = scene.export("a", &args);
+    assert!(exported(&outcome).contains("6 weights compressed"), "{}", outcome.stdout);
+    let bundle = Bundle::open(scene.path("a")).unwrap();
+    let log = bundle.manifest().compression.as_ref().unwrap();
+    let compressed: Vec<_> = log.tensors.iter().filter(|tensor| tensor.precision == "int8:channel").collect();
+    assert_eq!((compressed.len(), log.totals.compressed), (6, 6));
+    assert!(compressed.iter().all(|tensor| tensor.snr_db.unwrap() > 35.0 && tensor.cosine > 0.999));
+    assert_eq!(bundle.manifest().settings.precision, "fp16; layers.*.mlp.*weight: int8:channel");
+
+    write_text(&config, &rules("layer.*.mlp.*"));
+    let message = refused(&scene.export("b", &args));
+    assert!(message.contains("the precision rule `layer.*.mlp.*` matches no weight"), "{message}");
+    assert!(!scene.path("b").exists());
+    let message = refused(&scene.export("b", &["--precision", "int9"]));
+    assert!(message.contains("int8"), "{message}");
+}
+
+#[test]
 fn shipped_configurations_are_valid() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let config: anemeter::export::ConfigFile =

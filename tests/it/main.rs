@@ -6,6 +6,7 @@ mod atomic;
 mod bench;
 mod checkpoints;
 mod command;
+mod compress;
 mod damage;
 mod export;
 mod fixtures;

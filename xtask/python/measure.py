@@ -1,4 +1,4 @@
-"""Runs a command and prints what it took as JSON: wall and CPU seconds and peak resident bytes.
+"""Runs a command and prints what it took as JSON: wall and CPU seconds, peak resident bytes, and what it printed.
 
     measure.py COMMAND [ARGUMENT ...]
 """
@@ -9,9 +9,13 @@ import sys
 import time
 
 started = time.monotonic()
-status = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL).returncode
+done = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE, check=False)
 seconds = time.monotonic() - started
 usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-if status:
-    sys.exit(status)
-print(json.dumps({"seconds": seconds, "cpu_seconds": usage.ru_utime + usage.ru_stime, "peak_bytes": usage.ru_maxrss * 1024}))
+print(json.dumps({
+    "seconds": seconds,
+    "cpu_seconds": usage.ru_utime + usage.ru_stime,
+    "peak_bytes": usage.ru_maxrss * 1024,
+    "output": done.stdout.decode(),
+}))
+sys.exit(done.returncode)

@@ -1,5 +1,7 @@
 //! Project tasks: `cargo xtask COMMAND`. One file per command, one line per command in [`COMMANDS`].
 
+mod bench_compress;
+mod bench_decode;
 mod bench_export;
 mod bench_overhead;
 mod bench_package;
@@ -39,6 +41,8 @@ struct Command {
 
 const COMMANDS: &[Command] = &[
     bench_export::COMMAND,
+    bench_compress::COMMAND,
+    bench_decode::COMMAND,
     bench_overhead::COMMAND,
     bench_package::COMMAND,
     ci::COMMAND,

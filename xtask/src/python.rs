@@ -16,6 +16,8 @@ struct Requirements {
 
 const COREMLTOOLS: Requirements =
     Requirements { list: "xtask/python/requirements.txt", stamp: "requirements.stamp" };
+const CLUSTERING: Requirements =
+    Requirements { list: "xtask/python/requirements-compress.txt", stamp: "requirements-compress.stamp" };
 const TORCH: Requirements =
     Requirements { list: "xtask/python/requirements-torch.txt", stamp: "requirements-torch.stamp" };
 
@@ -50,6 +52,13 @@ pub(crate) fn interpreter_with_torch(project: &Project) -> Result<Option<PathBuf
 pub(crate) fn interpreter_with_transformers(project: &Project) -> Result<Option<PathBuf>> {
     let Some(python) = interpreter_with_torch(project)? else { return Ok(None) };
     TRANSFORMERS.provide(project, &project.target.join("venv"), || TRANSFORMERS.install(project, &python))?;
+    Ok(Some(python))
+}
+
+/// The interpreter with the libraries that coremltools clusters with.
+pub(crate) fn interpreter_for_compression(project: &Project) -> Result<Option<PathBuf>> {
+    let Some(python) = interpreter(project)? else { return Ok(None) };
+    CLUSTERING.provide(project, &project.target.join("venv"), || CLUSTERING.install(project, &python))?;
     Ok(Some(python))
 }
 

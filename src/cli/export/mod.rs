@@ -4,10 +4,12 @@ mod progress;
 
 use std::path::{Path, PathBuf};
 
+use super::compress::{self, WORST};
 use super::table::Table;
 use super::units::{Bytes, Count};
 use super::{Failure, Output, Status};
 use crate::bundle::{Bundle, ComputeUnits, Embeddings, KvForm, Phase};
+use crate::compress::{Log, Plan, Precision, Totals};
 use crate::config;
 use crate::export::{self, Chunking, ConfigFile, Request, Target, Wishes};
 use progress::Bar;
@@ -35,7 +37,7 @@ pub(super) struct Args {
     shapes: Option<Vec<usize>>,
     /// Precision of the weights [default: fp16].
     #[arg(long)]
-    precision: Option<String>,
+    precision: Option<Precision>,
     /// Forms of the key-value cache [default: io].
     #[arg(long, value_delimiter = ',', value_name = "FORM,…")]
     kv: Option<Vec<KvForm>>,
@@ -118,7 +120,7 @@ fn request(args: &Args) -> Result<Request, export::ExportError> {
         head_split: args.head_split,
         chunks: args.chunks,
         target: args.target,
-        precision: args.precision.clone(),
+        precision: args.precision.map(Plan::from),
     };
     Ok(Request {
         checkpoint: args.checkpoint.clone(),
@@ -153,6 +155,9 @@ fn print(bundle: &Bundle, profile: bool, output: &mut Output) -> Result<(), Fail
         ]);
     }
     output.text(table.indented(2))?;
+    if let Some(log) = &manifest.compression {
+        output.text(compression(log))?;
+    }
     for warning in &manifest.warnings {
         output.line(format_args!("warning: {warning}"))?;
     }
@@ -177,4 +182,16 @@ fn phases(phases: &[Phase]) -> Table {
         ]);
     }
     table.indented(2)
+}
+
+/// What compression came to, and the weights that lose most.
+fn compression(log: &Log) -> String {
+    let Totals { compressed, kept, bytes_before, bytes_after } = &log.totals;
+    format!(
+        "{compressed} weights compressed, {kept} kept: {} became {} ({:.2} times smaller); those that lose most:\n{}",
+        Bytes(*bytes_before),
+        Bytes(*bytes_after),
+        log.totals.ratio(),
+        compress::table(log.worst(WORST).into_iter()),
+    )
 }

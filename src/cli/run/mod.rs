@@ -9,12 +9,16 @@ use std::time::{Duration, Instant};
 
 use super::table::Table;
 use super::{Failure, Output, Status};
+use crate::kernels::probe;
 use crate::mil::op::Numerics;
 use crate::package::Package;
 use crate::runtime::{self, LoadOptions, Runtime, Session};
 use crate::tensor::Tensor;
 use observe::{Overflow, take};
 use profile::Profile;
+
+/// Bytes that are read to find how fast memory is.
+const PROBED_BYTES: usize = 128 << 20;
 
 /// Run one prediction of a package.
 #[derive(clap::Args)]
@@ -52,7 +56,8 @@ pub(super) struct Args {
     /// Predict this many times after the first and print percentiles of the duration. States go on changing.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     time: Option<u32>,
-    /// Print the time per kind of operation and the slowest operations; with a file, write a Chrome trace too.
+    /// Print time and speed per kind of operation and of the slowest operations, against what the machine reads and
+    /// computes at most; with a file, write a Chrome trace too.
     #[arg(long, value_name = "TRACE", num_args = 0..=1, require_equals = true)]
     profile: Option<Option<PathBuf>>,
     /// Name the first operation whose fp16 output is infinite or not a number.
@@ -106,7 +111,8 @@ fn predict(
     output: &mut Output,
 ) -> Result<(), Failure> {
     if let Some(trace) = &args.profile {
-        session.observe(Some(Box::new(Profile::new())));
+        let threads = args.threads.map_or_else(num_cpus::get_physical, usize::from);
+        session.observe(Some(Box::new(Profile::new(probe::limits(threads, PROBED_BYTES)))));
         session.predict(function, &views(inputs))?;
         let profile: Profile = take(session)?;
         output.text(profile.tables())?;

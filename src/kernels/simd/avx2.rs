@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use half::f16;
 
-use super::{LANES, Op, Simd};
+use super::{LANES, Op, Simd, WIDE};
 
 /// Proof that the CPU has AVX2, FMA and F16C.
 #[derive(Debug, Clone, Copy)]
@@ -33,10 +33,36 @@ macro_rules! on_registers {
     };
 }
 
+/// Sixteen bytes, each in a lane of its own.
+#[inline(always)]
+fn bytes(_: Avx2, x: &[u8; WIDE]) -> [__m256i; 2] {
+    // SAFETY: an `Avx2` proves AVX2; the reference covers both runs of eight readable bytes.
+    unsafe {
+        [
+            _mm256_cvtepu8_epi32(_mm_loadl_epi64(x.as_ptr().cast())),
+            _mm256_cvtepu8_epi32(_mm_loadl_epi64(x.as_ptr().add(LANES).cast())),
+        ]
+    }
+}
+
+/// Of sixteen numbers, those that the lowest four bits of each lane name.
+#[inline(always)]
+fn look_up(_: Avx2, table: [__m256; 2], index: __m256i) -> __m256 {
+    // SAFETY: an `Avx2` proves AVX2; these instructions touch no memory.
+    unsafe {
+        // Permutations look at three bits; the fourth becomes the sign that picks the upper half.
+        let upper = _mm256_castsi256_ps(_mm256_slli_epi32::<28>(index));
+        let low = _mm256_permutevar8x32_ps(table[0], index);
+        _mm256_blendv_ps(low, _mm256_permutevar8x32_ps(table[1], index), upper)
+    }
+}
+
 const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 
 impl Simd for Avx2 {
     type V = __m256;
+
+    wide_as_pairs!();
 
     #[inline(always)]
     fn run<O: Op>(self, op: O) -> O::Output {
@@ -83,6 +109,30 @@ impl Simd for Avx2 {
     fn load_u8(self, x: &[u8; LANES]) -> __m256 {
         // SAFETY: `self` proves AVX2; the reference covers 8 readable bytes and no alignment is needed.
         unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(x.as_ptr().cast()))) }
+    }
+
+    #[inline(always)]
+    fn load_u4_wide(self, x: &[u8; WIDE]) -> [[__m256; 2]; 2] {
+        let [a, b] = bytes(self, x);
+        on_registers!({
+            let bits = _mm256_set1_epi32(15);
+            let low = [_mm256_and_si256(a, bits), _mm256_and_si256(b, bits)];
+            let high = [_mm256_srli_epi32::<4>(a), _mm256_srli_epi32::<4>(b)];
+            [
+                [_mm256_cvtepi32_ps(low[0]), _mm256_cvtepi32_ps(low[1])],
+                [_mm256_cvtepi32_ps(high[0]), _mm256_cvtepi32_ps(high[1])],
+            ]
+        })
+    }
+
+    #[inline(always)]
+    fn look_up_wide(self, table: [__m256; 2], x: &[u8; WIDE]) -> [[__m256; 2]; 2] {
+        let [a, b] = bytes(self, x);
+        let high = on_registers!([_mm256_srli_epi32::<4>(a), _mm256_srli_epi32::<4>(b)]);
+        [
+            [look_up(self, table, a), look_up(self, table, b)],
+            [look_up(self, table, high[0]), look_up(self, table, high[1])],
+        ]
     }
 
     #[inline(always)]

@@ -3,20 +3,20 @@
 use std::marker::PhantomData;
 
 /// Exclusive access to a rectangle of a row-major matrix.
-pub(crate) struct Grid<'a> {
-    start: *mut f32,
+pub(crate) struct Grid<'a, T = f32> {
+    start: *mut T,
     rows: usize,
     columns: usize,
     stride: usize,
-    memory: PhantomData<&'a mut [f32]>,
+    memory: PhantomData<&'a mut [T]>,
 }
 
 // SAFETY: a `Grid` is the only access to its elements, like a mutable slice of them.
-unsafe impl Send for Grid<'_> {}
+unsafe impl<T: Send> Send for Grid<'_, T> {}
 
-impl<'a> Grid<'a> {
+impl<'a, T> Grid<'a, T> {
     /// All of a matrix with `columns` columns.
-    pub(crate) fn new(data: &'a mut [f32], columns: usize) -> Grid<'a> {
+    pub(crate) fn new(data: &'a mut [T], columns: usize) -> Grid<'a, T> {
         let rows = data.len().checked_div(columns).unwrap_or(0);
         Grid { start: data.as_mut_ptr(), rows, columns, stride: columns, memory: PhantomData }
     }
@@ -33,7 +33,7 @@ impl<'a> Grid<'a> {
 
     /// The elements of one row.
     #[inline(always)]
-    pub(crate) fn row(&mut self, row: usize) -> &mut [f32] {
+    pub(crate) fn row(&mut self, row: usize) -> &mut [T] {
         assert!(row < self.rows, "row {row} of {}", self.rows);
         // SAFETY: the row lies in the matrix that `new` borrowed, and `&mut self` excludes other access to
         // this rectangle; other rectangles share no element with it.
@@ -41,7 +41,7 @@ impl<'a> Grid<'a> {
     }
 
     /// The rows before `row` and the others.
-    pub(crate) fn split_rows(self, row: usize) -> (Grid<'a>, Grid<'a>) {
+    pub(crate) fn split_rows(self, row: usize) -> (Grid<'a, T>, Grid<'a, T>) {
         let Grid { start, rows, columns, stride, memory } = self;
         assert!(row <= rows, "row {row} of {rows}");
         // SAFETY: the offset is that of an element of the matrix, or zero where there is no such row.
@@ -53,7 +53,7 @@ impl<'a> Grid<'a> {
     }
 
     /// The columns before `column` and the others.
-    pub(crate) fn split_columns(self, column: usize) -> (Grid<'a>, Grid<'a>) {
+    pub(crate) fn split_columns(self, column: usize) -> (Grid<'a, T>, Grid<'a, T>) {
         let Grid { start, rows, columns, stride, memory } = self;
         assert!(column <= columns, "column {column} of {columns}");
         // SAFETY: the first row, if there is one, has this many elements; without rows the offset is zero.
@@ -104,10 +104,10 @@ mod tests {
 
     #[test]
     fn empty_matrices_divide() {
-        let (top, bottom) = Grid::new(&mut [], 3).split_rows(0);
+        let (top, bottom) = Grid::<f32>::new(&mut [], 3).split_rows(0);
         assert_eq!((top.rows(), bottom.rows()), (0, 0));
         let (left, right) = bottom.split_columns(2);
         assert_eq!((left.columns(), right.columns()), (2, 1));
-        assert_eq!(Grid::new(&mut [], 0).rows(), 0);
+        assert_eq!(Grid::<f32>::new(&mut [], 0).rows(), 0);
     }
 }

@@ -11,8 +11,60 @@
 //! This is one of the crate's unsafe islands; what it exports is safe.
 #![allow(unsafe_code)]
 
+/// Implements the vectors of sixteen lanes as pairs of vectors of eight.
+macro_rules! wide_as_pairs {
+    () => {
+        type W = [Self::V; 2];
+
+        #[inline(always)]
+        fn splat_wide(self, x: f32) -> Self::W {
+            [self.splat(x); 2]
+        }
+
+        #[inline(always)]
+        fn load_wide(self, x: &[f32; WIDE]) -> Self::W {
+            let (lanes, _) = x.as_chunks::<LANES>();
+            [self.load(&lanes[0]), self.load(&lanes[1])]
+        }
+
+        #[inline(always)]
+        fn store_wide(self, v: Self::W, out: &mut [f32; WIDE]) {
+            let (lanes, _) = out.as_chunks_mut::<LANES>();
+            self.store(v[0], &mut lanes[0]);
+            self.store(v[1], &mut lanes[1]);
+        }
+
+        #[inline(always)]
+        fn add_wide(self, a: Self::W, b: Self::W) -> Self::W {
+            [self.add(a[0], b[0]), self.add(a[1], b[1])]
+        }
+
+        #[inline(always)]
+        fn mul_wide(self, a: Self::W, b: Self::W) -> Self::W {
+            [self.mul(a[0], b[0]), self.mul(a[1], b[1])]
+        }
+
+        #[inline(always)]
+        fn mul_add_wide(self, a: Self::W, b: Self::W, c: Self::W) -> Self::W {
+            [self.mul_add(a[0], b[0], c[0]), self.mul_add(a[1], b[1], c[1])]
+        }
+
+        #[inline(always)]
+        fn round_f16_wide(self, v: Self::W) -> Self::W {
+            [self.round_f16(v[0]), self.round_f16(v[1])]
+        }
+
+        #[inline(always)]
+        fn fold_wide(self, v: Self::W) -> Self::V {
+            self.add(v[0], v[1])
+        }
+    };
+}
+
 #[cfg(target_arch = "x86_64")]
 mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
 mod grid;
 #[cfg(target_arch = "aarch64")]
 mod neon;
@@ -27,11 +79,15 @@ pub use scalar::Scalar;
 
 /// Lanes of a vector.
 pub const LANES: usize = 8;
+/// Lanes of a wide vector.
+pub const WIDE: usize = 16;
 
 /// An instruction set. All arithmetic is IEEE 754, rounded to nearest even.
 pub trait Simd: Copy + Send + Sync + 'static {
     /// A vector of [`LANES`] f32.
     type V: Copy;
+    /// A vector of [`WIDE`] f32.
+    type W: Copy;
 
     /// Runs a kernel compiled for this instruction set.
     fn run<O: Op>(self, op: O) -> O::Output;
@@ -50,7 +106,6 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn load_i8(self, x: &[i8; LANES]) -> Self::V;
     /// Converts unsigned bytes.
     fn load_u8(self, x: &[u8; LANES]) -> Self::V;
-
     /// `a + b`.
     fn add(self, a: Self::V, b: Self::V) -> Self::V;
     /// `a - b`.
@@ -90,6 +145,38 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn reduce_max(self, v: Self::V) -> f32;
     /// Lane `j` of vector `i` becomes lane `i` of vector `j`.
     fn transpose(self, rows: [Self::V; LANES]) -> [Self::V; LANES];
+
+    /// The same value in every lane of a wide vector.
+    fn splat_wide(self, x: f32) -> Self::W;
+    /// Lanes of a wide vector from memory.
+    fn load_wide(self, x: &[f32; WIDE]) -> Self::W;
+    /// Lanes of a wide vector to memory.
+    fn store_wide(self, v: Self::W, out: &mut [f32; WIDE]);
+    /// `a + b`.
+    fn add_wide(self, a: Self::W, b: Self::W) -> Self::W;
+    /// `a * b`.
+    fn mul_wide(self, a: Self::W, b: Self::W) -> Self::W;
+    /// `a * b + c`, rounded once.
+    fn mul_add_wide(self, a: Self::W, b: Self::W, c: Self::W) -> Self::W;
+    /// Rounds each lane to the nearest fp16 value.
+    fn round_f16_wide(self, v: Self::W) -> Self::W;
+    /// Lane `i` plus lane `i + 8`.
+    fn fold_wide(self, v: Self::W) -> Self::V;
+
+    /// The lower and the upper four bits of each byte, as numbers.
+    #[inline(always)]
+    fn load_u4_wide(self, x: &[u8; WIDE]) -> [Self::W; 2] {
+        let halves = [x.map(|byte| f32::from(byte & 15)), x.map(|byte| f32::from(byte >> 4))];
+        halves.map(|half| self.load_wide(&half))
+    }
+    /// Of sixteen numbers, those that the lower and the upper four bits of each byte name.
+    #[inline(always)]
+    fn look_up_wide(self, table: Self::W, x: &[u8; WIDE]) -> [Self::W; 2] {
+        let mut numbers = [0.0; WIDE];
+        self.store_wide(table, &mut numbers);
+        let named = |index: u8| numbers[usize::from(index & 15)];
+        [self.load_wide(&x.map(named)), self.load_wide(&x.map(|byte| named(byte >> 4)))]
+    }
 }
 
 /// A kernel with its arguments.
@@ -99,6 +186,26 @@ pub trait Op {
 
     /// Computes. Must be `#[inline(always)]`.
     fn run<S: Simd>(self, s: S) -> Self::Output;
+}
+
+/// A kernel that keeps a tile of `ROWS` by `COLUMNS` results in registers; `COLUMNS` is `VECTORS` wide vectors.
+pub(crate) trait TileOp {
+    /// Computes. Must be `#[inline(always)]`.
+    fn run<S: Simd, const ROWS: usize, const VECTORS: usize, const COLUMNS: usize>(self, s: S);
+}
+
+/// A tile kernel with the tile that suits an instruction set.
+struct Tiled<O, const ROWS: usize, const VECTORS: usize, const COLUMNS: usize>(O);
+
+impl<O: TileOp, const ROWS: usize, const VECTORS: usize, const COLUMNS: usize> Op
+    for Tiled<O, ROWS, VECTORS, COLUMNS>
+{
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        self.0.run::<S, ROWS, VECTORS, COLUMNS>(s);
+    }
 }
 
 /// An element that vectors can be read from.
@@ -176,6 +283,9 @@ element!(u8, f32::from, load_u8);
 /// An instruction set that this CPU has.
 #[derive(Debug, Clone, Copy)]
 pub enum Isa {
+    /// x86-64 with AVX-512.
+    #[cfg(target_arch = "x86_64")]
+    Avx512(avx512::Avx512),
     /// x86-64 with AVX2, FMA and F16C.
     #[cfg(target_arch = "x86_64")]
     Avx2(avx2::Avx2),
@@ -187,38 +297,68 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// The fastest one. `ANEMETER_SIMD=scalar` in the environment of the process picks [`Isa::Scalar`].
+    /// The fastest one. `ANEMETER_SIMD` in the environment of the process picks another by its name, such as
+    /// `scalar` or `avx2`, if the CPU has it.
     pub fn best() -> Isa {
         static BEST: OnceLock<Isa> = OnceLock::new();
         *BEST.get_or_init(|| {
-            let plain = std::env::var_os("ANEMETER_SIMD").is_some_and(|value| value == "scalar");
-            if plain { Isa::Scalar(Scalar) } else { Isa::native().unwrap_or(Isa::Scalar(Scalar)) }
+            let wanted = std::env::var("ANEMETER_SIMD").ok();
+            let named = wanted.and_then(|name| Isa::all().find(|isa| isa.name() == name));
+            named.or_else(|| Isa::all().next()).unwrap_or(Isa::Scalar(Scalar))
         })
     }
 
-    /// All of them, for comparison.
+    /// All of them, the fastest first.
     pub fn all() -> impl Iterator<Item = Isa> {
-        Isa::native().into_iter().chain([Isa::Scalar(Scalar)])
+        Isa::native().into_iter().flatten().chain([Isa::Scalar(Scalar)])
+    }
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512(_) => "avx512",
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2(_) => "avx2",
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon(_) => "neon",
+            Isa::Scalar(_) => "scalar",
+        }
     }
 
     #[cfg(target_arch = "x86_64")]
-    fn native() -> Option<Isa> {
-        avx2::Avx2::detect().map(Isa::Avx2)
+    fn native() -> [Option<Isa>; 2] {
+        [avx512::Avx512::detect().map(Isa::Avx512), avx2::Avx2::detect().map(Isa::Avx2)]
     }
 
     #[cfg(target_arch = "aarch64")]
-    fn native() -> Option<Isa> {
-        Some(Isa::Neon(neon::Neon::baseline()))
+    fn native() -> [Option<Isa>; 1] {
+        [Some(Isa::Neon(neon::Neon::baseline()))]
     }
 
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    fn native() -> Option<Isa> {
-        None
+    fn native() -> [Option<Isa>; 0] {
+        []
+    }
+
+    /// Runs a kernel with this instruction set, and with the tile that fills its registers.
+    pub(crate) fn run_tiled(self, op: impl TileOp) {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512(s) => s.run(Tiled::<_, 12, 2, { 2 * WIDE }>(op)),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2(s) => s.run(Tiled::<_, 6, 1, WIDE>(op)),
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon(s) => s.run(Tiled::<_, 6, 1, WIDE>(op)),
+            Isa::Scalar(s) => s.run(Tiled::<_, 6, 1, WIDE>(op)),
+        }
     }
 
     /// Runs a kernel with this instruction set.
     pub fn run<O: Op>(self, op: O) -> O::Output {
         match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512(s) => s.run(op),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2(s) => s.run(op),
             #[cfg(target_arch = "aarch64")]

@@ -5,7 +5,7 @@ use std::arch::asm;
 
 use half::f16;
 
-use super::{LANES, Op, Simd};
+use super::{LANES, Op, Simd, WIDE};
 
 /// Proof that the CPU has NEON, which every AArch64 CPU this crate is built for does.
 #[derive(Debug, Clone, Copy)]
@@ -60,6 +60,8 @@ fn narrow_f16(x: float32x4_t) -> uint16x4_t {
 
 impl Simd for Neon {
     type V = Pair;
+
+    wide_as_pairs!();
 
     #[inline(always)]
     fn run<O: Op>(self, op: O) -> O::Output {

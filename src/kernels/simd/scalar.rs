@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use super::{LANES, Op, Simd};
+use super::{LANES, Op, Simd, WIDE};
 
 /// Plain Rust; needs nothing of the CPU.
 #[derive(Debug, Clone, Copy)]
@@ -55,6 +55,8 @@ pub(crate) fn round_f16(x: f32) -> f32 {
 
 impl Simd for Scalar {
     type V = Lanes;
+
+    wide_as_pairs!();
 
     #[inline(always)]
     fn run<O: Op>(self, op: O) -> O::Output {

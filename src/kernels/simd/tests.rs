@@ -61,6 +61,9 @@ impl Op for Everything<'_> {
             s.load_f16(&halves),
             s.load_i8(&bytes),
             s.load_u8(&bytes.map(|x| x as u8)),
+            s.fold_wide(
+                s.load_wide(&std::array::from_fn(|i| if i < LANES { self.a[i] } else { self.b[i - LANES] })),
+            ),
             s.add(a, b),
             s.sub(a, b),
             s.mul(a, b),
@@ -79,6 +82,27 @@ impl Op for Everything<'_> {
             s.round_f16(a),
         ];
         let mut out = vec![s.reduce_add(a), s.reduce_max(a)];
+        let wide = |low: &[f32; LANES], high: &[f32; LANES]| {
+            let mut lanes = [0.0; WIDE];
+            lanes[..LANES].copy_from_slice(low);
+            lanes[LANES..].copy_from_slice(high);
+            lanes
+        };
+        let (x, y) = (s.load_wide(&wide(self.a, self.c)), s.load_wide(&wide(self.b, self.a)));
+        let wide_vectors = [
+            s.splat_wide(self.b[5]),
+            s.add_wide(x, y),
+            s.mul_wide(x, y),
+            s.mul_add_wide(x, y, x),
+            s.round_f16_wide(x),
+        ];
+        let codes: [u8; WIDE] = std::array::from_fn(|i| self.a[i % LANES].to_bits().to_le_bytes()[i / LANES]);
+        let nibbles = s.load_u4_wide(&codes).into_iter().chain(s.look_up_wide(y, &codes));
+        for v in wide_vectors.into_iter().chain(nibbles) {
+            let mut lanes = [0.0; WIDE];
+            s.store_wide(v, &mut lanes);
+            out.extend(lanes);
+        }
         for v in vectors.into_iter().chain(transposed) {
             let mut lanes = [0.0; LANES];
             s.store(v, &mut lanes);

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::kernels::packed::PackedRows;
 use crate::tensor::{DType, TensorView};
 
 /// A weight that is kept compressed.
@@ -17,6 +18,12 @@ pub trait Decode: Send + Sync {
 
     /// Bytes it occupies.
     fn stored_bytes(&self) -> usize;
+
+    /// The weight as rows of so many elements that can be multiplied as they are stored, if they can.
+    fn rows(&self, columns: usize) -> Option<PackedRows<'_>> {
+        let _ = columns;
+        None
+    }
 }
 
 impl std::fmt::Debug for dyn Decode + '_ {

@@ -61,6 +61,17 @@ impl Blocks {
         }
     }
 
+    /// For a matrix of `columns` columns: how many rows share blocks, and how many elements of a row are in a block.
+    /// `None` if blocks are no such rectangles, numbered along the rows.
+    pub(super) fn of_rows(&self, columns: usize) -> Option<(usize, usize)> {
+        match self.outer.len() {
+            _ if columns == 0 => None,
+            0 if self.run.is_multiple_of(columns) => Some((self.run / columns, columns)),
+            1 if self.across * self.run == columns => Some((self.sizes[0], self.run)),
+            _ => None,
+        }
+    }
+
     fn first_block(&self, mut row: usize) -> usize {
         let mut block = 0;
         for axis in (0..self.outer.len()).rev() {
@@ -73,6 +84,21 @@ impl Blocks {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn blocks_of_rows_are_rectangles() {
+        let of_rows =
+            |shape: &[usize], counts: &[usize], columns| Blocks::new(shape, counts).unwrap().of_rows(columns);
+        assert_eq!(of_rows(&[6, 64, 1, 1], &[6, 1, 1, 1], 64), Some((1, 64)));
+        assert_eq!(of_rows(&[6, 64], &[1, 1], 64), Some((6, 64)));
+        assert_eq!(of_rows(&[6, 64, 1, 1], &[2, 1, 1, 1], 64), Some((3, 64)));
+        assert_eq!(of_rows(&[6, 64, 1, 1], &[6, 2, 1, 1], 64), Some((1, 32)));
+        assert_eq!(of_rows(&[6, 64], &[3, 2], 64), Some((2, 32)));
+        assert_eq!(of_rows(&[6, 8, 8], &[6, 4, 1], 64), Some((1, 16)));
+        assert_eq!(of_rows(&[6, 8, 8], &[6, 2, 2], 64), None);
+        assert_eq!(of_rows(&[6, 64], &[6, 1], 32), Some((2, 32)));
+        assert_eq!(of_rows(&[6, 64], &[6, 1], 48), None);
+    }
+
     use super::*;
 
     fn block_of_each(shape: &[usize], counts: &[usize]) -> Vec<usize> {

@@ -207,7 +207,7 @@ mod tests {
     use super::super::testing::run;
     use super::super::testing_calls::{call, compressed, infer};
     use super::*;
-    use crate::mil::op::Numerics;
+    use crate::mil::op::{KnownArguments, KnownValue, Numerics, decode_all};
     use crate::tensor::Tensor;
 
     fn floats(shape: &[usize], values: &[f32]) -> Tensor {
@@ -289,6 +289,69 @@ mod tests {
             let args = [("x", x.into()), ("weight", compressed(weight)), ("groups", groups.into())];
             let out = call("conv", Numerics::Fast, &args).unwrap();
             assert_eq!(out.view().slice::<f32>().unwrap(), expected, "{name}");
+        }
+    }
+
+    /// A compressed weight as a program makes it.
+    fn constexpr(name: &str, args: &[(&str, Tensor)]) -> KnownValue {
+        let def = super::super::find(name, Opset::Ios18).unwrap();
+        let mut arguments = KnownArguments::new(def);
+        for (name, tensor) in args {
+            let param = def.params.iter().position(|param| param.name == *name).unwrap();
+            arguments.bind(param, tensor.clone());
+        }
+        let Eval::Constexpr(decode) = def.eval else { panic!("`{name}` makes no weights") };
+        KnownValue::Packed(decode(&Call::new(def, Opset::Ios18, 1, &arguments)).unwrap().remove(0))
+    }
+
+    #[test]
+    fn compressed_weights_give_what_their_expansion_gives() {
+        let halves = |shape: &[usize], value: &dyn Fn(usize) -> f32| {
+            let values: Vec<_> = (0..shape.iter().product()).map(|i| f16::from_f32(value(i))).collect();
+            Tensor::from_slice(shape, &values).unwrap()
+        };
+        let packed = |dtype: DType, count: usize| {
+            let codes = (0..count).map(|i| (i * 37 % 251) as u8);
+            let bytes = crate::tensor::packed::pack(codes, dtype.bits());
+            Tensor::new(dtype, [24, 64, 1, 1].as_slice().into(), bytes.into()).unwrap()
+        };
+        let scale = |shape: &[usize]| halves(shape, &|i| 0.01 + (i % 7) as f32 / 300.0);
+        let blockwise = "constexpr_blockwise_shift_scale";
+        let data = |dtype| ("data", packed(dtype, 24 * 64));
+        let lut = |tables: usize| halves(&[tables, 1, 1, 1, 16, 1], &|i| (i * 29 % 31) as f32 / 16.0 - 1.0);
+        for weight in [
+            constexpr(blockwise, &[data(DType::I8), ("scale", scale(&[24, 1, 1, 1]))]),
+            constexpr(blockwise, &[data(DType::I4), ("scale", scale(&[24, 2, 1, 1]))]),
+            constexpr(blockwise, &[data(DType::U4), ("scale", scale(&[24, 2, 1, 1]))]),
+            constexpr("constexpr_lut_to_dense", &[("indices", packed(DType::U4, 24 * 64)), ("lut", lut(1))]),
+            constexpr("constexpr_lut_to_dense", &[("indices", packed(DType::U4, 24 * 64)), ("lut", lut(4))]),
+            constexpr(
+                "constexpr_lut_to_dense",
+                &[
+                    ("indices", packed(DType::U6, 24 * 64)),
+                    ("lut", halves(&[1, 1, 1, 1, 64, 1], &|i| i as f32 / 64.0)),
+                ],
+            ),
+        ] {
+            let KnownValue::Packed(compressed) = &weight else { unreachable!("made so") };
+            let plain = KnownValue::Tensor(decode_all(&**compressed).unwrap());
+            for positions in [1, 3, 40] {
+                let x = halves(&[1, 64, 1, positions], &|i| (i * 11 % 23) as f32 / 23.0 - 0.5);
+                let bias = halves(&[24], &|i| i as f32 / 8.0);
+                let run = |weight: &KnownValue| {
+                    let args =
+                        [("x", x.clone().into()), ("weight", weight.clone()), ("bias", bias.clone().into())];
+                    call("conv", Numerics::Fast, &args).unwrap()
+                };
+                let (found, expected) = (run(&weight), run(&plain));
+                let pairs =
+                    found.view().slice::<f16>().unwrap().iter().zip(expected.view().slice::<f16>().unwrap());
+                for (found, expected) in pairs {
+                    // Expansion rounds each of 64 weights below 2.6; what is stored is rounded in both.
+                    let bound = 64.0 * 0.5 * 2.6 / 4096.0 + expected.to_f32().abs() / 1024.0;
+                    assert!((found.to_f32() - expected.to_f32()).abs() <= bound, "{found} is not {expected}");
+                }
+            }
         }
     }
 

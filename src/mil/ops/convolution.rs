@@ -2,12 +2,16 @@
 
 use std::ops::Range;
 
+use half::f16;
+
 use crate::kernels::conv::{add_bias, depthwise, unfold};
 use crate::kernels::convert::to_f32;
 use crate::kernels::floats::{self, Sink};
-use crate::kernels::gemm::{Extents, Matrix, gemm};
+use crate::kernels::gemm::{Extents, Matrix, Weights, gemm, weigh};
+use crate::kernels::packed::PackedRows;
 use crate::kernels::parallel::for_each_chunk;
-use crate::kernels::streamed::{self, Layout, Product, Source, Streamed};
+use crate::kernels::simd::Store;
+use crate::kernels::streamed::{self, Block, Layout, Product, Source, Streamed};
 use crate::kernels::window::Window;
 use crate::mil::op::{Scratch, Weight};
 use crate::tensor::TensorView;
@@ -28,6 +32,14 @@ impl<'a> Filter<'a> {
             (Weight::Dense(view), None) => {
                 Source::in_memory(view, rows.start * self.row..rows.end * self.row)
             }
+            _ => None,
+        }
+    }
+
+    /// All rows, if they are compressed and can be multiplied as they are stored.
+    fn packed(&self) -> Option<PackedRows<'a>> {
+        match (&self.weight, &self.quantization) {
+            (Weight::Packed(packed), None) => packed.rows(self.row),
             _ => None,
         }
     }
@@ -70,8 +82,39 @@ impl Convolution<'_> {
             self.depthwise(x, scratch, sink);
         } else if self.window.output_len() == 1 {
             self.single_position(x, scratch, sink);
+        } else if self.window.is_pointwise() && !self.round_steps {
+            let [bias] = scratch.floats([self.bias_len()]);
+            self.read_bias(bias);
+            match (&mut *sink, x.slice::<f16>(), x.slice::<f32>()) {
+                (Sink::F16(out), Ok(x), _) => self.pointwise(x, bias, out),
+                (Sink::F32(out), _, Ok(x)) => self.pointwise(x, bias, out),
+                _ => self.unfolded(x, scratch, sink),
+            }
         } else {
             self.unfolded(x, scratch, sink);
+        }
+    }
+
+    /// A product of the filters with all positions of the input, both as they lie in memory.
+    fn pointwise<T: Store>(&self, x: &[T], bias: &[f32], out: &mut [T]) {
+        let (row, positions) = (self.filter.row, self.window.output_len());
+        let extents = Extents { m: self.outputs, k: row, n: positions };
+        for (i, out) in out.chunks_exact_mut(self.outputs * positions).enumerate() {
+            let first = i % self.groups * self.outputs;
+            let x = Matrix::row_major(x.get(i * row * positions..).unwrap_or(&[]), positions);
+            let bias = bias.get(first..first + self.outputs);
+            let read = |rows: Range<usize>, block: &mut [f32]| {
+                self.filter.read(first + rows.start..first + rows.end, block);
+            };
+            match self.filter.in_memory(first..first + self.outputs) {
+                Some(Source::Dense(w)) => {
+                    weigh(extents, Weights::Dense(Matrix::row_major(w, row)), x, bias, out);
+                }
+                Some(Source::Halves(w)) => {
+                    weigh(extents, Weights::Dense(Matrix::row_major(w, row)), x, bias, out);
+                }
+                _ => weigh(extents, Weights::<f32>::Read(&read), x, bias, out),
+            }
         }
     }
 
@@ -115,11 +158,16 @@ impl Convolution<'_> {
         let extents = Extents { m: self.batch, k: row, n: self.outputs };
         let item = self.groups * self.inputs * self.window.input_len();
         let pointwise = self.window.is_pointwise();
+        let packed = self.filter.packed().filter(|_| self.batch == 1 && !self.round_steps);
+        let in_memory = self.filter.in_memory(0..0).is_some();
         let [copy, bias, rows, work] = scratch.floats([
             floats::scratch_len(x),
             self.bias_len(),
             if pointwise { 0 } else { self.batch * row },
-            streamed::scratch_len(extents, Layout::ColumnMajor, self.filter.in_memory(0..0).is_some()),
+            packed.map_or_else(
+                || streamed::scratch_len(extents, Layout::ColumnMajor, in_memory),
+                |packed| self.outputs + packed.scratch_len(),
+            ),
         ]);
         let x = floats::read(x, copy);
         self.read_bias(bias);
@@ -134,6 +182,20 @@ impl Convolution<'_> {
                 Matrix::row_major(rows, row)
             };
             let first = group * self.outputs;
+            let mut finish = |mut block: Block<'_>| {
+                if self.bias.is_some() {
+                    block.add_bias(&bias[first..], self.round_steps);
+                }
+                for (item, values) in block.rows.zip(block.values.chunks_exact(block.columns.len())) {
+                    sink.write(item * channels + first + block.columns.start, values);
+                }
+            };
+            if let Some(packed) = packed {
+                let (values, rest) = work.split_at_mut(self.outputs);
+                packed.multiply(first, left.data, rest, values);
+                finish(Block { rows: 0..1, columns: 0..self.outputs, values });
+                continue;
+            }
             let read = |columns: Range<usize>, block: &mut [f32]| {
                 self.filter.read(first + columns.start..first + columns.end, block);
             };
@@ -141,14 +203,7 @@ impl Convolution<'_> {
             let source = filters.unwrap_or(Source::Read(&read));
             let right = Streamed { layout: Layout::ColumnMajor, source };
             let product = Product { extents, left, right, round_steps: self.round_steps };
-            product.compute(work, |mut block| {
-                if self.bias.is_some() {
-                    block.add_bias(&bias[first..], self.round_steps);
-                }
-                for (item, values) in block.rows.zip(block.values.chunks_exact(block.columns.len())) {
-                    sink.write(item * channels + first + block.columns.start, values);
-                }
-            });
+            product.compute(work, finish);
         }
     }
 

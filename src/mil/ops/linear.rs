@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
+use half::f16;
+
 use super::broadcast;
 use crate::kernels::floats::Sink;
-use crate::kernels::gemm::{Extents, Matrix};
+use crate::kernels::gemm::{Extents, Matrix, Weights, weigh};
 use crate::kernels::int_gemm::int_gemm;
 use crate::kernels::streamed::{self, Layout, Product, Source, Streamed};
 use crate::mil::op::domain::{BOOL, FLOAT_INT};
@@ -208,6 +210,9 @@ impl<'a> Operand<'a> {
     }
 }
 
+/// Rows or columns up to which products are better taken one by one than in tiles.
+const FEW: usize = 16;
+
 struct Multiplication<'a> {
     x: Operand<'a>,
     y: Operand<'a>,
@@ -217,10 +222,27 @@ struct Multiplication<'a> {
 
 impl Multiplication<'_> {
     fn evaluate(&self, call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
-        match (self.x.dense::<i32>(), self.y.dense::<i32>()) {
-            (Some(x), Some(y)) => self.integers(x, y, outputs),
+        if let (Some(x), Some(y)) = (self.x.dense::<i32>(), self.y.dense::<i32>()) {
+            return self.integers(x, y, outputs);
+        }
+        let Extents { m, n, .. } = self.extents;
+        let large = m.min(n) > FEW && self.bias.is_none() && !call.rounds(DType::F16);
+        match (self.x.dense::<f16>(), self.y.dense::<f16>()) {
+            (Some(x), Some(y)) if large => self.halves(x, y, outputs),
             _ => self.floats(call, outputs),
         }
+    }
+
+    /// Matrices of fp16 that are read, multiplied and stored without a copy in f32.
+    fn halves(&self, x: &[f16], y: &[f16], outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+        let Extents { m, k, n } = self.extents;
+        let out = outputs.tensor(0)?.slice::<f16>()?;
+        self.each_matrix(|in_x, in_y, in_out| {
+            let (x, y) = (&x[in_x * m * k..][..m * k], &y[in_y * k * n..][..k * n]);
+            let left = oriented(x, (m, k), self.x.transposed);
+            let right = oriented(y, (k, n), self.y.transposed);
+            weigh(self.extents, Weights::Dense(left), right, None, &mut out[in_out * m * n..][..m * n]);
+        })
     }
 
     /// Calls `f` with the index of the matrix in x, in y and in the output.
@@ -259,11 +281,7 @@ impl Multiplication<'_> {
                     &*x
                 }
             };
-            let left = if self.x.transposed {
-                Matrix::row_major(left, m).transposed()
-            } else {
-                Matrix::row_major(left, k)
-            };
+            let left = oriented(left, (m, k), self.x.transposed);
             let read = |columns: Range<usize>, block: &mut [f32]| {
                 read_columns(&self.y, in_y * k * n, self.extents, columns, block);
             };
@@ -290,17 +308,16 @@ impl Multiplication<'_> {
         }
         self.each_matrix(|in_x, in_y, in_out| {
             let (x, y) = (&x[in_x * m * k..][..m * k], &y[in_y * k * n..][..k * n]);
-            let x = match self.x.transposed {
-                true => Matrix::row_major(x, m).transposed(),
-                false => Matrix::row_major(x, k),
-            };
-            let y = match self.y.transposed {
-                true => Matrix::row_major(y, k).transposed(),
-                false => Matrix::row_major(y, n),
-            };
+            let x = oriented(x, (m, k), self.x.transposed);
+            let y = oriented(y, (k, n), self.y.transposed);
             int_gemm(self.extents, x, y, &mut out[in_out * m * n..][..m * n]);
         })
     }
+}
+
+/// A matrix of `rows` by `columns` that lies in memory as it is or transposed.
+fn oriented<T>(data: &[T], (rows, columns): (usize, usize), transposed: bool) -> Matrix<'_, T> {
+    if transposed { Matrix::row_major(data, rows).transposed() } else { Matrix::row_major(data, columns) }
 }
 
 fn fill_rows(out: &mut [i32], row: &TensorView<'_>) -> Result<(), OpError> {
@@ -327,8 +344,6 @@ fn read_columns(y: &Operand<'_>, at: usize, extents: Extents, columns: Range<usi
 
 #[cfg(test)]
 mod tests {
-    use half::f16;
-
     use super::super::testing::run;
     use super::super::testing_calls::{call, compressed, infer};
     use super::*;

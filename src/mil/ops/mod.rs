@@ -57,7 +57,7 @@ mod select;
 mod shape;
 mod slice;
 mod slice_bounds;
-mod slice_update;
+pub mod slice_update;
 mod sliding_windows;
 mod softmax;
 mod sort;
@@ -72,6 +72,7 @@ mod transpose;
 #[cfg(test)]
 mod typed;
 mod unit_dims;
+pub mod views;
 mod windows;
 
 /// The tables of all families.

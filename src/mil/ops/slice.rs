@@ -38,6 +38,12 @@ fn infer_index(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     Ok(dims::one(x.dtype, Bounds::read(call, rank)?.dims(&x.shape)?))
 }
 
+/// The first element of `x` that `slice_by_index` takes, if it takes consecutive ones.
+pub(super) fn first_element(call: &Call<'_>) -> Option<usize> {
+    let shape = call.ty("x").ok()?.concrete()?;
+    Bounds::read(call, shape.len()).ok()?.first_of_run(&shape)
+}
+
 fn eval_index(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
     let x = call.tensor("x")?;
     let bounds = Bounds::read(call, x.rank())?;

@@ -118,6 +118,17 @@ impl Bounds {
         kept.map(|span| Ok(span?.len)).collect()
     }
 
+    /// The first selected element of a tensor of shape `x`, if the selected ones follow each other in it.
+    pub(super) fn first_of_run(&self, x: &[usize]) -> Option<usize> {
+        let spans: Vec<Span> =
+            (0..x.len()).map(|axis| self.span(axis, x[axis]).ok()).collect::<Option<_>>()?;
+        let partial = spans.iter().zip(x).rposition(|(span, &size)| span.len != size).unwrap_or(0);
+        let outer_single = spans[..partial].iter().all(|span| span.len == 1);
+        let forward = spans.iter().all(|span| span.len > 0 && (span.step == 1 || span.len == 1));
+        let starts = spans.iter().zip(shape::strides(x)).map(|(span, stride)| span.start * stride);
+        (outer_single && forward).then(|| starts.sum())
+    }
+
     /// The copy of the selected part of a tensor of shape `x` into a contiguous tensor, or the other way.
     pub(super) fn copy(&self, x: &[usize], direction: Direction) -> Result<StridedCopy, OpError> {
         let (outer, inner) = (shape::strides(x), shape::strides(&self.shape(x)?));

@@ -39,19 +39,24 @@ fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
 }
 
 fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
-    let (x, update) = (call.tensor("x")?, call.tensor("update")?);
-    let bounds = Bounds::read(call, x.rank())?;
-    let part = bounds.shape(x.shape())?;
+    let x = call.tensor("x")?;
+    let out = outputs.tensor(0)?.bytes();
+    out.copy_from_slice(x.bytes());
+    in_place(call, x.shape(), out)
+}
+
+/// Replaces the part in the elements of `x`, of which only the shape is taken from the call.
+pub fn in_place(call: &Call<'_>, x: &[usize], elements: &mut [u8]) -> Result<(), OpError> {
+    let update = call.tensor("update")?;
+    let bounds = Bounds::read(call, x.len())?;
+    let part = bounds.shape(x)?;
     if part[..] != *update.shape() {
         let found = update.shape();
         return Err(OpError::new(format!("`update` has shape {found:?}, the part to be replaced {part:?}")));
     }
-    let out = outputs.tensor(0)?.bytes();
-    out.copy_from_slice(x.bytes());
-    if part.contains(&0) {
-        return Ok(());
+    if !part.contains(&0) {
+        bounds.copy(x, Direction::Into)?.run(update.dtype(), update.bytes(), elements);
     }
-    bounds.copy(x.shape(), Direction::Into)?.run(x.dtype(), update.bytes(), out);
     Ok(())
 }
 

@@ -1,10 +1,13 @@
 //! `softmax` along one axis.
 
+use half::f16;
+
 use super::in_place;
-use crate::kernels::softmax::{softmax_f16_steps, softmax_f32};
+use crate::kernels::softmax::{softmax_f16_steps, softmax_f32, softmax_rows};
 use crate::mil::op::domain::{FLOAT, INT};
 use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
 use crate::mil::{Opset, Type};
+use crate::tensor::DType;
 
 pub(super) const OPS: &[OpDef] = &[OpDef {
     name: "softmax",
@@ -26,6 +29,10 @@ fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
     let x = call.tensor("x")?;
     let axis = call.axis("axis", x.rank())?;
     let (length, inner) = (x.shape()[axis], x.shape()[axis + 1..].iter().product());
+    if inner == 1 && x.dtype() == DType::F16 && !call.rounds(DType::F16) {
+        softmax_rows(x.slice::<f16>()?, outputs.tensor(0)?.slice()?, length);
+        return Ok(());
+    }
     in_place::run(call, outputs, 0, |data, _| {
         if call.rounds(x.dtype()) {
             softmax_f16_steps(data, length, inner);

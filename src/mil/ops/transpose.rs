@@ -6,7 +6,7 @@ use super::dims;
 use crate::kernels::copy::StridedCopy;
 use crate::mil::op::domain::{FLOAT_INT_BOOL, INT, MOVABLE_17};
 use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
-use crate::mil::{Dim, Opset, Type};
+use crate::mil::{Dim, Opset, TensorType, Type};
 use crate::tensor::shape;
 
 pub(super) const OPS: &[OpDef] = &[
@@ -34,6 +34,13 @@ fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
         None => vec![Dim::Unknown; perm.len()],
     };
     Ok(dims::one(x.dtype, dims))
+}
+
+/// Whether elements stay where they are: only dimensions of size one change places.
+pub(super) fn keeps_order(call: &Call<'_>) -> bool {
+    let Some(shape) = call.ty("x").ok().and_then(TensorType::concrete) else { return false };
+    let Ok(perm) = permutation(call, shape.len()) else { return false };
+    perm.into_iter().filter(|&axis| shape[axis] != 1).is_sorted()
 }
 
 fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {

@@ -38,15 +38,28 @@ impl<'a> Places<'a> {
             Place::State(state) => {
                 self.states[self.slots[state]].view().ok_or_else(|| OpError::new("the state is empty"))
             }
+            Place::InputPart { input, offset, len } => {
+                self.part(value, self.inputs[input].bytes(), offset..offset + len)
+            }
+            Place::StatePart { state, offset, len } => {
+                self.part(value, &self.states[self.slots[state]].buffer, offset..offset + len)
+            }
             Place::Growable(slot) => grown[slot].view().ok_or_else(|| OpError::new("a value is not there")),
             Place::Arena { offset, len } => {
                 let bytes =
                     arena(offset..offset + len).ok_or_else(|| OpError::new("a value is not there"))?;
-                let shape = planned.shape.as_ref().ok_or_else(|| OpError::new("a value has no shape"))?;
-                Ok(TensorView::new(planned.dtype, shape, bytes)?)
+                self.part(value, bytes, 0..len)
             }
             Place::Nowhere => Err(OpError::new("a value is not there")),
         }
+    }
+
+    /// A value whose bytes are some of those given.
+    fn part(&self, value: usize, bytes: &'a [u8], range: Range<usize>) -> Result<TensorView<'a>, OpError> {
+        let planned = &self.plan.values[value];
+        let bytes = bytes.get(range).ok_or_else(|| OpError::new("a value is not there"))?;
+        let shape = planned.shape.as_ref().ok_or_else(|| OpError::new("a value has no shape"))?;
+        Ok(TensorView::new(planned.dtype, shape, bytes)?)
     }
 }
 

@@ -5,9 +5,11 @@ use std::time::Instant;
 use smallvec::SmallVec;
 
 use super::bindings::{Places, StepBindings, plain};
+use super::cost::Cost;
 use super::memory::{Grown, Memory, Readable, split};
 use super::plan::{Action, Nested, Operand, Place, Plan, Step};
 use crate::mil::op::{Call, Eval, Numerics, OpError, Output, OutputBuffer, Outputs, storage_type};
+use crate::mil::ops::slice_update;
 use crate::mil::propagate::Finding;
 use crate::mil::{Opset, Type};
 use crate::runtime::{Executed, Observer, RuntimeError};
@@ -58,6 +60,10 @@ impl Execution<'_> {
                 Action::WriteState { state } => {
                     self.write_state(step, *state).map_err(|e| self.step_failed(step, &e))?;
                 }
+                Action::UpdateState { state } => {
+                    self.update_state(step, *state).map_err(|e| self.step_failed(step, &e))?;
+                }
+                Action::Nothing => {}
                 Action::Cond { branches } => self.cond(step, branches)?,
                 Action::While { condition, body } => self.repeat(step, condition, body)?,
             }
@@ -76,8 +82,10 @@ impl Execution<'_> {
         let Some(observer) = self.observer.take() else { return };
         let elapsed = started.elapsed();
         let views: Vec<TensorView<'_>> = step.outputs.iter().filter_map(|&v| self.view(v).ok()).collect();
-        let executed = Executed { kind: step.def.name, name: &step.name, started, elapsed, outputs: &views };
-        observer.executed(&executed);
+        let size = |value| self.view(value).map_or(0, |view| view.bytes().len());
+        let Cost { bytes, flops } = Cost::of(step, self.plan, size);
+        let (kind, name) = (step.def.name, &step.name);
+        observer.executed(&Executed { kind, name, started, elapsed, outputs: &views, bytes, flops });
         self.observer = Some(observer);
     }
 
@@ -233,6 +241,18 @@ impl Execution<'_> {
         self.states[slot] = target;
         result?;
         if step.outputs.is_empty() { Ok(()) } else { self.read_state(step, state) }
+    }
+
+    fn update_state(&mut self, step: &Step, state: usize) -> Result<(), OpError> {
+        let slot = self.state_slots[state];
+        let mut target = std::mem::take(&mut self.states[slot]);
+        let whole = Readable::whole(&self.memory.arena);
+        let bindings =
+            StepBindings { step, places: self.places(), readable: &whole, grown: &self.memory.grown };
+        let call = Call::new(step.def, self.opset, 1, &bindings);
+        let result = slice_update::in_place(&call, &target.shape, &mut target.buffer);
+        self.states[slot] = target;
+        result
     }
 
     fn flag(&self, value: usize) -> Result<bool, OpError> {

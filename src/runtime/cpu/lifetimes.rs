@@ -1,6 +1,7 @@
 //! How long each value is needed.
 
-use super::plan::{Action, Nested, Operand, Step};
+use super::plan::{Operand, Step};
+use super::views::Aliases;
 
 /// First and last step of the top block that touches each value.
 pub(super) struct Lifetimes {
@@ -9,13 +10,19 @@ pub(super) struct Lifetimes {
 }
 
 impl Lifetimes {
-    pub(super) fn of(steps: &[Step], outputs: &[(String, usize)], values: usize) -> Lifetimes {
+    /// A value is in use as long as any of its parts.
+    pub(super) fn of(steps: &[Step], outputs: &[(String, usize)], aliases: &Aliases) -> Lifetimes {
+        let values = aliases.len();
         let mut lifetimes = Lifetimes { defined: vec![0; values], used: vec![0; values] };
         for (at, step) in steps.iter().enumerate() {
             step.outputs.iter().for_each(|&value| lifetimes.defined[value] = at);
             lifetimes.visit(step, at);
         }
         outputs.iter().for_each(|&(_, value)| lifetimes.used[value] = steps.len());
+        for value in 0..values {
+            let root = aliases.root(value);
+            lifetimes.used[root] = lifetimes.used[root].max(lifetimes.used[value]);
+        }
         lifetimes
     }
 
@@ -25,12 +32,7 @@ impl Lifetimes {
                 self.used[*value] = at;
             }
         }
-        let nested: &[&Nested] = match &step.action {
-            Action::Cond { branches: [then, otherwise] } => &[then, otherwise],
-            Action::While { condition, body } => &[condition, body],
-            _ => &[],
-        };
-        for block in nested {
+        for block in step.action.nested() {
             block.outputs.iter().for_each(|&value| self.used[value] = at);
             block.steps.iter().for_each(|step| self.visit(step, at));
         }

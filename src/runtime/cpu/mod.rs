@@ -5,12 +5,16 @@
 
 mod arena;
 mod bindings;
+mod cost;
 mod execute;
+mod fuse;
 mod image;
 mod lifetimes;
 mod memory;
 mod plan;
 mod session;
+mod states;
+mod views;
 
 use std::sync::Arc;
 

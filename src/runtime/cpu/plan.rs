@@ -7,10 +7,11 @@
 
 use smallvec::SmallVec;
 
-use super::arena;
 use super::lifetimes::Lifetimes;
+use super::views::{Aliases, PlanBindings, first_byte};
+use super::{arena, fuse, states};
 use crate::mil::arguments::{Arguments, Source};
-use crate::mil::op::{Eval, KnownValue, OpDef, OpError, decode_all, storage_type};
+use crate::mil::op::{Eval, KnownValue, Numerics, OpDef, OpError, decode_all, storage_type};
 use crate::mil::propagate::{Facts, Finding, place};
 use crate::mil::{Block, Function, Operation, TensorType, Type, ValueId, ops};
 use crate::tensor::{DType, Shape, shape};
@@ -57,6 +58,10 @@ pub(super) enum Place {
     State(usize),
     /// At an offset of the arena.
     Arena { offset: usize, len: usize },
+    /// Some bytes of what the caller lent.
+    InputPart { input: usize, offset: usize, len: usize },
+    /// Some bytes of a state of the session.
+    StatePart { state: usize, offset: usize, len: usize },
     /// In a buffer of its own.
     Growable(usize),
 }
@@ -93,6 +98,22 @@ pub(super) enum Action {
     ReadState { state: usize },
     /// Copies a value into a state.
     WriteState { state: usize },
+    /// Replaces a part of a state.
+    UpdateState { state: usize },
+    /// Not at all.
+    Nothing,
+}
+
+impl Action {
+    /// The blocks it executes.
+    pub(super) fn nested(&self) -> impl Iterator<Item = &Nested> {
+        let blocks: [Option<&Nested>; 2] = match self {
+            Action::Cond { branches: [then, otherwise] } => [Some(then), Some(otherwise)],
+            Action::While { condition, body } => [Some(condition), Some(body)],
+            _ => [None, None],
+        };
+        blocks.into_iter().flatten()
+    }
 }
 
 /// A nested block.
@@ -102,10 +123,14 @@ pub(super) struct Nested {
     pub(super) outputs: Vec<usize>,
 }
 
-/// Plans a function from the facts of its values.
-pub(super) fn plan(function: &Function, facts: Facts) -> Result<Plan, Finding> {
+/// Plans a function from the facts of its values. Where every step rounds to fp16, none are fused.
+pub(super) fn plan(function: &Function, facts: Facts, numerics: Numerics) -> Result<Plan, Finding> {
     let mut planner = Planner::new(function, facts);
-    let steps = planner.block(&function.body, true)?;
+    let mut steps = planner.block(&function.body, true)?;
+    if numerics == Numerics::Fast {
+        let Planner { aliases, facts, constants, .. } = &planner;
+        fuse::fuse(&mut steps, &planner.outputs(), fuse::Values { aliases, facts, constants });
+    }
     Ok(planner.finish(steps))
 }
 
@@ -120,6 +145,7 @@ struct Planner<'f> {
     growable: usize,
     /// Values of the top block whose size is known, to be placed in the arena.
     sized: Vec<usize>,
+    aliases: Aliases,
 }
 
 impl<'f> Planner<'f> {
@@ -135,6 +161,7 @@ impl<'f> Planner<'f> {
             inputs: Vec::new(),
             growable: 0,
             sized: Vec::new(),
+            aliases: Aliases::new(count),
         };
         for &id in &function.inputs {
             let value = function.value(id);
@@ -183,6 +210,9 @@ impl<'f> Planner<'f> {
             return Err(OpError::new(problems.join("; ")));
         }
         let operands = self.operands(def, &arguments)?;
+        if top && self.is_view(op, def, &operands) {
+            return Ok(None);
+        }
         let action = self.action(op, def, &operands)?;
         let mut dynamic = !top || !matches!(action, Action::Kernel);
         for &id in &op.outputs {
@@ -193,6 +223,25 @@ impl<'f> Planner<'f> {
             op.outputs.first().map_or(op.kind.as_str(), |&id| &self.function.value(id).name).to_owned();
         let outputs = op.outputs.iter().map(|id| id.index()).collect();
         Ok(Some(Step { def, name, arguments: operands, outputs, action, dynamic }))
+    }
+
+    /// Makes the result of an operation a part of its operand, if that is what it is.
+    fn is_view(&mut self, op: &Operation, def: &'static OpDef, operands: &[SmallVec<[Operand; 1]>]) -> bool {
+        let (Some([Operand::Value(x)]), [id]) = (operands.first().map(|x| &x[..]), &op.outputs[..]) else {
+            return false;
+        };
+        let root = self.aliases.root(*x);
+        let placed = matches!(self.places[root], Place::Input(_)) || self.sized.contains(&root);
+        let sized =
+            |value: usize| storage_type(&self.facts.types[value]).is_ok_and(|ty| ty.concrete().is_some());
+        if !placed || !sized(*x) || !sized(id.index()) {
+            return false;
+        }
+        let Facts { types, known } = &self.facts;
+        let bindings = PlanBindings { operands, constants: &self.constants, types, known };
+        let Some(offset) = first_byte(def, self.function.opset, &bindings) else { return false };
+        self.aliases.add(id.index(), *x, offset);
+        true
     }
 
     /// Gives an output a place; true if its size is known.
@@ -323,12 +372,19 @@ impl<'f> Planner<'f> {
         Ok(Nested { inputs: indices(&block.inputs), steps, outputs: indices(&block.outputs) })
     }
 
-    fn finish(mut self, steps: Vec<Step>) -> Plan {
+    fn outputs(&self) -> Vec<(String, usize)> {
         let ids = &self.function.body.outputs;
-        let outputs: Vec<(String, usize)> =
-            ids.iter().map(|&id| (self.function.value(id).name.clone(), id.index())).collect();
-        let passed = self.pass_inputs(&outputs);
+        ids.iter().map(|&id| (self.function.value(id).name.clone(), id.index())).collect()
+    }
+
+    fn finish(mut self, mut steps: Vec<Step>) -> Plan {
+        let outputs = self.outputs();
+        for (value, state) in states::use_in_place(&mut steps, &outputs, &self.aliases) {
+            self.places[value] = Place::State(state);
+        }
         let arena_bytes = self.place_sized(&steps, &outputs);
+        self.place_parts();
+        let passed = self.pass_inputs(&outputs);
         let Planner { function: _, facts, places, constants, states, inputs, growable, .. } = self;
         let values = facts
             .types
@@ -345,15 +401,35 @@ impl<'f> Planner<'f> {
     }
 
     fn pass_inputs(&mut self, outputs: &[(String, usize)]) -> Vec<(usize, usize)> {
-        let is_input = |value: &usize| matches!(self.places[*value], Place::Input(_) | Place::State(_));
+        let is_input = |value: &usize| {
+            let place = self.places[*value];
+            !matches!(place, Place::Arena { .. } | Place::Growable(_) | Place::Constant(_) | Place::Nowhere)
+        };
         let passed: Vec<usize> = outputs.iter().map(|&(_, value)| value).filter(is_input).collect();
         let first = self.growable;
         self.growable += passed.len();
         passed.into_iter().zip(first..).collect()
     }
 
+    /// Gives the parts of values that have a place theirs.
+    fn place_parts(&mut self) {
+        for value in 0..self.places.len() {
+            let Some(part) = self.aliases.part(value) else { continue };
+            let len = self.byte_len(value);
+            self.places[value] = match self.places[part.of] {
+                Place::Arena { offset, .. } => Place::Arena { offset: offset + part.offset, len },
+                Place::Input(input) => Place::InputPart { input, offset: part.offset, len },
+                Place::State(state) => Place::StatePart { state, offset: part.offset, len },
+                other => other,
+            };
+        }
+    }
+
     fn place_sized(&mut self, steps: &[Step], outputs: &[(String, usize)]) -> usize {
-        let lifetimes = Lifetimes::of(steps, outputs, self.places.len());
+        let mut computed = vec![false; self.places.len()];
+        steps.iter().flat_map(|step| &step.outputs).for_each(|&value| computed[value] = true);
+        self.sized.retain(|&value| computed[value]);
+        let lifetimes = Lifetimes::of(steps, outputs, &self.aliases);
         let requests: Vec<arena::Request> = self
             .sized
             .iter()

@@ -91,7 +91,8 @@ impl CpuSession {
         if !findings.is_empty() {
             return Err(RuntimeError::Program(findings));
         }
-        let plan = plan(function, facts).map_err(|finding| RuntimeError::Program(vec![finding]))?;
+        let plan =
+            plan(function, facts, loaded.numerics).map_err(|finding| RuntimeError::Program(vec![finding]))?;
         if plan.arena_bytes > loaded.memory_limit {
             return Err(RuntimeError::Environment(format!(
                 "function `{name}` needs {} MB at these shapes, the limit is {} MB",
@@ -258,7 +259,7 @@ impl Session for CpuSession {
                 KnownValue::Tensor(tensor) => Some(tensor.view()),
                 KnownValue::Packed(_) => None,
             },
-            Place::Input(_) | Place::State(_) => {
+            Place::Input(_) | Place::State(_) | Place::InputPart { .. } | Place::StatePart { .. } => {
                 let &(_, slot) = plan.passed.iter().find(|(v, _)| *v == value)?;
                 self.memory.grown[slot].view()
             }

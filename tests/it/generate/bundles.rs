@@ -46,6 +46,7 @@ pub(crate) fn write(
         chunks,
         host_embeddings: is_host.then(|| file(EMBEDDINGS)),
         tokenizer,
+        compression: None,
         warnings: Vec::new(),
         profile: Vec::new(),
     };

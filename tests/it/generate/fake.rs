@@ -141,6 +141,7 @@ pub(crate) fn manifest() -> Manifest {
         }],
         host_embeddings: None,
         tokenizer: None,
+        compression: None,
         warnings: Vec::new(),
         profile: Vec::new(),
     }

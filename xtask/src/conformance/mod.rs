@@ -1,6 +1,7 @@
 //! `cargo xtask conformance`: the library and the program held against coremltools.
 
 mod architectures;
+mod compression;
 mod corpus;
 mod ops;
 mod round_trip;
@@ -18,7 +19,7 @@ use crate::project::Project;
 
 pub(crate) const COMMAND: Command = Command {
     name: "conformance",
-    arguments: "[--round-trip] [--signatures] [--ops] [--torch] [--architectures] [--tokenizer] [--limit N]",
+    arguments: "[--round-trip] [--signatures] [--ops] [--compression] [--torch] [--architectures] [--tokenizer] [--limit N]",
     about: "packages, signatures and results against coremltools; on request against torch and transformers (installs them)",
     not_checked: 0,
     run: |project, arguments| check(project, &Selection::parse(arguments)?),
@@ -36,6 +37,7 @@ const PARTS: &[Part] = &[
     Part { flag: "--round-trip", on_request: false, run: round_trip::check },
     Part { flag: "--signatures", on_request: false, run: |project, _| signatures::check(project) },
     Part { flag: "--ops", on_request: false, run: ops::check },
+    Part { flag: "--compression", on_request: false, run: compression::check },
     Part { flag: "--torch", on_request: true, run: torch::check },
     Part { flag: "--architectures", on_request: true, run: architectures::check },
     Part { flag: "--tokenizer", on_request: true, run: tokenizer::check },

@@ -9,6 +9,7 @@ use super::mask::Mask;
 use super::source::{Source, Window, fixed_shape};
 use super::sparse::{MaskOutput, check_sparse};
 use crate::kernels::dequantize::{round_to_f16, shift_scale};
+use crate::kernels::packed::{Codes, Factors, PackedRows};
 use crate::mil::op::domain::{FLOAT, INT};
 use crate::mil::op::{Call, Decode, Decoders, Eval, OpDef, OpError, Param};
 use crate::mil::{Opset, TensorType, Type};
@@ -234,6 +235,22 @@ impl Decode for Affine {
 
     fn stored_bytes(&self) -> usize {
         self.data.stored_bytes() + self.rescale.stored_bytes()
+    }
+
+    fn rows(&self, columns: usize) -> Option<PackedRows<'_>> {
+        let (Source::Plain(data), Source::Plain(scale), None) =
+            (&self.data, &self.rescale.scale, &self.rescale.offset)
+        else {
+            return None;
+        };
+        let (rows, block) = self.rescale.blocks.of_rows(columns)?;
+        let factors = Factors { rows, block, values: scale.view() };
+        let codes = match data.dtype() {
+            DType::I8 => Codes::Bytes(bytemuck::cast_slice(data.bytes()), factors),
+            DType::I4 => Codes::Nibbles(data.bytes(), factors),
+            _ => return None,
+        };
+        Some(PackedRows { columns, codes }).filter(PackedRows::is_regular)
     }
 }
 

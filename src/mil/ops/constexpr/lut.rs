@@ -8,6 +8,7 @@ use super::mask::Mask;
 use super::source::{Source, fixed_shape, listed_shape};
 use super::sparse::{MaskOutput, check_sparse};
 use crate::kernels::dequantize::{CHUNK, Palette};
+use crate::kernels::packed::{Codes, PackedRows};
 use crate::mil::op::domain::INT;
 use crate::mil::op::{Call, Decode, Decoders, Eval, OpDef, OpError, Param};
 use crate::mil::{Opset, TensorType, Type};
@@ -274,6 +275,14 @@ impl Decode for Dense {
 
     fn stored_bytes(&self) -> usize {
         self.tables.stored_bytes() + self.indices.stored_bytes()
+    }
+
+    fn rows(&self, columns: usize) -> Option<PackedRows<'_>> {
+        let Layout { blocks, bits: 4, vector: 1, .. } = &self.tables.layout else { return None };
+        let Source::Plain(indices) = &self.indices else { return None };
+        let (rows, _) = blocks.of_rows(columns).filter(|&(_, block)| block == columns)?;
+        let codes = Codes::Palette(indices.bytes(), &self.tables.values, rows);
+        Some(PackedRows { columns, codes }).filter(PackedRows::is_regular)
     }
 }
 

@@ -54,7 +54,14 @@ fn flat(call: &Call<'_>) -> Result<(Mask, Shape), OpError> {
 }
 
 fn infer_flat(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
-    let (_, shape) = flat(call)?;
+    let shape = match call.known("mask") {
+        Some(_) => flat(call)?.1,
+        None => {
+            check_vector(call, "nonzero_data")?;
+            check_vector(call, "mask")?;
+            listed_shape(call, "shape")?
+        }
+    };
     Ok(vec![TensorType::fixed(call.ty("nonzero_data")?.dtype, &shape).into()])
 }
 

@@ -1,0 +1,190 @@
+//! Matrices quantised in groups as MLX writes them: packed integers, with a scale and a bias for each group of a row.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::error::{CheckpointError, Result};
+use super::{Config, Encoding, Stored};
+use crate::kernels::dequantize::unpack;
+use crate::tensor::{Bytes, DType, shape};
+
+/// The configuration key that says how matrices are quantised.
+const KEY: &str = "quantization";
+/// Bits an integer may have.
+const BITS: &[usize] = &[2, 3, 4, 6, 8];
+
+/// What the integers of a matrix mean.
+#[derive(Debug, PartialEq)]
+pub struct Groups {
+    /// Bits of an integer.
+    pub(super) bits: u32,
+    /// Elements of a group.
+    pub(super) size: usize,
+    scales: Stored,
+    biases: Stored,
+}
+
+impl Groups {
+    /// Writes the elements of a range of the matrix that the packed integers stand for.
+    pub(super) fn read(&self, bytes: &Bytes, range: Range<usize>, out: &mut [f32]) {
+        let mut codes = vec![0; self.size];
+        let mut at = range.start;
+        while at < range.end {
+            let group = at / self.size;
+            let end = range.end.min((group + 1) * self.size);
+            let (scale, bias) = self.parameters(group);
+            let codes = &mut codes[..end - at];
+            unpack(bytes, self.bits, at, codes);
+            for (out, &code) in out[at - range.start..].iter_mut().zip(&*codes) {
+                *out = scale * f32::from(code) + bias;
+            }
+            at = end;
+        }
+    }
+
+    /// Writes the integers of a group and tells its scale and bias.
+    pub(super) fn split(&self, bytes: &Bytes, group: usize, codes: &mut [u8]) -> (f32, f32) {
+        unpack(bytes, self.bits, group * self.size, codes);
+        self.parameters(group)
+    }
+
+    fn parameters(&self, group: usize) -> (f32, f32) {
+        let (mut scale, mut bias) = ([0.0], [0.0]);
+        self.scales.read(group..group + 1, &mut scale);
+        self.biases.read(group..group + 1, &mut bias);
+        (scale[0], bias[0])
+    }
+}
+
+/// Replaces the parts of each quantised matrix by the matrix they stand for.
+pub(super) fn fold(tensors: &mut BTreeMap<String, Stored>, config: &Config) -> Result<()> {
+    let Some(section) = config.opt_section(KEY)? else { return Ok(()) };
+    let modules: Vec<String> =
+        tensors.keys().filter_map(|name| name.strip_suffix(".scales")).map(str::to_owned).collect();
+    for module in modules {
+        let [weight, scales, biases] = ["weight", "scales", "biases"].map(|part| format!("{module}.{part}"));
+        let own = if section.get(&module).is_some_and(serde_json::Value::is_object) {
+            section.opt_section(&module)?
+        } else {
+            None
+        };
+        let own = own.as_ref().unwrap_or(&section);
+        let form = (own.size("bits")?, own.size("group_size")?);
+        let mut take = |name: &str| {
+            let missing = || CheckpointError::new("is missing, and its matrix is quantised").at_tensor(name);
+            tensors.remove(name).ok_or_else(missing)
+        };
+        let (packed, scales, biases) = (take(&weight)?, take(&scales)?, take(&biases)?);
+        let matrix = matrix(packed, scales, biases, form).map_err(|error| error.at_tensor(&weight))?;
+        tensors.insert(weight, matrix);
+    }
+    Ok(())
+}
+
+fn matrix(packed: Stored, scales: Stored, biases: Stored, (bits, size): (usize, usize)) -> Result<Stored> {
+    let problem = |text: String| Err(CheckpointError::new(text));
+    if packed.encoding != Encoding::Plain(DType::U32) {
+        return problem(format!("integers are packed into uint32, found {:?}", packed.encoding));
+    }
+    let is_float = |stored: &Stored| matches!(stored.encoding, Encoding::Plain(dtype) if dtype.is_float());
+    if !is_float(&scales) || !is_float(&biases) {
+        return problem("its scales and biases are not plain floats".to_owned());
+    }
+    if !BITS.contains(&bits) {
+        return problem(format!("integers of {bits} bits are not supported; of {BITS:?} bits are"));
+    }
+    let shape = match (&packed.shape[..], &scales.shape[..]) {
+        (&[rows, words], &[scale_rows, groups]) if rows == scale_rows && scales.shape == biases.shape => {
+            let columns = groups.checked_mul(size);
+            let is_filled = |columns: usize| columns.checked_mul(bits) == words.checked_mul(32);
+            columns.filter(|&columns| size > 0 && is_filled(columns)).map(|columns| [rows, columns])
+        }
+        _ => None,
+    };
+    let Some(shape) = shape.filter(|shape| shape::element_count(shape).is_some()) else {
+        let (scales, biases) = (&scales.shape[..], &biases.shape[..]);
+        return problem(format!(
+            "{bits} bits in groups of {size} do not fit {:?} with scales {scales:?} and biases {biases:?}",
+            &packed.shape[..]
+        ));
+    };
+    let encoding = Encoding::Groups(Arc::new(Groups { bits: bits as u32, size, scales, biases }));
+    Ok(Stored { shape: shape[..].into(), encoding, bytes: packed.bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::packed;
+    use serde_json::json;
+
+    fn plain(shape: &[usize], dtype: DType, bytes: Vec<u8>) -> Stored {
+        Stored { shape: shape.into(), encoding: Encoding::Plain(dtype), bytes: bytes.into() }
+    }
+
+    fn config(value: &serde_json::Value) -> Config {
+        Config::new(value.as_object().unwrap().clone())
+    }
+
+    /// A matrix of two rows and 64 columns in groups of 32.
+    fn tensors(bits: u32) -> (BTreeMap<String, Stored>, Vec<f32>) {
+        let codes: Vec<u8> = (0..128u32).map(|i| ((i * 37) % (1 << bits)) as u8).collect();
+        let (scales, biases) = ([0.5f32, 0.25, 2.0, 1.0], [-1.0f32, 0.0, 3.5, -0.125]);
+        let values = codes.iter().enumerate().map(|(i, &q)| scales[i / 32] * f32::from(q) + biases[i / 32]);
+        let floats = |values: [f32; 4]| plain(&[2, 2], DType::F32, bytemuck::cast_slice(&values).to_vec());
+        let words = plain(&[2, 2 * bits as usize], DType::U32, packed::pack(codes.iter().copied(), bits));
+        let named = [("a.weight", words), ("a.scales", floats(scales)), ("a.biases", floats(biases))];
+        let tensors = named.into_iter().map(|(name, stored)| (name.to_owned(), stored)).collect();
+        (tensors, values.collect())
+    }
+
+    #[test]
+    fn integers_of_every_width_are_unpacked() {
+        for bits in [2, 3, 4, 6, 8] {
+            let (mut tensors, expected) = tensors(bits);
+            fold(&mut tensors, &config(&json!({"quantization": {"group_size": 32, "bits": bits}}))).unwrap();
+            assert_eq!(tensors.keys().collect::<Vec<_>>(), ["a.weight"]);
+            let stored = &tensors["a.weight"];
+            assert_eq!(stored.shape[..], [2, 64]);
+            for range in [0..128, 5..6, 30..97, 64..64] {
+                let mut out = vec![f32::NAN; range.len()];
+                stored.read(range.clone(), &mut out);
+                assert_eq!(out, expected[range], "{bits} bits");
+            }
+            assert_eq!(stored.integers().is_some(), bits == 4 || bits == 8);
+            if let Some(integers) = stored.integers() {
+                let (mut codes, mut scales, mut minimums) = ([0; 64], [0.0; 2], [0.0; 2]);
+                integers.read(1..3, &mut codes, &mut scales, &mut minimums);
+                let value = |i: usize| scales[i / 32] * f32::from(codes[i]) + minimums[i / 32];
+                assert_eq!((0..64).map(value).collect::<Vec<_>>(), expected[32..96]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_module_may_have_groups_of_its_own() {
+        let (mut tensors, expected) = tensors(4);
+        let own = json!({"quantization": {"group_size": 128, "bits": 4, "a": {"group_size": 32, "bits": 4}}});
+        fold(&mut tensors, &config(&own)).unwrap();
+        let mut out = vec![0.0; 128];
+        tensors["a.weight"].read(0..128, &mut out);
+        assert_eq!(out, expected);
+    }
+
+    #[test]
+    fn parts_that_do_not_fit_are_named() {
+        let quantised = |size: usize| config(&json!({"quantization": {"group_size": size, "bits": 4}}));
+        let (mut whole, _) = tensors(4);
+        let error = fold(&mut whole, &quantised(64)).unwrap_err();
+        let expected = "tensor `a.weight`: 4 bits in groups of 64 do not fit [2, 8] with scales [2, 2] and biases [2, 2]";
+        assert_eq!(error.to_string(), expected);
+        let (mut missing, _) = tensors(4);
+        missing.remove("a.biases");
+        let error = fold(&mut missing, &quantised(32)).unwrap_err();
+        assert_eq!(error.to_string(), "tensor `a.biases`: is missing, and its matrix is quantised");
+        let (mut plain_tensors, _) = tensors(4);
+        fold(&mut plain_tensors, &config(&json!({}))).unwrap();
+        assert_eq!(plain_tensors.len(), 3);
+    }
+}

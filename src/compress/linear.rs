@@ -1,0 +1,398 @@
+//! Integers with a scale, and a zero point if they are asymmetric.
+//!
+//! A scale is not simply the largest magnitude over the largest integer: of several such ranges, some of which
+//! cut off the largest numbers, the one with the least squared error is taken, each with the scale that fits its
+//! integers best.
+
+use std::io::{self, Write};
+
+use half::f16;
+
+use super::CompressError;
+use super::encoding::{Operand, Step};
+use super::histogram::{Histogram, Keys, Point, is_finite};
+use super::job::{Learned, Scheme, too_old};
+use super::layout::Layout;
+use super::precision::{Granularity, Linear};
+use super::units::{Unit, Units};
+use super::weight::{Weight, numbers, rounded, to_bytes};
+use crate::kernels::quantize::{Affine, Extent, Range, Sums, encode, extent, round_to_range};
+use crate::mil::{Literal, Opset, TensorType};
+use crate::tensor::{DType, Tensor};
+
+/// Shares of the range that are tried for integers of eight and of four bits.
+const EIGHT: &[f32] = &[1.0, 0.95];
+const FOUR: &[f32] = &[1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.62];
+
+/// Elements handled at a time where all share a scale.
+const PIECE: usize = 1 << 14;
+
+/// A weight as integers.
+pub(super) struct LinearScheme {
+    linear: Linear,
+    opset: Opset,
+    dtype: DType,
+    layout: Layout,
+    /// Elements that share a scale, and how many such blocks a channel has.
+    block: usize,
+    blocks: usize,
+}
+
+impl LinearScheme {
+    pub(super) fn new(linear: Linear, weight: &Weight, opset: Opset) -> Result<LinearScheme, CompressError> {
+        let first = opset < Opset::Ios18;
+        let is_block = matches!(linear.granularity, Granularity::Block(_));
+        if opset < Opset::Ios16 || first && (linear.bits != 8 || is_block) {
+            return Err(too_old(weight, linear, opset));
+        }
+        let layout = weight.layout.clone();
+        let block = match linear.granularity {
+            Granularity::Tensor => layout.elements(),
+            Granularity::Channel => layout.row(),
+            Granularity::Block(size) => layout.block(&weight.name, size)?,
+        };
+        let blocks = (layout.row() / block.max(1)).max(1);
+        Ok(LinearScheme { linear, opset, dtype: weight.dtype, layout, block, blocks })
+    }
+
+    fn data_type(&self) -> DType {
+        match (self.linear.bits, self.linear.symmetric) {
+            (4, true) => DType::I4,
+            (4, false) => DType::U4,
+            (_, true) => DType::I8,
+            (_, false) => DType::U8,
+        }
+    }
+
+    fn is_per_tensor(&self) -> bool {
+        self.linear.granularity == Granularity::Tensor
+    }
+
+    fn parameters(&self) -> Vec<usize> {
+        match (self.opset < Opset::Ios18, self.is_per_tensor()) {
+            (true, true) => Vec::new(),
+            (true, false) => vec![self.layout.channels()],
+            (false, true) => vec![1; self.layout.shape.len()],
+            (false, false) => self.layout.parameters(self.layout.channels(), self.blocks),
+        }
+    }
+
+    /// Scales and, if there are any, zero points from pairs of both.
+    fn learned_pieces(&self, pairs: &[f32]) -> Vec<Vec<u8>> {
+        let (pairs, _) = pairs.as_chunks::<2>();
+        let order = |values: Vec<f32>| self.layout.order_parameters(self.blocks, &values);
+        let scales = to_bytes(self.dtype, &order(pairs.iter().map(|pair| pair[0]).collect()));
+        if self.linear.symmetric {
+            return vec![scales];
+        }
+        let zeros = order(pairs.iter().map(|pair| pair[1]).collect());
+        let zeros = crate::tensor::packed::pack(zeros.iter().map(|&zero| zero as u8), self.linear.bits);
+        vec![scales, zeros]
+    }
+
+    fn write_blocks(&self, weight: &Weight, out: &mut dyn Write) -> io::Result<Learned> {
+        let elements = self.block * self.blocks;
+        let units = Units { elements, width: 1, bits: self.linear.bits, parameters: 2 * self.blocks };
+        let coded = units.encode(weight, out, Vec::new, |floats, unit| {
+            let Unit { bytes, codes, parameters, .. } = unit;
+            numbers(self.dtype, bytes, floats);
+            let mut loss = Default::default();
+            let blocks = floats.chunks(self.block).zip(codes.chunks_mut(self.block));
+            for ((values, codes), pair) in blocks.zip(parameters.chunks_exact_mut(2)) {
+                let affine = fit_values(self.linear, self.dtype, values)
+                    .ok_or_else(|| weight.not_finite(first_bad(values)))?;
+                loss += encode(values, &affine, codes);
+                pair.copy_from_slice(&[affine.scale, affine.zero]);
+            }
+            Ok((floats.len(), loss))
+        })?;
+        Ok(Learned { pieces: self.learned_pieces(&coded.parameters), loss: coded.loss })
+    }
+
+    fn write_tensor(&self, weight: &Weight, out: &mut dyn Write) -> io::Result<Learned> {
+        let points = count(weight, keys_of(weight)?)?;
+        let affine = fit_points(self.linear, self.dtype, &points);
+        let units = Units { elements: PIECE, width: 1, bits: self.linear.bits, parameters: 0 };
+        let coded = units.encode(weight, out, Vec::new, |floats, unit| {
+            numbers(self.dtype, unit.bytes, floats);
+            Ok((floats.len(), encode(floats, &affine, unit.codes)))
+        })?;
+        Ok(Learned { pieces: self.learned_pieces(&[affine.scale, affine.zero]), loss: coded.loss })
+    }
+}
+
+impl Scheme for LinearScheme {
+    fn pieces(&self) -> Vec<TensorType> {
+        let sizes = self.parameters();
+        let mut pieces = vec![
+            TensorType::fixed(self.data_type(), &self.layout.shape),
+            TensorType::fixed(self.dtype, &sizes),
+        ];
+        if !self.linear.symmetric {
+            pieces.push(TensorType::fixed(self.data_type(), &sizes));
+        }
+        pieces
+    }
+
+    fn write(&self, weight: &Weight, _: usize, out: &mut dyn Write) -> io::Result<Option<Learned>> {
+        if self.is_per_tensor() { self.write_tensor(weight, out) } else { self.write_blocks(weight, out) }
+            .map(Some)
+    }
+
+    fn form(&self) -> Option<String> {
+        Some(format!("{}, requantised", self.linear))
+    }
+
+    fn steps(&self) -> Vec<Step> {
+        let piece = Operand::Piece;
+        if self.opset >= Opset::Ios18 {
+            let mut arguments = vec![("data", piece(0)), ("scale", piece(1))];
+            arguments.extend((!self.linear.symmetric).then_some(("offset", piece(2))));
+            return vec![Step::last("constexpr_blockwise_shift_scale", arguments)];
+        }
+        let zero_point = if self.linear.symmetric { zeros(&self.parameters()) } else { piece(2) };
+        let axis = Operand::Constant(Literal::immediate(&Tensor::scalar(self.layout.channel as i32)));
+        vec![Step::by_attribute(
+            "constexpr_affine_dequantize",
+            vec![
+                ("axis", axis),
+                ("quantized_data", piece(0)),
+                ("scale", piece(1)),
+                ("zero_point", zero_point),
+            ],
+        )]
+    }
+}
+
+/// Zero points of symmetric integers, which the first generation wants written out.
+fn zeros(shape: &[usize]) -> Operand {
+    let count = shape.iter().product();
+    let literal = |data: fn(crate::tensor::Bytes) -> crate::mil::LiteralData| Literal {
+        ty: TensorType::fixed(DType::I8, shape).into(),
+        data: data(vec![0; count].into()),
+    };
+    Operand::Constant(match shape {
+        [] => literal(crate::mil::LiteralData::Immediate),
+        _ => literal(crate::mil::LiteralData::Blob),
+    })
+}
+
+/// The first number that is not finite.
+pub(super) fn first_bad(values: &[f32]) -> f32 {
+    values.iter().copied().find(|x| !x.is_finite()).unwrap_or(f32::NAN)
+}
+
+/// Every number of a weight and how often it occurs.
+pub(super) fn count(weight: &Weight, keys: Keys) -> io::Result<Vec<Point>> {
+    let mut histogram = Histogram::new();
+    let (mut floats, mut found) = (Vec::new(), Vec::new());
+    weight.for_each_batch(PIECE, &mut |bytes| {
+        for piece in bytes.chunks(PIECE * weight.element()) {
+            keys.read(piece, &mut floats, &mut found);
+            if !is_finite(&found) {
+                numbers(weight.dtype, piece, &mut floats);
+                return Err(weight.not_finite(first_bad(&floats)));
+            }
+            histogram.add(&found);
+        }
+        Ok(())
+    })?;
+    let mut points = Vec::new();
+    histogram.take(keys, &mut points);
+    Ok(points)
+}
+
+/// Keys that fit all elements of a weight.
+pub(super) fn keys_of(weight: &Weight) -> io::Result<Keys> {
+    let mut largest = 0.0f32;
+    if weight.dtype != DType::F16 {
+        let mut floats = Vec::new();
+        weight.for_each_batch(PIECE, &mut |bytes| {
+            numbers(weight.dtype, bytes, &mut floats);
+            let extent = extent(&floats);
+            largest = largest.max(extent.max).max(-extent.min);
+            if extent.is_finite { Ok(()) } else { Err(weight.not_finite(first_bad(&floats))) }
+        })?;
+    }
+    Ok(Keys::new(weight.dtype, largest))
+}
+
+/// Scale and zero point for numbers, or nothing if they are not all finite.
+pub(super) fn fit_values(linear: Linear, dtype: DType, values: &[f32]) -> Option<Affine> {
+    let extent = extent(values);
+    let evaluate = |inverse, range| round_to_range(values, inverse, range);
+    extent.is_finite.then(|| fit(linear, dtype, extent, evaluate))
+}
+
+fn fit_points(linear: Linear, dtype: DType, points: &[Point]) -> Affine {
+    let least = points.first().map_or(0.0, |point| point.value.min(0.0));
+    let greatest = points.last().map_or(0.0, |point| point.value.max(0.0));
+    fit(linear, dtype, Extent { min: least, max: greatest, is_finite: true }, |inverse, range| {
+        let mut sums = Sums::default();
+        for point in points {
+            let (w, count) = (f64::from(point.value), f64::from(point.count));
+            let v = f64::from((point.value * inverse).round_ties_even().clamp(range.low, range.high));
+            sums.product += count * w * v;
+            sums.square += count * v * v;
+        }
+        sums
+    })
+}
+
+/// The scale and zero point with the least squared error of those that are tried.
+fn fit(linear: Linear, dtype: DType, extent: Extent, evaluate: impl Fn(f32, Range) -> Sums) -> Affine {
+    let half = dtype == DType::F16;
+    let steps = ((1u32 << linear.bits) - 1) as f32;
+    let top = (steps - 1.0) / 2.0;
+    let Extent { min, max, .. } = extent;
+    let symmetric = Range { low: -top - 1.0, high: top };
+    let mut best = Affine { scale: 1.0, range: symmetric, zero: 0.0, half };
+    if min == 0.0 && max == 0.0 {
+        if !linear.symmetric {
+            best.range = Range { low: 0.0, high: steps };
+        }
+        return best;
+    }
+    let mut most = f64::NEG_INFINITY;
+    let shares = if linear.bits == 8 { EIGHT } else { FOUR };
+    let mut attempt = |scale: f32, zero: f32, range: Range| {
+        if scale <= 0.0 || !scale.is_finite() || !(1.0 / scale).is_finite() {
+            return;
+        }
+        let sums = evaluate(1.0 / scale, range);
+        for scale in [sums.best_scale() as f32, scale] {
+            let scale = storable(dtype, scale, extent, range);
+            let gain = sums.gain(f64::from(scale));
+            if gain > most {
+                most = gain;
+                best = Affine { scale, range, zero, half };
+            }
+        }
+    };
+    let (tight, wide) = ((max / top).max(-min / (top + 1.0)), max.max(-min) / top);
+    if linear.symmetric {
+        if wide > tight {
+            attempt(wide, 0.0, symmetric);
+        }
+        shares.iter().for_each(|share| attempt(tight * share, 0.0, symmetric));
+    } else {
+        let scale = max / steps - min / steps;
+        let zero = (-min / scale).round_ties_even().clamp(0.0, steps);
+        let range = Range { low: -zero, high: steps - zero };
+        shares.iter().for_each(|share| attempt(scale * share, zero, range));
+    }
+    if most == f64::NEG_INFINITY {
+        best.scale = storable(dtype, 0.0, extent, best.range);
+    }
+    best
+}
+
+/// The nearest scale that the type can hold, with which no number is read back as infinite.
+fn storable(dtype: DType, scale: f32, extent: Extent, range: Range) -> f32 {
+    if dtype != DType::F16 {
+        return if scale.is_finite() { scale.max(f32::MIN_POSITIVE) } else { f32::MIN_POSITIVE };
+    }
+    let mut half = f16::from_f32(if scale.is_nan() { 0.0 } else { scale.max(0.0) });
+    if half.to_bits() == 0 {
+        half = f16::from_bits(1);
+    }
+    let largest = |scale: f32| {
+        let reached = |x: f32| (x / scale).round_ties_even().clamp(range.low, range.high).abs() * scale;
+        rounded(DType::F16, reached(extent.max).max(reached(extent.min)))
+    };
+    while !half.is_finite() || !largest(half.to_f32()).is_finite() {
+        half = f16::from_bits(half.to_bits() - 1);
+    }
+    half.to_f32()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compress::testing::{check, decoded, normal, weight, weight_by};
+
+    const KINDS: &[&str] = &[
+        "int8",
+        "int8:tensor",
+        "int8:asym",
+        "int4:block=8",
+        "int4:block=8:asym",
+        "int4:channel",
+        "int4:tensor:asym",
+    ];
+
+    #[test]
+    fn what_the_operation_gives_is_what_the_loss_says() {
+        for dtype in [DType::F16, DType::F32] {
+            for kind in KINDS {
+                let values = normal(24 * 32, 7);
+                check(&weight(dtype, &[24, 32], &values), kind, Opset::Ios18, 0.2);
+                check(&weight(dtype, &[24, 8, 2, 2], &values), kind, Opset::Ios18, 0.2);
+                check(&weight_by(dtype, &[32, 24], &values, (1, 0)), kind, Opset::Ios18, 0.2);
+            }
+            for kind in ["int8", "int8:tensor", "int8:asym"] {
+                check(&weight(dtype, &[24, 32], &normal(24 * 32, 3)), kind, Opset::Ios16, 0.02);
+            }
+        }
+    }
+
+    #[test]
+    fn errors_stay_within_half_a_step_of_the_range() {
+        let values = normal(64 * 32, 5);
+        for (kind, steps) in [("int8", 127.0), ("int4:block=32", 7.0)] {
+            let got = decoded(&weight(DType::F32, &[64, 32], &values), kind, Opset::Ios18);
+            for (row, got) in values.chunks(32).zip(got.chunks(32)) {
+                let largest = row.iter().fold(0.0f32, |a, x| a.max(x.abs()));
+                let error: f32 = row.iter().zip(got).map(|(a, b)| (a - b) * (a - b)).sum();
+                let plain: f32 = row
+                    .iter()
+                    .map(|x| x - (x / (largest / steps)).round() * (largest / steps))
+                    .map(|e| e * e)
+                    .sum();
+                assert!(error <= plain * 1.0001, "{kind}: {error} against {plain}");
+            }
+        }
+    }
+
+    #[test]
+    fn extreme_weights_are_defined() {
+        for kind in KINDS {
+            let zero = decoded(&weight(DType::F16, &[8, 16], &[0.0; 128]), kind, Opset::Ios18);
+            assert_eq!(zero, [0.0; 128], "{kind}");
+            let tiny = decoded(&weight(DType::F16, &[8, 16], &[6e-8; 128]), kind, Opset::Ios18);
+            assert_eq!(tiny, [f16::from_bits(1).to_f32(); 128], "{kind}");
+            let constant = decoded(&weight(DType::F16, &[8, 16], &[-0.37; 128]), kind, Opset::Ios18);
+            assert!(constant.iter().all(|x| (x + 0.37).abs() < 0.37e-3), "{kind}: {}", constant[0]);
+            let mut outlier = [0.01; 128];
+            outlier[5] = 65504.0;
+            let outlier = decoded(&weight(DType::F16, &[8, 16], &outlier), kind, Opset::Ios18);
+            assert!(outlier.iter().all(|x| x.is_finite()) && outlier[5] > 60000.0, "{kind}: {}", outlier[5]);
+        }
+    }
+
+    #[test]
+    fn numbers_that_are_none_are_refused_by_name() {
+        for kind in KINDS {
+            for bad in [f32::NAN, f32::INFINITY] {
+                let mut values = [0.5; 128];
+                values[77] = bad;
+                let weight = weight(DType::F16, &[8, 16], &values);
+                let scheme = LinearScheme::new(crate::compress::testing::linear(kind), &weight, Opset::Ios18);
+                let error = scheme.unwrap().write(&weight, 0, &mut io::sink()).unwrap_err();
+                let expected = format!("weight `w` has an element that is {bad} and cannot be compressed");
+                assert_eq!(error.to_string(), expected, "{kind}");
+            }
+        }
+    }
+
+    #[test]
+    fn old_opsets_and_indivisible_rows_are_refused() {
+        let weight = weight(DType::F16, &[8, 18], &[0.0; 144]);
+        let new = |kind, opset| LinearScheme::new(crate::compress::testing::linear(kind), &weight, opset);
+        let error = new("int4:block=8", Opset::Ios18).err().unwrap();
+        assert_eq!(error.to_string(), "weight `w` has 18 inputs, which cannot be divided into blocks of 8");
+        let error = new("int4", Opset::Ios17).err().unwrap();
+        assert_eq!(error.to_string(), "weight `w` cannot be stored as int4:block=32 in ios17");
+        assert!(new("int8", Opset::Ios15).is_err() && new("int8", Opset::Ios16).is_ok());
+    }
+}

@@ -1,0 +1,55 @@
+//! What a step moves and computes, for comparison with what the machine can do.
+
+use super::plan::{Operand, Place, Plan, Step};
+use crate::mil::op::KnownValue;
+use crate::tensor::Shape;
+
+/// Bytes and operations of one step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Cost {
+    /// Bytes of all arguments and results, weights as they are stored. Of a table only some rows may be read.
+    pub(super) bytes: usize,
+    /// Floating-point operations of a product, a multiply-add being two; zero for anything else.
+    pub(super) flops: usize,
+}
+
+impl Cost {
+    /// The cost of a step; `size` tells the bytes of a value that is no constant.
+    pub(super) fn of(step: &Step, plan: &Plan, size: impl Fn(usize) -> usize) -> Cost {
+        let constant = |constant: usize| match &plan.constants[constant].value {
+            KnownValue::Tensor(tensor) => tensor.bytes().len(),
+            KnownValue::Packed(weight) => weight.stored_bytes(),
+        };
+        let read = step.arguments.iter().flatten().map(|operand| match *operand {
+            Operand::Constant(index) => constant(index),
+            Operand::Value(value) => match plan.values[value].place {
+                Place::Constant(index) => constant(index),
+                _ => size(value),
+            },
+        });
+        let written = step.outputs.iter().map(|&value| size(value));
+        Cost { bytes: read.chain(written).sum(), flops: flops(step, plan).unwrap_or(0) }
+    }
+}
+
+fn flops(step: &Step, plan: &Plan) -> Option<usize> {
+    let shape = |name: &str| -> Option<Shape> {
+        let param = step.def.params.iter().position(|param| param.name == name)?;
+        match *step.arguments[param].first()? {
+            Operand::Constant(constant) => plan.constants[constant].ty.tensor()?.concrete(),
+            Operand::Value(value) => plan.values[value].ty.tensor()?.concrete(),
+        }
+    };
+    let out = plan.values[*step.outputs.first()?].shape.as_ref()?;
+    let elements: usize = out.iter().product();
+    let depth = match step.def.name {
+        "conv" | "linear" => shape("weight")?.get(1..)?.iter().product(),
+        "matmul" => {
+            let plane = |shape: &[usize]| shape.iter().rev().take(2).product::<usize>() as f64;
+            // The product of [m, k] and [k, n] over that of [m, n] is the square of k.
+            (plane(&shape("x")?) * plane(&shape("y")?) / plane(out).max(1.0)).sqrt().round() as usize
+        }
+        _ => return None,
+    };
+    elements.checked_mul(depth)?.checked_mul(2)
+}

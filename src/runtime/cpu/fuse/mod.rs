@@ -1,0 +1,68 @@
+//! Several steps as one: what an exported graph repeats is recognised and computed without intermediate tensors.
+//!
+//! One pattern per file, one line in [`PATTERNS`]. A pattern looks back from its last step. What it replaces must
+//! be used nowhere else. Fused steps compute in f32 and round what they store, once; so they are more precise than
+//! the steps they stand for, and are not used where every step is to round as a device does.
+
+mod graph;
+mod norm;
+#[cfg(test)]
+mod testing;
+
+use smallvec::SmallVec;
+
+use super::plan::{Action, Operand, Step};
+use crate::mil::op::OpDef;
+use graph::Graph;
+
+pub(super) use graph::Values;
+
+/// Looks for a pattern that ends with the given step. Gives the step that replaces it and the steps that go.
+type Pattern = fn(&Graph<'_>, usize) -> Option<Fused>;
+
+const PATTERNS: &[Pattern] = &[norm::find];
+
+/// A step and the steps it makes superfluous; it takes the place of the last of them.
+struct Fused {
+    step: Step,
+    replaces: Vec<usize>,
+}
+
+impl Fused {
+    /// A step that computes what the step `last` gives.
+    fn new(
+        def: &'static OpDef,
+        graph: &Graph<'_>,
+        last: usize,
+        arguments: Vec<SmallVec<[Operand; 1]>>,
+        replaces: Vec<usize>,
+    ) -> Fused {
+        let Step { name, outputs, .. } = &graph.steps[last];
+        let (name, outputs) = (name.clone(), outputs.clone());
+        Fused {
+            step: Step { def, name, arguments, outputs, action: Action::Kernel, dynamic: false },
+            replaces,
+        }
+    }
+}
+
+/// Replaces every pattern found in the steps of a function.
+pub(super) fn fuse(steps: &mut Vec<Step>, outputs: &[(String, usize)], values: Values<'_>) {
+    for pattern in PATTERNS {
+        let graph = Graph::new(steps, outputs, values);
+        let found: Vec<Fused> = (0..steps.len()).filter_map(|last| pattern(&graph, last)).collect();
+        let mut kept: Vec<Option<Step>> = std::mem::take(steps).into_iter().map(Some).collect();
+        for Fused { step, replaces } in found {
+            // A step that another match has taken is gone: its pattern stays as it is.
+            let Some(&last) = replaces.iter().max().filter(|_| replaces.iter().all(|&i| kept[i].is_some()))
+            else {
+                continue;
+            };
+            for i in replaces {
+                kept[i] = None;
+            }
+            kept[last] = Some(step);
+        }
+        steps.extend(kept.into_iter().flatten());
+    }
+}

@@ -1,0 +1,48 @@
+//! Running small functions, for the tests of patterns.
+
+use std::any::Any;
+use std::sync::{Arc, Mutex};
+
+use half::f16;
+
+use crate::mil::{Function, Model};
+use crate::runtime::{CpuRuntime, Executed, LoadOptions, Observer};
+use crate::tensor::Tensor;
+
+/// A tensor of fp16 values.
+pub(super) fn halves(shape: &[usize], value: impl Fn(usize) -> f32) -> Tensor {
+    let values: Vec<f16> = (0..shape.iter().product()).map(|i| f16::from_f32(value(i))).collect();
+    Tensor::from_slice(shape, &values).unwrap()
+}
+
+/// The first output of a function of `x`, and the kinds of the steps executed.
+pub(super) fn executed(function: Function, x: &Tensor) -> (Vec<f32>, Vec<String>) {
+    executed_with(function, &[("x", x)])
+}
+
+/// The same for any inputs.
+pub(super) fn executed_with(function: Function, inputs: &[(&str, &Tensor)]) -> (Vec<f32>, Vec<String>) {
+    let output = function.value(function.body.outputs[0]).name.clone();
+    let loaded = CpuRuntime.load_model(Model::single(function), &LoadOptions::default()).unwrap();
+    let mut session = loaded.session();
+    let kinds = Arc::new(Mutex::new(Vec::new()));
+    session.observe(Some(Box::new(Kinds(kinds.clone()))));
+    let inputs: Vec<_> = inputs.iter().map(|(name, tensor)| (*name, tensor.view())).collect();
+    session.predict("main", &inputs).unwrap();
+    let found = session.output(&output).unwrap();
+    let values = found.slice::<f16>().unwrap().iter().map(|x| x.to_f32()).collect();
+    let kinds = kinds.lock().unwrap().clone();
+    (values, kinds)
+}
+
+struct Kinds(Arc<Mutex<Vec<String>>>);
+
+impl Observer for Kinds {
+    fn executed(&mut self, step: &Executed<'_>) {
+        self.0.lock().unwrap().push(step.kind.to_owned());
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}

@@ -1,0 +1,215 @@
+//! States without copies: a read is the state itself as long as nothing is written before its last use, and
+//! `slice_update` of what was read, written back, changes the state in place.
+
+use super::plan::{Action, Nested, Operand, Step};
+use super::views::Aliases;
+
+/// Turns reads and updates of states into uses of the states themselves. Gives the values that are states, each
+/// with the index of its state.
+pub(super) fn use_in_place(
+    steps: &mut Vec<Step>,
+    outputs: &[(String, usize)],
+    aliases: &Aliases,
+) -> Vec<(usize, usize)> {
+    if steps.iter().any(|step| step.action.nested().any(touches_state)) {
+        return Vec::new();
+    }
+    update_in_place(steps, outputs, aliases);
+    let reads: Vec<(usize, usize, usize)> = steps
+        .iter()
+        .enumerate()
+        .filter_map(|(at, step)| match (&step.action, &step.outputs[..]) {
+            (Action::ReadState { state }, &[value]) => Some((at, *state, value)),
+            _ => None,
+        })
+        .collect();
+    let mut in_place = Vec::new();
+    for (at, state, value) in reads {
+        let last = Uses::of(steps, outputs, aliases, value).last;
+        let written = (at + 1..steps.len()).find(|&i| writes(&steps[i], state));
+        // An update reads nothing of what it changes.
+        let lasts = written.is_none_or(|w| last < w || last == w && updates(&steps[w], state));
+        if lasts {
+            in_place.push((value, state));
+        }
+    }
+    steps.retain(|step| match (&step.action, &step.outputs[..]) {
+        (Action::ReadState { .. }, [value]) => !in_place.iter().any(|(v, _)| v == value),
+        _ => true,
+    });
+    in_place
+}
+
+/// Finds reads that are updated and written back, and nothing else.
+fn update_in_place(steps: &mut Vec<Step>, outputs: &[(String, usize)], aliases: &Aliases) {
+    for read in 0..steps.len() {
+        let (&Action::ReadState { state }, &[value]) = (&steps[read].action, &steps[read].outputs[..]) else {
+            continue;
+        };
+        let uses = Uses::of(steps, outputs, aliases, value);
+        let update = uses.last;
+        let Some((step, written)) =
+            steps.get(update).zip(written_back(steps, outputs, aliases, update, state))
+        else {
+            continue;
+        };
+        let is_operand = matches!(step.arguments[0][..], [Operand::Value(x)] if x == value);
+        let once =
+            step.arguments.iter().flatten().filter(|operand| aliases.reads(**operand, value)).count() == 1;
+        let undisturbed = (read + 1..written).all(|i| i == update || !writes(&steps[i], state));
+        let unseen = earlier_reads(steps, state, update)
+            .all(|other| Uses::of(steps, outputs, aliases, other).last <= update);
+        if is_operand && once && undisturbed && unseen {
+            steps[update].action = Action::UpdateState { state };
+            steps[update].outputs.clear();
+            steps[written].action = Action::Nothing;
+            steps[written].arguments.clear();
+        }
+    }
+    steps.retain(|step| !matches!(step.action, Action::Nothing));
+}
+
+/// The step that writes the result of a `slice_update` to the state, if that is its only use.
+fn written_back(
+    steps: &[Step],
+    outputs: &[(String, usize)],
+    aliases: &Aliases,
+    update: usize,
+    state: usize,
+) -> Option<usize> {
+    let step = steps.get(update)?;
+    let &[result] = &step.outputs[..] else { return None };
+    if step.def.name != "slice_update" || !matches!(step.action, Action::Kernel) {
+        return None;
+    }
+    let uses = Uses::of(steps, outputs, aliases, result);
+    let write = steps.get(uses.last)?;
+    let is_write = matches!(write.action, Action::WriteState { state: s } if s == state);
+    (uses.count == 1 && is_write && write.outputs.is_empty()).then_some(uses.last)
+}
+
+fn earlier_reads(steps: &[Step], state: usize, before: usize) -> impl Iterator<Item = usize> {
+    steps[..before].iter().filter_map(move |step| match (&step.action, &step.outputs[..]) {
+        (Action::ReadState { state: s }, &[value]) if *s == state => Some(value),
+        _ => None,
+    })
+}
+
+fn writes(step: &Step, state: usize) -> bool {
+    updates(step, state) || matches!(step.action, Action::WriteState { state: s } if s == state)
+}
+
+fn updates(step: &Step, state: usize) -> bool {
+    matches!(step.action, Action::UpdateState { state: s } if s == state)
+}
+
+fn touches_state(block: &Nested) -> bool {
+    block.steps.iter().any(|step| {
+        matches!(step.action, Action::ReadState { .. } | Action::WriteState { .. })
+            || step.action.nested().any(touches_state)
+    })
+}
+
+/// How often a value is used, through its views as well, and the last step that does; as an output it is used
+/// after the last step.
+struct Uses {
+    count: usize,
+    last: usize,
+}
+
+impl Uses {
+    fn of(steps: &[Step], outputs: &[(String, usize)], aliases: &Aliases, value: usize) -> Uses {
+        let mut uses = Uses { count: 0, last: 0 };
+        for (at, step) in steps.iter().enumerate() {
+            let count = uses_in(step, aliases, value);
+            if count > 0 {
+                uses = Uses { count: uses.count + count, last: at };
+            }
+        }
+        if outputs.iter().any(|&(_, output)| aliases.root(output) == value) {
+            uses = Uses { count: uses.count + 1, last: steps.len() };
+        }
+        uses
+    }
+}
+
+fn uses_in(step: &Step, aliases: &Aliases, value: usize) -> usize {
+    let own = step.arguments.iter().flatten().filter(|operand| aliases.reads(**operand, value)).count();
+    let inner = step.action.nested().map(|block| {
+        let yielded = block.outputs.iter().filter(|&&output| aliases.root(output) == value).count();
+        yielded + block.steps.iter().map(|step| uses_in(step, aliases, value)).sum::<usize>()
+    });
+    own + inner.sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use half::f16;
+
+    use crate::mil::{Builder, Function, Model, Opset, TensorType, Type, ValueId};
+    use crate::runtime::{CpuRuntime, LoadOptions, Session};
+    use crate::tensor::{DType, Tensor};
+
+    /// Writes `x` into one row of the state and reads it back, twice; `before` is what was read first.
+    fn function(outputs: fn(before: ValueId, after: ValueId, last: ValueId) -> Vec<ValueId>) -> Function {
+        let mut f = Builder::new("main", Opset::Ios18);
+        let x = f.input("x", TensorType::fixed(DType::F16, &[1, 2]));
+        let state = f.input("s", Type::State(TensorType::fixed(DType::F16, &[3, 2])));
+        let read = |f: &mut Builder, name| f.op("read_state").arg("input", state).named(name).push().unwrap();
+        let write = |f: &mut Builder, content, row: i32| {
+            let op = f.op("slice_update").arg("x", content).arg("update", x);
+            let updated = op.arg("begin", [row, 0]).arg("end", [row + 1, 2]).push().unwrap();
+            f.op("write_state").arg("input", state).arg("data", updated).push_all().unwrap();
+        };
+        let before = read(&mut f, "before");
+        write(&mut f, before, 0);
+        let after = read(&mut f, "after");
+        write(&mut f, after, 2);
+        let last = read(&mut f, "last");
+        let row = |f: &mut Builder, x| {
+            let op = f.op("slice_by_index").arg("x", x).arg("begin", [0, 0]).arg("end", [1, 2]);
+            op.push().unwrap()
+        };
+        let row = row(&mut f, last);
+        let sum = f.op("add").arg("x", row).arg("y", x).named("sum").push().unwrap();
+        f.finish(&[outputs(before, after, last), vec![sum]].concat())
+    }
+
+    fn session(function: Function) -> Box<dyn Session> {
+        CpuRuntime.load_model(Model::single(function), &LoadOptions::default()).unwrap().session()
+    }
+
+    fn halves(values: &[f32]) -> Vec<f16> {
+        values.iter().map(|&x| f16::from_f32(x)).collect()
+    }
+
+    fn predict(session: &mut dyn Session, x: [f32; 2]) {
+        let x = Tensor::from_slice(&[1, 2], &halves(&x)).unwrap();
+        session.predict("main", &[("x", x.view())]).unwrap();
+    }
+
+    #[test]
+    fn updates_reach_the_state_and_later_reads() {
+        let mut session = session(function(|_, _, _| Vec::new()));
+        predict(session.as_mut(), [1.0, 2.0]);
+        predict(session.as_mut(), [3.0, 4.0]);
+        let state = session.state("s").unwrap().slice::<f16>().unwrap().to_vec();
+        assert_eq!(state, halves(&[3.0, 4.0, 0.0, 0.0, 3.0, 4.0]));
+        assert_eq!(session.output("sum").unwrap().slice::<f16>().unwrap(), halves(&[6.0, 8.0]));
+    }
+
+    #[test]
+    fn what_was_read_before_an_update_stays_as_it_was() {
+        let mut session = session(function(|before, after, last| vec![before, after, last]));
+        predict(session.as_mut(), [1.0, 2.0]);
+        predict(session.as_mut(), [3.0, 4.0]);
+        for (name, expected) in [
+            ("before", [1.0, 2.0, 0.0, 0.0, 1.0, 2.0]),
+            ("after", [3.0, 4.0, 0.0, 0.0, 1.0, 2.0]),
+            ("last", [3.0, 4.0, 0.0, 0.0, 3.0, 4.0]),
+        ] {
+            assert_eq!(session.output(name).unwrap().slice::<f16>().unwrap(), halves(&expected), "{name}");
+        }
+        assert_eq!(session.output("sum").unwrap().slice::<f16>().unwrap(), halves(&[6.0, 8.0]));
+    }
+}

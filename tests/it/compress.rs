@@ -1,0 +1,184 @@
+//! `anemeter compress`: smaller packages that still give what they gave.
+
+use std::path::Path;
+
+use anemeter::mil::{Builder, Function, Literal, Model, Opset, TensorType};
+use anemeter::package::Package;
+use anemeter::runtime::{self, LoadOptions, Runtime};
+use anemeter::tensor::{DType, Tensor};
+use half::f16;
+
+use crate::command::{anemeter, arg};
+use crate::fixtures::{numbers, weight, write};
+
+/// Looks up rows of a table and multiplies with it again, as tied embeddings do, with a projection between.
+fn tied(name: &str, tokens: usize, table: &Literal, projection: &Literal) -> Function {
+    let mut main = Builder::new(name, Opset::Ios18);
+    let ids = main.input("ids", TensorType::fixed(DType::I32, &[1, tokens]));
+    let table = main.constant("embedding_weight", table.clone());
+    let x = main.op("gather").arg("x", table).arg("indices", ids).named("x").push().unwrap();
+    let projection = main.constant("layers_0_mlp_weight", projection.clone());
+    let h = main.op("matmul").arg("x", x).arg("y", projection).named("h").push().unwrap();
+    let y = main.op("matmul").arg("x", h).arg("y", table).arg("transpose_y", true).named("y").push().unwrap();
+    main.finish(&[y])
+}
+
+fn two_functions() -> Model {
+    let (table, projection) = (weight(&[96, 64], 1), weight(&[64, 64], 2));
+    Model::multi(vec![tied("prefill", 4, &table, &projection), tied("decode", 1, &table, &projection)])
+}
+
+fn predict(package: &Path) -> Vec<f32> {
+    let loaded = runtime::cpu().load(&Package::open(package).unwrap(), &LoadOptions::default()).unwrap();
+    let mut session = loaded.session();
+    let ids = Tensor::from_slice(&[1, 4], &[3i32, 95, 0, 41]).unwrap();
+    session.predict("prefill", &[("ids", ids.view())]).unwrap();
+    session.output("y").unwrap().slice::<f16>().unwrap().iter().map(|x| x.to_f32()).collect()
+}
+
+fn cosine(a: &[f32], b: &[f32]) -> f32 {
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f32>();
+    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
+}
+
+#[test]
+fn every_precision_gives_a_package_that_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let package = write(two_functions(), folder.path(), "m.mlpackage");
+    let expected = predict(&package);
+    for (precision, least) in [
+        ("fp16", 1.0),
+        ("int8", 0.9999),
+        ("int8:asym", 0.9999),
+        ("int4", 0.985),
+        ("lut6:group=16", 0.999),
+        ("lut4", 0.985),
+        ("lut4:scale", 0.985),
+        ("sparse:0.2", 0.98),
+    ] {
+        let output = folder.path().join("out.mlpackage");
+        let args = ["compress", arg(&package), "-o", arg(&output), "--overwrite", "--precision", precision];
+        let text = anemeter(&args).succeeded().to_owned();
+        let found = cosine(&expected, &predict(&output));
+        assert!(found >= least - 1e-6, "{precision}: {found}\n{text}");
+    }
+}
+
+#[test]
+fn functions_share_what_they_shared_and_the_log_adds_up() {
+    let folder = tempfile::tempdir().unwrap();
+    let package = write(two_functions(), folder.path(), "m.mlpackage");
+    let output = folder.path().join("small.mlpackage");
+    let args = ["compress", arg(&package), "-o", arg(&output), "--precision", "lut4:group=16", "--json"];
+    let document: serde_json::Value = serde_json::from_str(anemeter(&args).succeeded()).unwrap();
+    let log = &document["log"];
+    let names: Vec<(&str, &str)> = log["tensors"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|t| (t["name"].as_str().unwrap(), t["precision"].as_str().unwrap()))
+        .collect();
+    let expected = [("embedding_weight", "int8:channel"), ("layers_0_mlp_weight", "lut4:group=16")];
+    assert_eq!(names, expected, "in the order of the program, each once");
+    assert_eq!(log["totals"]["bytes_before"], (96 * 64 + 64 * 64) * 2);
+    assert_eq!(log["totals"]["bytes_after"], 96 * 64 + 96 * 2 + 64 * 64 / 2 + 4 * 16 * 2);
+    let package = Package::open(&output).unwrap();
+    let blobs: Vec<usize> =
+        package.weight_files().iter().flat_map(|file| &file.blobs).map(|blob| blob.references).collect();
+    assert_eq!(blobs, [2; 4], "two weights of two pieces each, from both functions");
+}
+
+#[test]
+fn what_is_shown_is_what_loses_most() {
+    let folder = tempfile::tempdir().unwrap();
+    let package = write(two_functions(), folder.path(), "m.mlpackage");
+    let output = folder.path().join("small.mlpackage");
+    let args = ["compress", arg(&package), "-o", arg(&output), "--precision", "int4"];
+    let text = anemeter(&args).succeeded().replace(arg(folder.path()), "FOLDER");
+    let lines: Vec<&str> = text.lines().collect();
+    assert!(
+        lines[0].starts_with(
+            "FOLDER/small.mlpackage: 2 weights compressed, 0 kept, 20.5 kB of weights became 8.6 kB (2.37 times smaller)"
+        ),
+        "{text}"
+    );
+    assert_eq!(lines[2], "weights that lose most:");
+    assert!(lines[4].starts_with("  layers_0_mlp_weight  int4:block=32  4.50   8.2 kB  2.3 kB"), "{text}");
+    assert!(lines[5].starts_with("  embedding_weight     int8:channel   8.25  12.3 kB  6.3 kB"), "{text}");
+}
+
+#[test]
+fn bad_requests_are_refused_and_leave_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let package = write(two_functions(), folder.path(), "m.mlpackage");
+    let output = folder.path().join("small.mlpackage");
+    let compress = |extra: &[&str]| {
+        let mut args = vec!["compress", arg(&package), "-o", arg(&output)];
+        args.extend(extra);
+        anemeter(&args)
+    };
+    let config = |text: &str| {
+        let path = folder.path().join("precision.yaml");
+        anemeter::package::atomic::write_file(&path, text.as_bytes()).unwrap();
+        path
+    };
+    let refused = compress(&["--precision", "int9"]);
+    assert!(refused.refused().contains("`int9` is unknown; did you mean `int8`?"));
+    let refused = compress(&["--precision", "lut4:group=24"]);
+    let message =
+        "weight `layers_0_mlp_weight` has 64 output channels, which cannot be divided into groups of 24";
+    assert!(refused.refused().contains(message), "{}", refused.stderr);
+    let unused = config("precision: {default: int8, rules: [{match: q_proj, precision: int4}]}");
+    let refused = compress(&["--config", arg(&unused)]);
+    assert!(refused.refused().contains("the rule `q_proj` matches no weight"));
+    let misspelt = config("precison: int8");
+    assert!(compress(&["--config", arg(&misspelt)]).refused().contains("unknown field `precison`"));
+    let neither = compress(&[]);
+    assert_eq!(neither.code, 2);
+    assert!(!output.exists());
+}
+
+#[test]
+fn weights_that_are_no_numbers_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut values = numbers(64 * 64, 2);
+    values[777] = f16::NAN;
+    let bad = Literal::blob(&Tensor::from_slice(&[64, 64], &values).unwrap());
+    let model = Model::multi(vec![tied("prefill", 4, &weight(&[96, 64], 1), &bad)]);
+    let package = write(model, folder.path(), "m.mlpackage");
+    let output = folder.path().join("small.mlpackage");
+    for precision in ["int8", "lut4", "sparse:0.5"] {
+        let outcome = anemeter(&["compress", arg(&package), "-o", arg(&output), "--precision", precision]);
+        let message = "weight `layers_0_mlp_weight` has an element that is NaN and cannot be compressed";
+        assert!(outcome.refused().contains(message), "{}", outcome.stderr);
+        assert!(!output.exists());
+    }
+}
+
+#[test]
+fn old_opsets_get_their_own_forms_or_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let model = |opset| {
+        let mut main = Builder::new("main", opset);
+        let x = main.input("x", TensorType::fixed(DType::F16, &[2, 64]));
+        let (w, b) = (main.constant("w", weight(&[64, 64], 3)), main.constant("b", weight(&[64], 4)));
+        let y = main.op("linear").arg("x", x).arg("weight", w).arg("bias", b).named("y").push().unwrap();
+        Model::single(main.finish(&[y]))
+    };
+    let package = write(model(Opset::Ios16), folder.path(), "old.mlpackage");
+    let output = folder.path().join("small.mlpackage");
+    for (precision, kind) in [
+        ("int8", "constexpr_affine_dequantize"),
+        ("lut4", "constexpr_lut_to_dense"),
+        ("sparse:0.5", "constexpr_sparse_to_dense"),
+    ] {
+        let args = ["compress", arg(&package), "-o", arg(&output), "--overwrite", "--precision", precision];
+        anemeter(&args).succeeded();
+        let read = Package::open(&output).unwrap();
+        let operations = &read.model().program.functions[0].body.operations;
+        assert!(operations.iter().any(|op| op.kind == kind), "{precision}");
+    }
+    let refused =
+        anemeter(&["compress", arg(&package), "-o", arg(&output), "--overwrite", "--precision", "int4"]);
+    assert!(refused.refused().contains("weight `w` cannot be stored as int4:block=32 in ios16"));
+}
