@@ -10,6 +10,9 @@ use crate::bundle::{Bundle, KvForm, digest_text};
 use crate::hardware::ShapeMix;
 use crate::report::Workload;
 
+/// Requests of a long run, at least.
+const SOAK_REQUESTS: usize = 40;
+
 /// What is going to be run.
 #[derive(Debug, Clone)]
 pub struct Plan {
@@ -94,7 +97,10 @@ impl Plan {
 
     /// The job of the long run, at the shape that occurs most.
     pub(super) fn soak(&self, steps: usize) -> Job {
-        Job::Soak { model: self.model(), shape: self.soak_shape(), steps }
+        let mut model = self.model();
+        // Verdicts need many requests, so that short runs have short ones.
+        model.generated_tokens = (steps / SOAK_REQUESTS + 1).clamp(2, model.generated_tokens.max(2));
+        Job::Soak { model, shape: self.soak_shape(), steps }
     }
 
     /// The shape that occurs most in the mix, or the shortest.

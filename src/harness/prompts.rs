@@ -82,6 +82,7 @@ impl Prompts {
 /// A text, repeated and cut so that it gives at least so many tokens and not many more.
 fn fit(generator: &Generator, text: &str, tokens: usize) -> Result<String, String> {
     let count = |text: &str| generator.prompt(Input::Raw(text)).map(|prompt| prompt.ids.len());
+    let text = cut(text, tokens.saturating_mul(BYTES_PER_TOKEN));
     let mut long = text.to_owned();
     let mut found = count(&long).map_err(|e| e.to_string())?;
     while found < tokens {
@@ -130,4 +131,103 @@ fn lines(path: &Path) -> Result<Vec<String>, String> {
         }
     });
     prompts.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::generate::{Driver, ManualClock, Text, Tokenizer};
+    use crate::harness::null::{self, NullSession};
+
+    /// A generator whose tokenizer knows words.
+    fn generator() -> Generator {
+        let description = serde_json::json!({
+            "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+            "pre_tokenizer": {"type": "Whitespace"}, "post_processor": null, "decoder": null,
+            "model": {"type": "WordLevel", "vocab": {"?": 0, "the": 1, "ferry": 2}, "unk_token": "?"},
+        });
+        let bytes = description.to_string().into_bytes();
+        let tokenizer = Tokenizer::from_bytes(&bytes, Path::new("tokenizer.json")).unwrap();
+        let clock = Arc::new(ManualClock::default());
+        let session = Box::new(NullSession::new(1, Box::new(|_, _| Ok(()))));
+        let manifest = null::manifest(&[64, 4096], 1);
+        let driver = Driver::over(&manifest, None, vec![session], None, clock.clone()).unwrap();
+        let text = Text { tokenizer, chat: None, ends: Vec::new() };
+        Generator::new(driver, Some(Arc::new(text)), clock)
+    }
+
+    fn from_file(source: PromptSource, text: &str) -> Result<Prompts, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("prompts");
+        crate::package::atomic::write_file(&path, text.as_bytes()).unwrap();
+        Prompts::open(&PromptConfig { source, file: Some(path) }, 1, true)
+    }
+
+    #[test]
+    fn the_built_in_text_fills_any_shape() {
+        let config = PromptConfig { source: PromptSource::BuiltIn, file: None };
+        let mut prompts = Prompts::open(&config, 1, true).unwrap();
+        let mut generator = generator();
+        for tokens in [1, 60, 480, 4000] {
+            let (prompt, tokenized) = prompts.next(&mut generator, 0, tokens).unwrap();
+            assert_eq!((prompt.ids.len(), tokenized), (tokens, true));
+            let text = &prompts.fitted[&tokens];
+            assert!(text.len() < 12 * tokens + 200, "{tokens} tokens from {} bytes", text.len());
+        }
+        let first = prompts.next(&mut generator, 0, 60).unwrap().0.ids;
+        assert_eq!(first[..2], [0, 2], "The ferry");
+    }
+
+    #[test]
+    fn random_tokens_are_those_of_the_seed() {
+        let config = PromptConfig { source: PromptSource::Tokens, file: None };
+        let ids = |seed: u64| {
+            let mut prompts = Prompts::open(&config, seed, false).unwrap();
+            let (prompt, tokenized) = prompts.next(&mut generator(), 0, 50).unwrap();
+            assert!(!tokenized && prompt.ids.iter().all(|&id| id < 32));
+            prompt.ids
+        };
+        assert_eq!(ids(3), ids(3));
+        assert_ne!(ids(3), ids(4));
+    }
+
+    #[test]
+    fn long_and_strange_texts_do_no_harm() {
+        let mut generator = generator();
+        let long = "<script>\u{0}\u{1b}[2J ünï 😀 ".repeat(500_000);
+        assert!(long.len() > 10_000_000);
+        let mut prompts = from_file(PromptSource::Text, &long).unwrap();
+        assert_eq!(prompts.next(&mut generator, 0, 60).unwrap().0.ids.len(), 60);
+        let line = serde_json::json!({ "prompt": long }).to_string();
+        let mut prompts = from_file(PromptSource::Jsonl, &line).unwrap();
+        assert_eq!(prompts.next(&mut generator, 7, 60).unwrap().0.ids.len(), 60);
+    }
+
+    #[test]
+    fn lines_are_used_in_turn_and_wrong_ones_are_named() {
+        let mut generator = generator();
+        let mut prompts =
+            from_file(PromptSource::Jsonl, "{\"prompt\": \"the\"}\n\n{\"prompt\": \"ferry the\"}\n").unwrap();
+        let mut ids = |slot| prompts.next(&mut generator, slot, 60).unwrap().0.ids;
+        assert_eq!([ids(0), ids(1), ids(2)], [vec![1], vec![2, 1], vec![1]]);
+        let problem = |text: &str| from_file(PromptSource::Jsonl, text).unwrap_err();
+        assert!(
+            problem("{\"prompt\": \"a\"}\n{\"text\": 1}\n")
+                .contains("line 2: expected an object with `prompt`")
+        );
+        assert!(problem("{\"prompt\": \"\"}").ends_with("line 1: the prompt is empty"));
+        assert!(problem(" \n").ends_with("is empty"));
+        let nothing = PromptConfig { source: PromptSource::Text, file: Some("nowhere".into()) };
+        assert!(Prompts::open(&nothing, 1, true).unwrap_err().starts_with("nowhere: "));
+    }
+
+    #[test]
+    fn a_text_without_tokens_is_refused() {
+        let mut prompts = from_file(PromptSource::Text, "\u{a0}x").unwrap();
+        prompts.source = Source::Repeated(" ".to_owned());
+        let error = prompts.next(&mut generator(), 0, 10).unwrap_err();
+        assert!(error.contains("however often it is repeated"), "{error}");
+    }
 }

@@ -112,6 +112,11 @@ pub fn run(plan: &Plan, around: &mut Surroundings<'_>, tell: &mut dyn FnMut(Even
         observed.launches.push(launch);
     }
     observed.soak = plan.soak_steps.map(|steps| long_run(plan, steps, around, tell));
+    // Whatever disturbed one probe may have spared the other; no bandwidth is measured too high.
+    let again = probe(plan, around, tell);
+    if again.as_ref().map(|p| p.bandwidth.gb_per_s) > observed.probe.as_ref().map(|p| p.bandwidth.gb_per_s) {
+        observed.probe = again;
+    }
     observed
 }
 

@@ -59,6 +59,10 @@ fn bound(report: &Report) -> Option<Noise> {
         limit.shape
     );
     match limit.share_of_bound {
+        share if share > 1.0 => suggest(
+            found,
+            "the bandwidth was measured too low: something else used the memory, so measure again",
+        ),
         share if share > NEAR_BOUND => {
             suggest(found, "only fewer bytes help now: a lower `--precision` (int8, int4, lut4)")
         }
@@ -164,6 +168,12 @@ mod tests {
         ];
         assert_eq!(texts.len(), expected.len(), "{texts:?}");
         assert!(texts.iter().zip(expected).all(|(text, start)| text.starts_with(start)), "{texts:?}");
+        report.speed_limits[0].share_of_bound = 1.2;
+        assert!(
+            advice(&report)
+                .iter()
+                .any(|noise| noise.advice.starts_with("the bandwidth was measured too low"))
+        );
         report.speed_limits[0].share_of_bound = 0.1;
         assert!(advice(&report).iter().any(|noise| noise.advice.starts_with("memory is not the limit")));
     }

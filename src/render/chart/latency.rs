@@ -31,7 +31,7 @@ pub(super) fn over_time(report: &Report, theme: Theme) -> Result<Option<Chart>, 
         report.shapes().into_iter().zip(SERIES.into_iter().cycle()).collect();
     let frame = Frame {
         title: "Step latency over time",
-        x: "request, in order; lines divide launches",
+        x: "request, in order; lines divide launches; × is 25 % above the median",
         y: "median step (ms)",
         series: colours.iter().map(|(shape, colour)| (format!("shape {shape}"), *colour)).collect(),
     };
