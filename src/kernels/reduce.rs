@@ -37,13 +37,14 @@ pub struct Run {
 }
 
 impl Axes {
-    /// The axes of `shape` for which `is_reduced` holds, against the others.
+    /// The axes of `shape` for which `is_reduced` holds, against the others. Counts that no memory could hold are
+    /// the largest there is.
     pub fn new(shape: &[usize], is_reduced: impl Fn(usize) -> bool) -> Axes {
         let mut groups: SmallVec<[Group; 6]> = SmallVec::new();
         for (axis, &size) in shape.iter().enumerate().filter(|&(_, &size)| size != 1) {
             let reduced = is_reduced(axis);
             match groups.last_mut() {
-                Some(last) if last.reduced == reduced => last.size *= size,
+                Some(last) if last.reduced == reduced => last.size = last.size.saturating_mul(size),
                 _ => groups.push(Group { size, reduced, stride: 0 }),
             }
         }
@@ -51,7 +52,7 @@ impl Axes {
         for group in groups.iter_mut().rev() {
             let count = if group.reduced { &mut reduced } else { &mut kept };
             group.stride = *count;
-            *count *= group.size;
+            *count = count.saturating_mul(group.size);
         }
         Axes { groups, kept, reduced }
     }

@@ -40,9 +40,9 @@ struct Command {
 }
 
 const COMMANDS: &[Command] = &[
-    bench_export::COMMAND,
     bench_compress::COMMAND,
     bench_decode::COMMAND,
+    bench_export::COMMAND,
     bench_overhead::COMMAND,
     bench_package::COMMAND,
     ci::COMMAND,
