@@ -1,7 +1,7 @@
 //! The harness: runs a bundle in fresh processes and records every sample.
 //!
-//! A [`Plan`] is a configuration fitted to a bundle. [`run`] starts a worker per launch through a [`Launcher`], listens
-//! to it line by line and tells what happens as [`Event`]s; [`assemble`] makes a report of what was
+//! A [`Plan`] is a configuration fitted to a bundle. [`run()`] starts a worker per launch through a [`Launcher`], listens
+//! to it line by line and tells what happens as [`Event`]s; [`assemble()`] makes a report of what was
 //! observed. A worker runs the generator and nothing else inside timed regions. All time comes from a clock
 //! that is handed in, so that tests set it by hand.
 
