@@ -39,7 +39,7 @@ pub(super) struct Args {
     /// The workload [default: that of configs/bench.yaml].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Folder for the report [default: reports/<date>-<model>-<profile>].
+    /// Folder for the report [default: reports/DATE-MODEL-PROFILE].
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// What executes the bundle; `auto` takes the first that is available and says which.
