@@ -36,6 +36,7 @@ fn kib(text: &str, name: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[cfg(target_os = "linux")]
     use crate::hardware::System;
 
     #[test]
