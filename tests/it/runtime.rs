@@ -103,3 +103,21 @@ fn functions_of_one_package_share_a_session() {
     assert_eq!(&four[..8], &one[..]);
     assert_eq!(&four[24..], &one[..]);
 }
+
+#[test]
+fn a_list_longer_than_memory_is_refused_before_it_is_made() {
+    let mut main = Builder::new("main", Opset::Ios15);
+    let length = main.input("length", TensorType::fixed(DType::I32, &[]));
+    let list = main.op("make_list").arg("init_length", length).arg("elem_shape", 1024).push().unwrap();
+    let counted = main.op("list_length").arg("ls", list).push().unwrap();
+    let options = LoadOptions { threads: Some(1), memory: Some(1 << 20), ..LoadOptions::default() };
+    let model = Model::single(main.finish(&[counted]));
+    let mut session = runtime::cpu().load_model(model, &options).unwrap().session();
+    let mut predict = |length: i32| {
+        let length = Tensor::scalar(length);
+        session.predict("main", &[("length", length.view())]).map(|_| ())
+    };
+    predict(16).unwrap();
+    let error = predict(i32::MAX).unwrap_err().to_string();
+    assert!(error.contains("does not fit into memory"), "{error}");
+}

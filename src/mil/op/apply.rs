@@ -96,7 +96,11 @@ fn apply_kernel(
     for (ty, buffer) in types.iter().zip(&mut buffers) {
         let tensor = storage_type(ty)?;
         let shape = tensor.concrete();
-        slots.push(Output { dtype: tensor.dtype, shape, buffer: OutputBuffer::Growable(buffer) });
+        slots.push(Output {
+            dtype: tensor.dtype,
+            shape,
+            buffer: OutputBuffer::Growable { buffer, limit: usize::MAX },
+        });
     }
     kernel(call, &mut Outputs::new(&mut slots, &mut scratch))?;
     let done: Vec<_> = slots.into_iter().map(|slot| (slot.dtype, slot.shape)).collect();

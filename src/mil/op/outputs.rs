@@ -24,7 +24,12 @@ pub enum OutputBuffer<'a> {
     /// Planned memory of exactly the right size.
     Placed(&'a mut [u8]),
     /// Memory that grows as needed and is kept for the next prediction.
-    Growable(&'a mut AlignedBuf),
+    Growable {
+        /// The memory.
+        buffer: &'a mut AlignedBuf,
+        /// The most bytes it may grow to.
+        limit: usize,
+    },
 }
 
 impl Output<'_> {
@@ -37,7 +42,10 @@ impl Output<'_> {
             .ok_or_else(|| OpError::new(format!("output of shape {shape:?} is too large")))?;
         let data = match &mut self.buffer {
             OutputBuffer::Placed(data) => &mut **data,
-            OutputBuffer::Growable(buffer) => {
+            OutputBuffer::Growable { limit, .. } if bytes > *limit => {
+                return Err(OpError::new(format!("an output of shape {shape:?} does not fit into memory")));
+            }
+            OutputBuffer::Growable { buffer, .. } => {
                 buffer.resize(bytes);
                 &mut buffer[..]
             }

@@ -151,7 +151,7 @@ impl Execution<'_> {
                     let at = ranges.iter().position(|range| range.start == offset).unwrap_or(0);
                     OutputBuffer::Placed(std::mem::take(&mut writable[at]))
                 }
-                _ => OutputBuffer::Growable(buffers.remove(0)),
+                _ => OutputBuffer::Growable { buffer: buffers.remove(0), limit: self.memory_limit },
             };
             slots.push(Output { dtype: values[value].dtype, shape: shape.clone(), buffer });
         }
