@@ -18,6 +18,8 @@ pub struct Wishes<'a> {
     pub runtime: &'a str,
     /// Steps of a long run after the launches.
     pub soak: Option<usize>,
+    /// How much slower than need be, in percent.
+    pub slow_down_pct: Option<u16>,
     /// Profiles that the machine is matched to.
     pub profiles: &'a Profiles,
 }
@@ -54,7 +56,8 @@ pub fn measure(
     let machine = Machine::detect(&System);
     let profile = match_profile(wishes.profiles, &machine);
     let mix = &profile.profile.shape_mix;
-    let plan = Plan::new(wishes.config, bundle, runtime.name(), mix, wishes.soak)?;
+    let plan =
+        Plan::new(wishes.config, bundle, runtime.name(), mix, wishes.soak)?.slowed_down(wishes.slow_down_pct);
     let header = harness::header(&profile, SystemTime::now(), &System);
 
     let at_start = Conditions::observe(&System);

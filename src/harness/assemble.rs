@@ -83,6 +83,7 @@ fn runtime_use(plan: &Plan) -> RuntimeUse {
         compute_units: "cpu".to_owned(),
         threads: Some(plan.threads),
         numerics: Some(plan.config.numerics.name().to_owned()),
+        slowed_down_pct: plan.slow_down_pct,
     }
 }
 

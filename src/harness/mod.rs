@@ -21,6 +21,7 @@ mod protocol;
 mod provenance;
 mod run;
 mod schedule;
+mod slow_down;
 mod soak;
 mod worker;
 

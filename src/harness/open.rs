@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use super::protocol::ModelUse;
+use super::slow_down::SlowedDown;
 use crate::bundle::{Bundle, KvForm};
 use crate::cost;
 use crate::generate::{Clock, Driver, Generator, Text};
 use crate::mil::Model;
 use crate::package::Package;
 use crate::report::Load;
-use crate::runtime::{self, LoadOptions};
+use crate::runtime::{self, LoadOptions, Session};
 use crate::view::Graph;
 
 /// A model that is ready to run.
@@ -33,7 +34,11 @@ pub(super) fn open(model: &ModelUse, clock: &Arc<dyn Clock>) -> Result<Ready, St
     let options = LoadOptions { numerics: model.numerics.into(), threads: model.threads, memory: None };
     let loaded = packages.iter().map(|package| runtime.load(package, &options));
     let loaded: Vec<_> = loaded.collect::<Result<_, _>>().map_err(|e| e.to_string())?;
-    let sessions = loaded.into_iter().map(runtime::Loaded::session).collect();
+    let slow = |session: Box<dyn Session>| match model.slow_down_pct {
+        Some(percent) => Box::new(SlowedDown::new(session, Arc::clone(clock), percent)) as Box<dyn Session>,
+        None => session,
+    };
+    let sessions = loaded.into_iter().map(|loaded| slow(loaded.session())).collect();
     let driver =
         Driver::new(&bundle, sessions, Some(model.kv), Arc::clone(clock)).map_err(|e| e.to_string())?;
     let ready = clock.now();

@@ -25,6 +25,7 @@ pub struct Plan {
     pub(super) mix: ShapeMix,
     pub(super) threads: usize,
     pub(super) soak_steps: Option<usize>,
+    pub(super) slow_down_pct: Option<u16>,
 }
 
 /// Why a workload does not fit a bundle.
@@ -67,7 +68,13 @@ impl Plan {
         let threads = config.threads.unwrap_or_else(num_cpus::get_physical).max(1);
         let mix = config.mix.clone().unwrap_or_else(|| mix.clone());
         let (batch, bundle) = (settings.batch, bundle.folder().to_owned());
-        Ok(Plan { config, bundle, runtime: runtime.to_owned(), kv, shapes, batch, mix, threads, soak_steps })
+        let runtime = runtime.to_owned();
+        Ok(Plan { config, bundle, runtime, kv, shapes, batch, mix, threads, soak_steps, slow_down_pct: None })
+    }
+
+    /// The same, with each prediction slower than need be, to see what a gate makes of it.
+    pub fn slowed_down(self, percent: Option<u16>) -> Plan {
+        Plan { slow_down_pct: percent, ..self }
     }
 
     /// What a report says of it.
@@ -125,6 +132,7 @@ impl Plan {
             prompts: config.prompts.clone(),
             seed: config.seed,
             generated_tokens: config.generated_tokens,
+            slow_down_pct: self.slow_down_pct,
         }
     }
 }

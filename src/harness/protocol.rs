@@ -55,6 +55,8 @@ pub struct ModelUse {
     pub seed: u64,
     /// Tokens to generate per request.
     pub generated_tokens: usize,
+    /// How much slower than need be, in percent.
+    pub slow_down_pct: Option<u16>,
 }
 
 /// What a worker says.

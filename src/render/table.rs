@@ -307,8 +307,10 @@ pub(super) fn runtime(report: &Report) -> String {
     let runtime = &report.runtime;
     let threads = runtime.threads.map_or(String::new(), |threads| format!(", {threads} threads"));
     let numerics = runtime.numerics.as_ref().map_or(String::new(), |numerics| format!(", {numerics}"));
+    let slowed =
+        runtime.slowed_down_pct.map_or(String::new(), |by| format!(", SLOWED DOWN by {by} % on purpose"));
     format!(
-        "{}{threads}{numerics}, KV {}, batch {}",
+        "{}{threads}{numerics}, KV {}, batch {}{slowed}",
         runtime.name, report.subject.kv_form, report.workload.batch
     )
 }

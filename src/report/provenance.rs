@@ -73,6 +73,9 @@ pub struct RuntimeUse {
     pub threads: Option<usize>,
     /// How fp16 was computed, where the runtime has a say in it.
     pub numerics: Option<String>,
+    /// How much each prediction was slowed down on purpose, in percent. Such a report is never blessed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slowed_down_pct: Option<u16>,
 }
 
 /// What was asked for.

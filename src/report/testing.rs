@@ -79,6 +79,7 @@ pub(crate) fn with_launches(launches: Vec<Launch>) -> Report {
             compute_units: "cpu".to_owned(),
             threads: Some(2),
             numerics: Some("fast".to_owned()),
+            slowed_down_pct: None,
         },
         machine: machine(),
         conditions_at_start: conditions(),

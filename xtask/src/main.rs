@@ -19,6 +19,7 @@ mod smollm2;
 mod test;
 mod tidy;
 mod tiny_checkpoints;
+mod train;
 
 use std::process::ExitCode;
 
@@ -54,6 +55,7 @@ const COMMANDS: &[Command] = &[
     test::COMMAND,
     tidy::COMMAND,
     tiny_checkpoints::COMMAND,
+    train::COMMAND,
 ];
 
 fn main() -> ExitCode {

@@ -60,6 +60,9 @@ pub(super) struct Args {
     /// Threads of the `cpu` runtime; the number of physical cores if not given.
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    /// Make each prediction slower by so many percent, to see a gate fail. The report says so and cannot be blessed.
+    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u16).range(1..=1000))]
+    slow_down: Option<u16>,
     /// Hardware profiles [default: those of configs/hardware_profiles.yaml].
     #[arg(long, value_name = "FILE")]
     profiles: Option<PathBuf>,
@@ -99,7 +102,8 @@ fn measure(
     let mut launcher = Processes::of_this_program()
         .map_err(|e| Failure::bad_input(format!("cannot find this program: {e}")))?;
     let soak = args.soak.map(|steps| steps as usize);
-    let wishes = Wishes { config, runtime: &args.runtime, soak, profiles };
+    let slow_down_pct = args.slow_down;
+    let wishes = Wishes { config, runtime: &args.runtime, soak, slow_down_pct, profiles };
     let progress = Progress::new();
     let report = evaluate::measure(bundle, wishes, &mut launcher, &mut |event| progress.show(&event));
     progress.finish();

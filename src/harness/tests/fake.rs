@@ -206,6 +206,7 @@ pub(super) fn plan(launches: usize, requests_per_shape: usize) -> Plan {
         mix: ShapeMix { shapes: vec![64, 128], weights: vec![0.25, 0.75] },
         threads: 1,
         soak_steps: None,
+        slow_down_pct: None,
     }
 }
 
