@@ -1,0 +1,130 @@
+//! `anemeter quickstart`: the whole flow on a small model, by the commands that anyone would use.
+
+mod model;
+mod steps;
+mod tell;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use super::{Failure, Output, Status};
+use model::Model;
+use steps::Step;
+
+/// Run the whole flow on a small model: export, lint, verify, bench, bless, gate, report.
+#[derive(clap::Args)]
+#[command(
+    after_help = "Everything is computed by the `cpu` runtime: no figure of it is one of a Neural Engine. Baselines go \
+into the folder of this run, never into yours.\n\n\
+Examples:\n  anemeter quickstart\n  anemeter quickstart --model smollm2\n  \
+anemeter quickstart --model my-checkpoint --out tried"
+)]
+pub(super) struct Args {
+    /// `merrow`, a decoder of half a million parameters that comes with the program; `smollm2`, once
+    /// `cargo xtask fetch-smollm2` has fetched it; or the path of a checkpoint.
+    #[arg(long, default_value = "merrow")]
+    model: String,
+    /// A new folder for what comes out [default: one among the temporary files].
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
+    let model = Model::named(&args.model)?;
+    let folder = folder(args.out.as_deref())?;
+    let checkpoint = model.place(&folder)?;
+    output.line(format_args!(
+        "A checkpoint becomes a Core ML package, which is checked, measured and gated.\n\
+         All of it runs on this machine's processor: no figure below is one of a Neural Engine.\n\
+         Files go to {}\n",
+        folder.display()
+    ))?;
+    let steps = steps::of(&model, &checkpoint);
+    let began = Instant::now();
+    for (index, step) in steps.iter().enumerate() {
+        output.line(format_args!("{}/{} {}", index + 1, steps.len(), step.what))?;
+        output.line(format_args!("    $ anemeter {}", shown(&step.arguments)))?;
+        output.flush()?;
+        let printed = perform(step, &folder)?;
+        for line in (step.tell)(&folder, &printed)? {
+            output.line(format_args!("    {line}"))?;
+        }
+        output.line("")?;
+    }
+    output.line(format_args!(
+        "Done in {:.0} s. Open {}",
+        began.elapsed().as_secs_f64(),
+        folder.join(steps::PAGE).display()
+    ))?;
+    output.line(format_args!("\n{}", steps::ON_ONES_OWN))?;
+    Ok(Status::Good)
+}
+
+/// A folder that is empty.
+fn folder(wanted: Option<&Path>) -> Result<PathBuf, Failure> {
+    let Some(folder) = wanted else {
+        let made = tempfile::Builder::new().prefix("anemeter-quickstart-").tempdir();
+        return made.map(tempfile::TempDir::keep).map_err(|e| Failure::bad_input(format!("temporary folder: {e}")));
+    };
+    let failed = |e| Failure::bad_input(format!("{}: {e}", folder.display()));
+    std::fs::create_dir_all(folder).map_err(failed)?;
+    if std::fs::read_dir(folder).map_err(failed)?.next().is_some() {
+        return Err(Failure::bad_input(format!("{}: is not empty", folder.display()))
+            .with_help("give a folder that is new"));
+    }
+    folder.canonicalize().map_err(failed)
+}
+
+/// Runs a step as this very program and gives what it printed.
+fn perform(step: &Step, folder: &Path) -> Result<String, Failure> {
+    let program = std::env::current_exe()
+        .map_err(|e| Failure::bad_input(format!("cannot find this program: {e}")))?;
+    let mut command = Command::new(program);
+    command.args(&step.arguments).args(step.quietly).current_dir(folder).stdin(Stdio::null());
+    // Annotations of a step that fails on purpose would be taken for real.
+    command.env_remove("GITHUB_ACTIONS");
+    let done = command.output().map_err(|e| Failure::bad_input(format!("cannot run this program: {e}")))?;
+    let ended = done.status.code().unwrap_or(-1);
+    if step.ends_with.contains(&ended) {
+        return Ok(String::from_utf8_lossy(&done.stdout).into_owned());
+    }
+    let said = String::from_utf8_lossy(&done.stderr);
+    Err(Failure::bad_input(format!(
+        "`anemeter {}` in {} ended with exit code {ended}\n{}{}",
+        shown(&step.arguments),
+        folder.display(),
+        String::from_utf8_lossy(&done.stdout),
+        said.trim_end()
+    )))
+}
+
+/// Arguments as they would be typed.
+fn shown(arguments: &[OsString]) -> String {
+    let quoted = arguments.iter().map(|argument| {
+        let text = argument.to_string_lossy();
+        let plain = |c: char| c.is_alphanumeric() || "-_./,=:%".contains(c);
+        if text.chars().all(plain) { text.into_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_are_shown_as_they_would_be_typed() {
+        let arguments = ["generate", "bundle", "--prompt", "it's late"].map(OsString::from);
+        assert_eq!(shown(&arguments), r"generate bundle --prompt 'it'\''s late'");
+    }
+
+    #[test]
+    fn a_folder_that_holds_something_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(super::folder(Some(folder.path())).is_ok());
+        std::fs::write(folder.path().join("x"), "x").unwrap();
+        assert!(super::folder(Some(folder.path())).is_err());
+    }
+}

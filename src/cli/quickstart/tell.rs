@@ -1,0 +1,79 @@
+//! A few lines on what each step found.
+
+use std::path::Path;
+
+use serde_json::Value;
+
+use super::super::units::bytes;
+use super::Failure;
+use crate::bundle::Bundle;
+use crate::gate::{self, Verdict};
+use crate::report::{Metric, Report};
+
+type Told = Result<Vec<String>, Failure>;
+
+pub(super) fn export(folder: &Path, _: &str) -> Told {
+    let bundle = Bundle::open(folder.join("bundle"))?;
+    let manifest = bundle.manifest();
+    let told = manifest.chunks.iter().map(|chunk| {
+        let functions: Vec<&str> = chunk.functions.iter().map(|function| &*function.name).collect();
+        format!("{}: {}, functions {}", chunk.file.name, bytes(chunk.file.bytes), functions.join(", "))
+    });
+    Ok(told.collect())
+}
+
+pub(super) fn lint(_: &Path, printed: &str) -> Told {
+    let report = json(printed)?;
+    let findings = report["findings"].as_array().map_or(&[][..], Vec::as_slice);
+    let count = |severity: &str| findings.iter().filter(|finding| finding["severity"] == severity).count();
+    Ok(vec![format!("{} errors, {} warnings, {} notes", count("error"), count("warning"), count("note"))])
+}
+
+pub(super) fn verify(_: &Path, printed: &str) -> Told {
+    let report = json(printed)?;
+    Ok(vec![format!("passed: {}", report["passed"])])
+}
+
+pub(super) fn generate(_: &Path, printed: &str) -> Told {
+    let answer = json(printed)?;
+    Ok(vec![answer.to_string()])
+}
+
+pub(super) fn bench(_: &Path, printed: &str) -> Told {
+    let report: Report = parsed(printed)?;
+    let of = |metric: Metric, shape: usize| {
+        let mut all = report.figures.iter();
+        let figure = all.find(|figure| figure.metric == metric && figure.shape == Some(shape));
+        figure.and_then(|figure| figure.summary.p50).unwrap_or(f64::NAN)
+    };
+    let told = report.workload.shapes.iter().map(|&shape| {
+        let (ttft, tps) = (of(Metric::Ttft, shape), of(Metric::Tps, shape));
+        format!("shape {shape}: first token after {ttft:.2} ms, then {tps:.0} tokens/s (medians, cpu runtime)")
+    });
+    Ok(told.collect())
+}
+
+pub(super) fn bless(_: &Path, printed: &str) -> Told {
+    Ok(printed.lines().take(2).map(ToOwned::to_owned).collect())
+}
+
+pub(super) fn gate(_: &Path, printed: &str) -> Told {
+    let verdict: Verdict = parsed(printed)?;
+    let word = match verdict.outcome {
+        gate::Outcome::Pass => "pass: nothing is slower than allowed",
+        gate::Outcome::Fail => "FAIL",
+        gate::Outcome::Inconclusive => "inconclusive: this machine is too noisy for an answer in so few launches",
+    };
+    let mut told = vec![word.to_owned()];
+    let failed = verdict.checks.iter().filter(|check| check.status == gate::Status::Fail);
+    told.extend(failed.take(3).map(|check| check.reason.clone()));
+    Ok(told)
+}
+
+fn json(printed: &str) -> Result<Value, Failure> {
+    parsed(printed)
+}
+
+fn parsed<T: serde::de::DeserializeOwned>(printed: &str) -> Result<T, Failure> {
+    serde_json::from_str(printed).map_err(|e| Failure::bad_input(format!("what a step printed: {e}")))
+}
