@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::bundle::Bundle;
+use crate::bundle::{Bundle, BundleError};
 use crate::generate::SystemClock;
 use crate::hardware::{Conditions, Machine, Profiles, System, match_profile};
 use crate::harness::{self, BenchConfig, Context, Event, Launcher, Plan, PlanError, Surroundings};
@@ -29,6 +29,8 @@ pub enum EvaluateError {
     Plan(PlanError),
     /// The runtime is not to be had.
     Runtime(RuntimeError),
+    /// What is recorded about the bundle cannot be read.
+    Record(BundleError),
 }
 
 impl From<PlanError> for EvaluateError {
@@ -40,6 +42,12 @@ impl From<PlanError> for EvaluateError {
 impl From<RuntimeError> for EvaluateError {
     fn from(error: RuntimeError) -> EvaluateError {
         EvaluateError::Runtime(error)
+    }
+}
+
+impl From<BundleError> for EvaluateError {
+    fn from(error: BundleError) -> EvaluateError {
+        EvaluateError::Record(error)
     }
 }
 
@@ -55,6 +63,7 @@ pub fn measure(
     let profile = match_profile(wishes.profiles, &machine);
     let mix = &profile.profile.shape_mix;
     let plan = Plan::new(wishes.config, bundle, runtime.name(), mix, wishes.soak)?;
+    let (verification, quality) = (bundle.record()?, bundle.record()?);
     let header = harness::header(&profile, SystemTime::now(), &System);
 
     let at_start = Conditions::observe(&System);
@@ -73,6 +82,8 @@ pub fn measure(
         at_start,
         at_end,
         predicted_residency: predicted_residency(bundle),
+        verification,
+        quality,
     };
     Ok(harness::assemble(context, observed))
 }

@@ -30,6 +30,7 @@ use crate::model;
 use crate::package::atomic::Staging;
 use crate::package::{Watch, WriteOptions, write_watched};
 
+pub use digest::checkpoint as describe_checkpoint;
 pub use error::ExportError;
 pub use training::read_lengths as read_training_lengths;
 pub use wishes::{Chunking, ConfigFile, Target, Wishes};

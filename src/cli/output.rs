@@ -46,6 +46,12 @@ pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     atomic::write_file(path, bytes).map_err(|e| Failure::bad_input(format!("{}: {e}", path.display())))
 }
 
+/// Says something on standard error, beside the result.
+pub(super) fn note(line: impl fmt::Display) {
+    // Nobody to hear it is not a failure.
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
 fn failure(error: &io::Error) -> Failure {
     match error.kind() {
         ErrorKind::BrokenPipe => Failure::closed_pipe(),

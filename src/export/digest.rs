@@ -12,7 +12,7 @@ const SAMPLES: usize = 1024;
 
 /// Names, sizes and evenly spread samples of the weight files. A checkpoint of many gigabytes is told from another
 /// one in milliseconds; a change of single bytes may go unseen, which the packages' own digests would show.
-pub(super) fn checkpoint(checkpoint: &Checkpoint) -> bundle::Checkpoint {
+pub fn checkpoint(checkpoint: &Checkpoint) -> bundle::Checkpoint {
     let mut digest = Xxh3::new();
     let mut bytes = 0;
     for shard in &checkpoint.shards {
