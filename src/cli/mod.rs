@@ -5,6 +5,7 @@ mod compress;
 mod doctor;
 mod exit;
 mod export;
+mod gate;
 mod generate;
 mod inspect;
 mod lint;
@@ -37,6 +38,7 @@ enum Command {
     Bench(bench::Args),
     Doctor(doctor::Args),
     Export(export::Args),
+    Gate(gate::Args),
     Generate(generate::Args),
     Compress(compress::Args),
     Inspect(inspect::Args),
@@ -63,6 +65,7 @@ pub fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args, &mut output),
         Command::Doctor(args) => doctor::run(args, &mut output),
         Command::Export(args) => export::run(args, &mut output),
+        Command::Gate(args) => gate::run(args, &mut output),
         Command::Generate(args) => generate::run(args, &mut output),
         Command::Compress(args) => compress::run(args, &mut output),
         Command::Inspect(args) => inspect::run(args, &mut output),

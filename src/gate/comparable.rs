@@ -122,6 +122,40 @@ pub(super) fn differences(
     profile.into_iter().chain(others).collect()
 }
 
+/// What differs and may be compared all the same, but is worth knowing.
+pub(super) fn remarks(candidate: &Report, session: &Report, policy: &Policy) -> Vec<String> {
+    let system = |report: &Report| {
+        let machine = &report.machine;
+        let parts = [machine.os_version.as_deref(), machine.os_build.as_deref()];
+        parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    };
+    let pairs: [(&str, fn(&Report) -> String); 2] = [
+        ("precision", |report| report.subject.precision.clone()),
+        ("version of anemeter", |report| report.header.tool_version.clone()),
+    ];
+    let mut remarks: Vec<String> = Vec::new();
+    let mut differ = |what: &str, now: String, before: String| {
+        if now != before {
+            let (now, before) = (now.escape_debug(), before.escape_debug());
+            remarks.push(format!("the {what} is {now}, the baseline's {before}"));
+        }
+    };
+    differ("system", system(candidate), system(session));
+    for (what, of) in pairs {
+        differ(what, of(candidate), of(session));
+    }
+    let (batch, batches) = (candidate.workload.batch, &policy.batch_policy);
+    if batch != batches.interactive {
+        let purpose = if batches.offline.contains(&batch) { "for offline work only" } else { "not foreseen" };
+        remarks.push(format!("batch {batch} is {purpose} on this hardware profile"));
+    }
+    if crosses_hardware(candidate, session) {
+        let (now, before) = (&candidate.header.hardware_profile_key, &session.header.hardware_profile_key);
+        remarks.push(format!("CROSS-HARDWARE: speeds of {now} were compared with those of {before}"));
+    }
+    remarks
+}
+
 /// Refuses a report without samples, or with samples that no clock gives.
 pub(super) fn usable(report: &Report, which: &str) -> Result<(), GateError> {
     let refuse = |problem: String| GateError::Unusable { which: which.to_owned(), problem };

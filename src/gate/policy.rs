@@ -256,7 +256,10 @@ mod tests {
         assert_eq!(policy.excluded_pct(Measure::Tps, Statistic::PooledTail), 15.0);
         let file = read("max_regression_pct: { ttft: 3, load: 50 }\nmin_cosine: 0.99\n").unwrap();
         let changed = Policy::new(&Profiles::built_in().unwrap().of_key("linux-x"), &file);
-        assert_eq!((changed.regression.ttft, changed.regression.tps, changed.regression.load), (3.0, 5.0, 50.0));
+        assert_eq!(
+            (changed.regression.ttft, changed.regression.tps, changed.regression.load),
+            (3.0, 5.0, 50.0)
+        );
         assert_eq!((changed.min_cosine, changed.profile.as_str()), (0.99, "linux-x"));
     }
 
@@ -264,9 +267,15 @@ mod tests {
     fn mistakes_are_named() {
         let refused = |text: &str| read(text).unwrap_err().to_string();
         assert!(refused("min_cosin: 1\n").contains("unknown key `min_cosin`"));
-        assert_eq!(refused("max_regression_pct: { tps: 100 }\n"), "gates.yaml: `max_regression_pct.tps` is 100, expected 0.1 to 60");
+        assert_eq!(
+            refused("max_regression_pct: { tps: 100 }\n"),
+            "gates.yaml: `max_regression_pct.tps` is 100, expected 0.1 to 60"
+        );
         assert!(refused("min_cosine: .nan\n").contains("`min_cosine` is NaN"));
-        assert!(refused("minimum: { launches: 2, tail_samples: 20 }\n").contains("`minimum.launches` is 2, expected 6"));
+        assert!(
+            refused("minimum: { launches: 2, tail_samples: 20 }\n")
+                .contains("`minimum.launches` is 2, expected 6")
+        );
         let waiver = |reason: &str, day: &str| {
             refused(&format!("waivers: [{{ metric: ttft, reason: \"{reason}\", expires: {day} }}]\n"))
         };

@@ -52,7 +52,10 @@ pub(super) fn all(
             arm.iter().map(|launch| metric.of_launch(launch).filter(|v| v.is_finite() && *v > 0.0)).collect()
         };
         let (Some(baseline), Some(candidate)) = (values(baseline), values(candidate)) else {
-            absent.push(Absent { measure, reason: format!("there are launches that do not tell their {metric}") });
+            absent.push(Absent {
+                measure,
+                reason: format!("there are launches that do not tell their {metric}"),
+            });
             continue;
         };
         let logs = |values: Vec<f64>| values.into_iter().map(f64::ln).collect();
@@ -160,7 +163,10 @@ mod tests {
         let reasons: Vec<&str> = absent.iter().map(|a| a.reason.as_str()).collect();
         assert_eq!(
             reasons,
-            ["there are launches without samples of TPS", "there are launches that do not tell their memory peak"]
+            [
+                "there are launches without samples of TPS",
+                "there are launches that do not tell their memory peak"
+            ]
         );
     }
 

@@ -134,6 +134,10 @@ pub enum Measure {
     KvBytes,
     /// The share of the work on the Neural Engine.
     Residency,
+    /// What is left of the baseline's residency.
+    ResidencyDrop,
+    /// Whether the packages compute what their checkpoint does.
+    Verification,
     /// The lowest cosine against the checkpoint.
     Cosine,
     /// Outputs that are not numbers.
@@ -295,6 +299,8 @@ impl Measure {
             Measure::PackageSize => "package size",
             Measure::KvBytes => "KV bytes per token",
             Measure::Residency => "ANE residency",
+            Measure::ResidencyDrop => "ANE residency drop",
+            Measure::Verification => "verification",
             Measure::Cosine => "cosine",
             Measure::NotFinite => "NaN outputs",
             Measure::F1Drift => "F1 drift",
@@ -315,6 +321,8 @@ impl Measure {
             Measure::PackageSize => "package_size",
             Measure::KvBytes => "kv_bytes",
             Measure::Residency => "residency",
+            Measure::ResidencyDrop => "residency_drop",
+            Measure::Verification => "verification",
             Measure::Cosine => "cosine",
             Measure::NotFinite => "not_finite",
             Measure::F1Drift => "f1_drift",
@@ -379,7 +387,7 @@ mod tests {
 
     #[test]
     fn names_in_files_are_those_of_json() {
-        for measure in [Measure::Ttft, Measure::MemoryPeak, Measure::F1Drift, Measure::FailedLaunches] {
+        for measure in [Measure::Ttft, Measure::MemoryPeak, Measure::ResidencyDrop, Measure::FailedLaunches] {
             assert_eq!(serde_json::to_value(measure).unwrap(), measure.id());
         }
         for statistic in [Statistic::P50, Statistic::P95, Statistic::PooledTail] {

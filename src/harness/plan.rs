@@ -89,7 +89,7 @@ impl Plan {
 
     /// A digest of what every launch does. How many there are, what ends them and how figures are weighed is not
     /// part of it, so that reports of more or fewer launches can be compared; threads are recorded by themselves.
-    fn workload_digest(&self) -> String {
+    pub fn workload_digest(&self) -> String {
         let mut config = self.config.clone();
         (config.launches, config.launch_limit_s, config.budget_s) = (0, 0.0, None);
         (config.mix, config.threads) = (None, None);

@@ -9,6 +9,8 @@ use super::location::{Location, locate};
 pub struct Shift {
     /// The second arm's centre less the first's.
     pub estimate: f64,
+    /// The first arm's centre.
+    pub origin: f64,
     /// Variance of one launch around its arm's centre.
     pub launch_variance: f64,
     /// Degrees of freedom of that variance.
@@ -38,6 +40,7 @@ impl Shift {
     pub(super) fn of(location: &Location<2>, launches: [usize; 2]) -> Shift {
         Shift {
             estimate: location.centres[1] - location.centres[0],
+            origin: location.centres[0],
             launch_variance: location.variance,
             launch_degrees: location.degrees,
             launches,
