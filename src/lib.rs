@@ -35,6 +35,7 @@
 //! # }
 //! ```
 
+pub mod baseline;
 pub mod bundle;
 pub mod checkpoint;
 pub mod cli;
