@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::bundle::Bundle;
+use crate::bundle::{Bundle, BundleError};
 use crate::generate::SystemClock;
 use crate::hardware::{Conditions, Machine, Profiles, System, match_profile};
 use crate::harness::{self, BenchConfig, Context, Event, Launcher, Plan, PlanError, Surroundings};
@@ -31,6 +31,8 @@ pub enum EvaluateError {
     Plan(PlanError),
     /// The runtime is not to be had.
     Runtime(RuntimeError),
+    /// What is recorded about the bundle cannot be read.
+    Record(BundleError),
 }
 
 impl From<PlanError> for EvaluateError {
@@ -42,6 +44,12 @@ impl From<PlanError> for EvaluateError {
 impl From<RuntimeError> for EvaluateError {
     fn from(error: RuntimeError) -> EvaluateError {
         EvaluateError::Runtime(error)
+    }
+}
+
+impl From<BundleError> for EvaluateError {
+    fn from(error: BundleError) -> EvaluateError {
+        EvaluateError::Record(error)
     }
 }
 
@@ -58,6 +66,7 @@ pub fn measure(
     let mix = &profile.profile.shape_mix;
     let plan =
         Plan::new(wishes.config, bundle, runtime.name(), mix, wishes.soak)?.slowed_down(wishes.slow_down_pct);
+    let (verification, quality) = (bundle.record()?, bundle.record()?);
     let header = harness::header(&profile, SystemTime::now(), &System);
 
     let at_start = Conditions::observe(&System);
@@ -76,6 +85,8 @@ pub fn measure(
         at_start,
         at_end,
         predicted_residency: predicted_residency(bundle),
+        verification,
+        quality,
     };
     Ok(harness::assemble(context, observed))
 }

@@ -30,6 +30,7 @@ use crate::model;
 use crate::package::atomic::Staging;
 use crate::package::{Watch, WriteOptions, write_watched};
 
+pub use digest::checkpoint as describe_checkpoint;
 pub use error::ExportError;
 pub use training::read_lengths as read_training_lengths;
 pub use wishes::{Chunking, ConfigFile, Target, Wishes};
@@ -77,6 +78,7 @@ pub fn export(request: &Request, progress: &dyn Progress) -> Result<Bundle, Expo
     let staging = Staging::new(&request.output).map_err(|e| ExportError::io(&request.output, &e))?;
     let mut described = Vec::with_capacity(chunks.len());
     let mut compressed = Compressed::default();
+    let staged = WriteOptions { staged: true, ..WriteOptions::default() };
     for chunk in chunks {
         let file = format!("{}.mlpackage", chunk.name);
         progress.began(&file, Some(describe::weight_bytes(&chunk.model)));
@@ -84,7 +86,7 @@ pub fn export(request: &Request, progress: &dyn Progress) -> Result<Bundle, Expo
         let (model, compression) = compress::apply(model, &settled.precision)?;
         let model = phases.time("check", || verify(model))?;
         let path = staging.path().join(&file);
-        let summary = write_watched(&model, &path, WriteOptions::default(), progress)?;
+        let summary = write_watched(&model, &path, staged, progress)?;
         phases.wrote(&file, &summary);
         compressed.add(&compression).map_err(|e| ExportError::io(&request.output, &e))?;
         described.push(describe::chunk(file, &summary, &layers, &positions, model.model()));
@@ -131,11 +133,7 @@ fn write_tokenizer(checkpoint: &Checkpoint, folder: &Path) -> Result<Option<bund
 
 fn write_file(path: &Path, bytes: &[u8]) -> Result<(), ExportError> {
     use std::io::Write;
-    let write = || {
-        let mut file = fs::File::create_new(path)?;
-        file.write_all(bytes)?;
-        file.sync_all()
-    };
+    let write = || fs::File::create_new(path)?.write_all(bytes);
     write().map_err(|e| ExportError::io(path, &e))
 }
 

@@ -35,6 +35,7 @@
 //! # }
 //! ```
 
+pub mod baseline;
 pub mod bundle;
 pub mod checkpoint;
 pub mod cli;
@@ -43,6 +44,7 @@ pub mod config;
 pub mod cost;
 pub mod evaluate;
 pub mod export;
+pub mod gate;
 pub mod generate;
 pub mod hardware;
 pub mod harness;

@@ -2,6 +2,7 @@
 
 mod error;
 mod manifest;
+mod record;
 mod vocabulary;
 
 use std::fs;
@@ -12,6 +13,7 @@ pub use manifest::{
     Architecture, Checkpoint, Chunk, File, Function, Manifest, Mask, Phase, Port, Rotation, SCHEMA, Settings,
     Tokenizer, Tool, digest_text,
 };
+pub use record::{Compared, Quality, Record, ShapeQuality, Verification};
 pub use vocabulary::{ComputeUnits, Embeddings, KvForm};
 
 /// The file that describes a bundle.

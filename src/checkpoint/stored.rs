@@ -65,6 +65,17 @@ pub enum Order {
 }
 
 impl Stored {
+    /// Whether the bytes are elements of a type in Hugging Face's layout.
+    pub fn is_plain(&self, dtype: DType) -> bool {
+        match &self.encoding {
+            Encoding::Plain(stored) => *stored == dtype,
+            Encoding::Gguf(GgufEncoding { elements, order: Order::Same, plus_one: false }) => {
+                *elements == Elements::Plain(dtype)
+            }
+            Encoding::Gguf(_) | Encoding::Groups(_) => false,
+        }
+    }
+
     /// Writes the elements of a row-major range as f32.
     pub fn read(&self, range: Range<usize>, out: &mut [f32]) {
         match &self.encoding {

@@ -89,7 +89,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
             Failure::bad_input(message).with_help("`anemeter inspect --mil` shows the names of weights")
         );
     }
-    let options = WriteOptions { overwrite: args.overwrite };
+    let options = WriteOptions { overwrite: args.overwrite, ..WriteOptions::default() };
     let summary = package::write(&Verified::trust(model), &args.output, options)?;
     let log =
         compression.log().map_err(|e| Failure::bad_input(format!("{}: {e}", args.package.display())))?;

@@ -5,10 +5,12 @@ mod compress;
 mod doctor;
 mod exit;
 mod export;
+mod gate;
 mod generate;
 mod inspect;
 mod lint;
 mod output;
+mod quickstart;
 mod report;
 mod run;
 mod table;
@@ -37,10 +39,12 @@ enum Command {
     Bench(bench::Args),
     Doctor(doctor::Args),
     Export(export::Args),
+    Gate(gate::Args),
     Generate(generate::Args),
     Compress(compress::Args),
     Inspect(inspect::Args),
     Lint(lint::Args),
+    Quickstart(quickstart::Args),
     Report(report::Args),
     Run(run::Args),
     #[cfg(feature = "oracle")]
@@ -63,17 +67,19 @@ pub fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args, &mut output),
         Command::Doctor(args) => doctor::run(args, &mut output),
         Command::Export(args) => export::run(args, &mut output),
+        Command::Gate(args) => gate::run(args, &mut output),
         Command::Generate(args) => generate::run(args, &mut output),
         Command::Compress(args) => compress::run(args, &mut output),
         Command::Inspect(args) => inspect::run(args, &mut output),
         Command::Lint(args) => lint::run(args, &mut output),
+        Command::Quickstart(args) => quickstart::run(args, &mut output),
         Command::Report(args) => report::run(args, &mut output),
         Command::Run(args) => run::run(args, &mut output),
         #[cfg(feature = "oracle")]
         Command::Verify(args) => verify::run(args, &mut output),
         Command::Worker(args) => worker::run(args),
     };
-    let result = result.and_then(|status| output.finish().map(|()| status));
+    let result = result.and_then(|status| output.flush().map(|()| status));
     match result {
         Ok(status) => status.into(),
         Err(failure) => failure.report(),

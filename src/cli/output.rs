@@ -36,7 +36,8 @@ impl Output {
         self.line(text)
     }
 
-    pub(super) fn finish(&mut self) -> Result<(), Failure> {
+    /// Shows what was printed so far.
+    pub(super) fn flush(&mut self) -> Result<(), Failure> {
         self.out.flush().map_err(|e| failure(&e))
     }
 }
@@ -44,6 +45,12 @@ impl Output {
 /// Writes a whole file or nothing.
 pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     atomic::write_file(path, bytes).map_err(|e| Failure::bad_input(format!("{}: {e}", path.display())))
+}
+
+/// Says something on standard error, beside the result.
+pub(super) fn note(line: impl fmt::Display) {
+    // Nobody to hear it is not a failure.
+    let _ = writeln!(io::stderr(), "{line}");
 }
 
 fn failure(error: &io::Error) -> Failure {

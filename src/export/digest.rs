@@ -12,7 +12,7 @@ const SAMPLES: usize = 1024;
 
 /// Names, sizes and evenly spread samples of the weight files. A checkpoint of many gigabytes is told from another
 /// one in milliseconds; a change of single bytes may go unseen, which the packages' own digests would show.
-pub(super) fn checkpoint(checkpoint: &Checkpoint) -> bundle::Checkpoint {
+pub fn checkpoint(checkpoint: &Checkpoint) -> bundle::Checkpoint {
     let mut digest = Xxh3::new();
     let mut bytes = 0;
     for shard in &checkpoint.shards {
@@ -23,6 +23,8 @@ pub(super) fn checkpoint(checkpoint: &Checkpoint) -> bundle::Checkpoint {
         let step = (content.len() / SAMPLES).max(SAMPLE);
         for start in (0..content.len()).step_by(step) {
             digest.update(&content[start..content.len().min(start + SAMPLE)]);
+            // Reading a page may map many around it.
+            shard.bytes.release(start..start + step);
         }
         digest.update(&content[content.len().saturating_sub(SAMPLE)..]);
         shard.bytes.release(0..content.len());

@@ -60,7 +60,6 @@ fn write_safetensors(
     payloads.iter().try_for_each(|payload| payload.write_to(&mut out))?;
     out.flush()?;
     let (bytes, digest) = (out.len, digest_text(out.hash.digest128()));
-    file.sync_all()?;
     Ok(bundle::File { name: FILE.to_owned(), bytes, digest })
 }
 

@@ -2,7 +2,7 @@
 
 use super::plan::Plan;
 use super::run::Observations;
-use crate::bundle::Manifest;
+use crate::bundle::{Manifest, Quality, Verification};
 use crate::hardware::{Conditions, Machine, Match};
 use crate::report::{
     self, Figure, Header, Metric, PredictedResidency, Report, RuntimeUse, SCHEMA, SpeedLimit, Subject,
@@ -27,11 +27,15 @@ pub struct Context<'a> {
     pub at_end: Conditions,
     /// Where static rules expect operations to run.
     pub predicted_residency: Vec<PredictedResidency>,
+    /// What `verify` found about the bundle's packages.
+    pub verification: Option<Verification>,
+    /// What `eval` found about them.
+    pub quality: Option<Quality>,
 }
 
 /// Puts a report together.
 pub fn assemble(context: Context<'_>, observed: Observations) -> Report {
-    let Context { plan, manifest, machine, profile, header, at_start, at_end, predicted_residency } = context;
+    let Context { plan, manifest, machine, profile, .. } = context;
     let figures = figures(&observed.launches);
     let probe = observed.probe;
     let subject = subject(plan, manifest, observed.weight_bytes_per_token);
@@ -40,13 +44,13 @@ pub fn assemble(context: Context<'_>, observed: Observations) -> Report {
     let speed_limits = speed_limits(manifest, &subject, &figures, plan.batch, source);
     Report {
         schema: SCHEMA.to_owned(),
-        header,
+        header: context.header,
         subject,
         runtime: runtime_use(plan),
-        noise: at_start.noise(&machine),
+        noise: context.at_start.noise(&machine),
         machine,
-        conditions_at_start: at_start,
-        conditions_at_end: at_end,
+        conditions_at_start: context.at_start,
+        conditions_at_end: context.at_end,
         workload: plan.workload(probe.as_ref().map(|probe| probe.clock_resolution_ns)),
         launches: observed.launches,
         mix: mix_figures(&figures, &plan.mix),
@@ -56,8 +60,10 @@ pub fn assemble(context: Context<'_>, observed: Observations) -> Report {
         overhead_us_per_step: probe.map(|probe| probe.overhead_us_per_step),
         residency: None,
         residency_note: format!("the {} runtime does not use the Neural Engine", plan.runtime),
-        predicted_residency,
+        predicted_residency: context.predicted_residency,
         soak: observed.soak,
+        verification: context.verification,
+        quality: context.quality,
     }
 }
 

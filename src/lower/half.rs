@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use half::f16;
-use half::slice::HalfFloatSliceExt;
 
 use super::meter::Meter;
+use crate::kernels::convert::convert;
 use crate::mil::{Payload, Quantised};
 use crate::model::{Integers, Weight};
 
@@ -24,8 +24,13 @@ pub(super) struct Half {
     meter: Arc<Meter>,
 }
 
-/// Elements in fp16, or what was wrong with them.
-type Converted = io::Result<Vec<f16>>;
+/// Elements in fp16.
+enum Piece<'a> {
+    /// As the checkpoint has them.
+    Stored(&'a [u8]),
+    /// Converted.
+    Made(Vec<f16>),
+}
 
 impl Half {
     pub(super) fn new(weight: Weight, range: Range<usize>, meter: Arc<Meter>) -> Half {
@@ -37,23 +42,41 @@ impl Half {
         starts.map(|start| start..self.range.end.min(start + PIECE)).collect()
     }
 
-    fn convert(&self, piece: Range<usize>) -> Converted {
+    /// Elements in fp16, in `room` if they are not stored so; an element that fp16 does not have is an error.
+    fn piece(&self, range: Range<usize>, room: Vec<f16>) -> io::Result<Piece<'_>> {
         let started = Instant::now();
-        self.weight.page_in(piece.clone());
+        self.weight.page_in(range.clone());
         let read = started.elapsed();
-        let mut halves = vec![f16::ZERO; piece.len()];
+        let piece = match self.weight.halves(range.clone()) {
+            Some(bytes) => self.checked(bytes, range.start)?,
+            None => self.converted(range.clone(), room)?,
+        };
+        self.meter.add(&self.weight, &range, read, started.elapsed() - read);
+        Ok(piece)
+    }
+
+    fn checked<'a>(&self, bytes: &'a [u8], first: usize) -> io::Result<Piece<'a>> {
+        let (halves, _) = bytes.as_chunks();
+        let half = |&bytes: &[u8; 2]| f16::from_le_bytes(bytes);
+        match not_finite(halves, half) {
+            Some(bad) => Err(self.out_of_range(first + bad, half(&halves[bad]).to_f32())),
+            None => Ok(Piece::Stored(bytes)),
+        }
+    }
+
+    fn converted(&self, range: Range<usize>, mut halves: Vec<f16>) -> io::Result<Piece<'_>> {
+        halves.resize(range.len(), f16::ZERO);
         let mut floats = [0.0; STEP];
-        for (halves, start) in halves.chunks_mut(STEP).zip(piece.clone().step_by(STEP)) {
+        for (halves, start) in halves.chunks_mut(STEP).zip(range.clone().step_by(STEP)) {
             let floats = &mut floats[..halves.len()];
             self.weight.read(start..start + halves.len(), floats);
-            halves.convert_from_f32_slice(floats);
-            if let Some(bad) = halves.iter().position(|half| !half.is_finite()) {
+            convert(floats, halves);
+            if let Some(bad) = not_finite(halves, |&half| half) {
                 return Err(self.out_of_range(start + bad, floats[bad]));
             }
         }
-        self.weight.release(piece.clone());
-        self.meter.add(&self.weight, &piece, read, started.elapsed() - read);
-        Ok(halves)
+        self.weight.release(range);
+        Ok(Piece::Made(halves))
     }
 
     fn out_of_range(&self, element: usize, value: f32) -> io::Error {
@@ -71,16 +94,32 @@ impl Payload for Half {
     }
 
     fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
-        let pieces = self.pieces();
-        let mut ready: Vec<Converted> = Vec::new();
-        for window in pieces.chunks(rayon::current_num_threads().clamp(1, 8)).chain([&[][..]]) {
-            let mut next: Vec<Converted> = window.iter().map(|_| Ok(Vec::new())).collect();
+        let ranges = self.pieces();
+        let mut ready: Vec<(&Range<usize>, io::Result<Piece<'_>>)> = Vec::new();
+        let mut rooms: Vec<Vec<f16>> = Vec::new();
+        for window in ranges.chunks(rayon::current_num_threads().clamp(1, 8)).chain([&[][..]]) {
+            let mut next: Vec<_> = window.iter().map(|range| (range, Ok(Piece::Stored(&[])))).collect();
+            let mut written = Vec::new();
             rayon::in_place_scope(|scope| {
-                for (slot, piece) in next.iter_mut().zip(window) {
-                    scope.spawn(move |_| *slot = self.convert(piece.clone()));
+                for (range, slot) in &mut next {
+                    let room = rooms.pop().unwrap_or_default();
+                    scope.spawn(move |_| *slot = self.piece(range.clone(), room));
                 }
-                ready.drain(..).try_for_each(|halves| out.write_all(bytemuck::cast_slice(&halves?)))
+                for (range, piece) in ready.drain(..) {
+                    match piece? {
+                        Piece::Stored(bytes) => {
+                            out.write_all(bytes)?;
+                            self.weight.release(range.clone());
+                        }
+                        Piece::Made(halves) => {
+                            out.write_all(bytemuck::cast_slice(&halves))?;
+                            written.push(halves);
+                        }
+                    }
+                }
+                io::Result::Ok(())
             })?;
+            rooms = written;
             ready = next;
         }
         Ok(())
@@ -93,6 +132,13 @@ impl Payload for Half {
         is_whole
             .then(|| -> Arc<dyn Quantised> { Arc::new(Blocks { first: first / integers.block(), integers }) })
     }
+}
+
+/// The first element that is infinite or no number.
+fn not_finite<T>(elements: &[T], half: impl Fn(&T) -> f16) -> Option<usize> {
+    // Looking at all of them is much faster than stopping at one, and there is hardly ever one.
+    let any = elements.iter().fold(false, |any, element| any | !half(element).is_finite());
+    any.then(|| elements.iter().position(|element| !half(element).is_finite()))?
 }
 
 /// The blocks of a range of a weight's elements.

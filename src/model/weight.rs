@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::checkpoint::{Integers, Stored};
-use crate::tensor::{Shape, shape};
+use crate::tensor::{DType, Shape, shape};
 
 /// A weight of the model: a name, a shape, and the stored tensor behind it.
 #[derive(Debug, Clone)]
@@ -54,6 +54,15 @@ impl Weight {
                 out.iter_mut().for_each(|x| *x += 1.0);
             }
         }
+    }
+
+    /// The elements of a row-major range where they are fp16 and stored as they are used.
+    pub fn halves(&self, range: Range<usize>) -> Option<&[u8]> {
+        let is_plain = match &self.source {
+            Source::Stored(stored) | Source::Rows(stored, _) => stored.is_plain(DType::F16),
+            Source::Transposed(_) | Source::TransposedColumns(..) | Source::PlusOne(_) => false,
+        };
+        is_plain.then(|| self.source_bytes(range))
     }
 
     /// The stored bytes that a row-major range of elements comes from; of a transpose, all of them.

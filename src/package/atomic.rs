@@ -52,11 +52,16 @@ impl Staging {
         &self.temporary.path
     }
 
-    /// Puts the folder in its place. Its content must be on disk; whatever is in the place must be a folder,
-    /// which is moved aside first and removed last.
+    /// Flushes the folder and all that is in it to disk and puts it in its place. Whatever is in the place must
+    /// be a folder, which is moved aside first and removed last.
     pub fn commit(self) -> io::Result<()> {
+        sync_tree(self.path())?;
+        self.place()
+    }
+
+    /// As [`Staging::commit`] for a folder inside another staged one, which flushes all of it.
+    pub(super) fn place(self) -> io::Result<()> {
         let Staging { temporary, parent, target } = self;
-        sync_folder(&temporary.path)?;
         let Some(name) = target.file_name().filter(|_| target.is_dir()) else {
             temporary.rename(&target)?;
             return sync_folder(&parent);
@@ -117,8 +122,21 @@ impl Drop for Temporary {
     }
 }
 
+/// Flushes a folder to disk, what is in it first. Doing so at the end and all at once costs the file system one
+/// transaction; flushing each file as it is written costs it one per file.
+fn sync_tree(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        match entry.file_type()?.is_dir() {
+            true => sync_tree(&entry.path())?,
+            false => File::open(entry.path())?.sync_all()?,
+        }
+    }
+    sync_folder(folder)
+}
+
 /// Flushes a folder's list of names to disk.
-pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
+fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
 }
 

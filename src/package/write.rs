@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::atomic::{Staging, sync_folder};
+use super::atomic::Staging;
 use super::encode::encode;
 use super::error::{ErrorKind, PackageError, Result};
 use super::manifest::{self, Manifest};
@@ -17,6 +17,9 @@ use crate::mil::verify::Verified;
 pub struct WriteOptions {
     /// Whether to replace a package that is there already.
     pub overwrite: bool,
+    /// Whether the folder that the package goes into is itself staged, so that whoever commits it flushes the
+    /// package to disk.
+    pub staged: bool,
 }
 
 /// Hears of the bytes of a package as they are written.
@@ -65,8 +68,7 @@ pub fn write_watched(
     check_destination(path, options)?;
     let io_error = |e: io::Error| PackageError::io(path, "write", &e);
     let staging = Staging::new(path).map_err(io_error)?;
-    let data = staging.path().join("Data");
-    let folder = data.join(manifest::AUTHOR);
+    let folder = staging.path().join("Data").join(manifest::AUTHOR);
     let weights_folder = folder.join(manifest::WEIGHTS);
     fs::create_dir_all(&weights_folder).map_err(io_error)?;
 
@@ -79,13 +81,11 @@ pub fn write_watched(
     sink.finish().map_err(io_error)?;
 
     let manifest = Manifest::of(&encoded, written.digest).to_json()?;
-    write_synced(&folder.join(manifest::MODEL), &encoded).map_err(io_error)?;
-    write_synced(&staging.path().join(manifest::FILE), &manifest).map_err(io_error)?;
-    for synced in [&weights_folder, &folder, &data] {
-        sync_folder(synced).map_err(io_error)?;
-    }
+    write_new(&folder.join(manifest::MODEL), &encoded).map_err(io_error)?;
+    write_new(&staging.path().join(manifest::FILE), &manifest).map_err(io_error)?;
     check_destination(path, options)?;
-    staging.commit().map_err(io_error)?;
+    let placed = if options.staged { staging.place() } else { staging.commit() };
+    placed.map_err(io_error)?;
     let bytes = written.bytes + encoded.len() as u64 + manifest.len() as u64;
     let digest = manifest::content_digest(&encoded, written.digest);
     let (blobs, deduplicated) = (written.blobs, written.deduplicated);
@@ -109,8 +109,6 @@ fn check_destination(path: &Path, options: WriteOptions) -> Result<()> {
     }
 }
 
-fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = File::create_new(path)?;
-    file.write_all(bytes)?;
-    file.sync_all()
+fn write_new(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    File::create_new(path)?.write_all(bytes)
 }

@@ -4,6 +4,7 @@
 //! computed from the samples by [`figures`]; units and directions come from [`Metric`].
 
 mod advice;
+mod extend;
 mod figure;
 mod launch;
 mod metric;
@@ -27,6 +28,7 @@ pub use schema::schema;
 pub use soak::{LatencyDrift, LeakVerdict, MemoryTrend, Soak, SoakPoint};
 pub use speed_limit::{MeasuredBandwidth, SpeedLimit};
 
+pub use crate::bundle::{Quality, Verification};
 use crate::hardware::{Conditions, Machine, Noise};
 
 /// Format and version of reports.
@@ -77,6 +79,12 @@ pub struct Report {
     pub predicted_residency: Vec<PredictedResidency>,
     /// The long run, if one was asked for.
     pub soak: Option<Soak>,
+    /// What `verify` found about the same packages; absent if it was not run on them.
+    #[serde(default)]
+    pub verification: Option<Verification>,
+    /// How well the same packages call tools, as `eval` found; absent if it was not run on them.
+    #[serde(default)]
+    pub quality: Option<Quality>,
 }
 
 /// Which part of the work ran on the Neural Engine.

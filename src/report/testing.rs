@@ -102,6 +102,8 @@ pub(crate) fn with_launches(launches: Vec<Launch>) -> Report {
             transitions: 2,
         }],
         soak: None,
+        verification: None,
+        quality: None,
     }
 }
 

@@ -40,7 +40,7 @@ fn model(seed: u32) -> Model {
 fn writer_child() {
     let Ok(path) = std::env::var(WRITE_TO) else { return };
     for seed in 0.. {
-        write(&verify(model(seed)).unwrap(), &path, WriteOptions { overwrite: true }).unwrap();
+        write(&verify(model(seed)).unwrap(), &path, WriteOptions { overwrite: true, ..WriteOptions::default() }).unwrap();
     }
 }
 
@@ -72,7 +72,7 @@ fn killed_writers_leave_whole_packages_or_none() {
         }
     }
     assert!(leftovers > 0 && whole > 0, "{leftovers} rounds left something, {whole} a package");
-    write(&verify(tiny::model()).unwrap(), &path, WriteOptions { overwrite: true }).unwrap();
+    write(&verify(tiny::model()).unwrap(), &path, WriteOptions { overwrite: true, ..WriteOptions::default() }).unwrap();
     assert_eq!(hidden(folder.path()), Vec::<PathBuf>::new());
     assert_eq!(Package::open(&path).unwrap().model(), &tiny::model());
 }
@@ -81,7 +81,7 @@ fn killed_writers_leave_whole_packages_or_none() {
 fn only_packages_are_replaced_and_only_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.mlpackage");
-    let overwrite = WriteOptions { overwrite: true };
+    let overwrite = WriteOptions { overwrite: true, ..WriteOptions::default() };
     write(&verify(tiny::model()).unwrap(), &path, WriteOptions::default()).unwrap();
     let refused = write(&verify(tiny::model()).unwrap(), &path, WriteOptions::default()).unwrap_err();
     assert!(refused.to_string().ends_with("a.mlpackage: already exists"), "{refused}");

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use anemeter::bundle::{Bundle, Verification};
 use half::f16;
 use serde_json::{Value, json};
 
@@ -141,4 +142,60 @@ fn what_cannot_be_compared_is_refused() {
         let error = outcome.refused();
         assert!(error.contains(message), "{message}: {error}");
     }
+}
+
+/// `verify.json` of a bundle.
+fn record(bundle: &Path) -> Value {
+    serde_json::from_str(&std::fs::read_to_string(bundle.join("verify.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn what_was_found_is_recorded_beside_the_bundle() {
+    let folder = tempfile::tempdir().unwrap();
+    let sound = architectures::llama("sound", &json!({}));
+    let checkpoint = sound.write(folder.path());
+    let bundle = export(&checkpoint, folder.path(), &[]);
+    let opened = Bundle::open(&bundle).unwrap();
+    assert_eq!(opened.record::<Verification>().unwrap(), None);
+
+    let few = ["--kv", "io,state", "--shapes", "16,24", "--tokens", "2"];
+    let outcome = verify(&bundle, &checkpoint, &few);
+    assert!(!outcome.stderr.contains("note:"), "{}", outcome.stderr);
+    let found: Verification = opened.record().unwrap().unwrap();
+    assert!(found.passed && found.checkpoint_is_the_exported_one && found.cosine_min > Some(0.9999));
+    assert_eq!((found.nan, found.inf, found.positions, found.failures.len()), (0, 0, 2 * 2 * 2 * 8, 0));
+    assert_eq!(
+        record(&bundle)["compared"],
+        json!([{"kv": "io", "shapes": [16, 24]}, {"kv": "state", "shapes": [16, 24]}])
+    );
+    assert_eq!(found.checkpoint_digest, opened.manifest().checkpoint.digest);
+
+    let mut other = Tiny { name: "other", ..sound };
+    set(&mut other, "model.norm.weight", 3, -1.0);
+    let outcome = verify(&bundle, &other.write(folder.path()), &few);
+    assert_eq!(outcome.code, 1);
+    assert!(
+        outcome.stderr.contains("note: the checkpoint other has the digest xxh3-sampled:"),
+        "{}",
+        outcome.stderr
+    );
+    let found: Verification = opened.record().unwrap().unwrap();
+    assert!(!found.passed && !found.checkpoint_is_the_exported_one && !found.failures.is_empty());
+
+    exported_again_is_not_verified(&checkpoint, &bundle);
+}
+
+fn exported_again_is_not_verified(checkpoint: &Path, bundle: &Path) {
+    let kept = std::fs::read(bundle.join("verify.json")).unwrap();
+    let again = ["export", arg(checkpoint), "-o", arg(bundle), "--shapes", "16", "--overwrite"];
+    assert_eq!(anemeter(&again).code, 0);
+    assert!(!bundle.join("verify.json").exists(), "a new bundle takes the place of the whole folder");
+    std::io::Write::write_all(&mut std::fs::File::create(bundle.join("verify.json")).unwrap(), &kept)
+        .unwrap();
+    let opened = Bundle::open(bundle).unwrap();
+    assert_eq!(opened.record::<Verification>().unwrap(), None, "the record is of other packages");
+    write_text(&bundle.join("verify.json"), "{");
+    let error = opened.record::<Verification>().unwrap_err();
+    assert!(error.to_string().contains("verify.json: is not what `anemeter verify` writes"), "{error}");
+    assert!(error.help().unwrap().contains("anemeter verify"));
 }

@@ -87,7 +87,7 @@ fn write_seeds(project: &Project, targets: &[String]) -> Result<()> {
     fs::create_dir_all(project.target.join("fuzz-seeds"))?;
     let tiny = shared_by_targets::tiny_model();
     let model = decode_model(&tiny.model, &shared_by_targets::weight_files(&tiny.weights))?;
-    package::write(&verify(model)?, &package, WriteOptions { overwrite: true })?;
+    package::write(&verify(model)?, &package, WriteOptions { overwrite: true, ..WriteOptions::default() })?;
     let manifest = fs::read(package.join("Manifest.json"))?;
     let whole = shared_by_targets::join(&manifest, &tiny.model, &tiny.weights);
     for target in targets {

@@ -3,10 +3,9 @@
 mod progress;
 mod sweep;
 
-use std::io::{Write, stderr};
 use std::path::{Path, PathBuf};
 
-use super::output::write_file;
+use super::output::{note, write_file};
 use super::report::terminal_table;
 use super::{Failure, Output, Status};
 use crate::bundle::Bundle;
@@ -15,7 +14,7 @@ use crate::hardware::Profiles;
 use crate::harness::{BenchConfig, PlanError, Processes, folder_name};
 use crate::render::{html, markdown, tables};
 use crate::report::{LeakVerdict, Outcome, Report};
-use progress::Progress;
+pub(super) use progress::Progress;
 
 /// Where reports go unless a folder is given.
 const REPORTS: &str = "reports";
@@ -167,16 +166,12 @@ fn verdict(report: &Report) -> Status {
     if failed { Status::Failed } else { Status::Good }
 }
 
-fn note(line: impl std::fmt::Display) {
-    // Nobody to hear it is not a failure.
-    let _ = writeln!(stderr(), "{line}");
-}
-
 impl From<EvaluateError> for Failure {
     fn from(error: EvaluateError) -> Failure {
         match error {
             EvaluateError::Plan(PlanError { problem, help }) => Failure::bad_input(problem).with_help(help),
             EvaluateError::Runtime(error) => error.into(),
+            EvaluateError::Record(error) => error.into(),
         }
     }
 }

@@ -3,12 +3,13 @@
 mod document;
 mod stream;
 
-use std::io::{self, IsTerminal, Read, Write};
+use std::io::{self, IsTerminal, Read};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use super::output::note;
 use super::{Failure, Output, Status};
 use crate::bundle::{Bundle, KvForm};
 use crate::generate::{
@@ -185,10 +186,4 @@ fn print(generator: &mut Generator, request: &Request, output: &mut Output) -> R
         printer.finish(output)?;
     }
     Ok(answer?)
-}
-
-/// Says something beside the result.
-fn note(line: impl std::fmt::Display) {
-    // Nobody to hear it is not a failure.
-    let _ = writeln!(io::stderr(), "{line}");
 }

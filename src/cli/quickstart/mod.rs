@@ -66,7 +66,9 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
 fn folder(wanted: Option<&Path>) -> Result<PathBuf, Failure> {
     let Some(folder) = wanted else {
         let made = tempfile::Builder::new().prefix("anemeter-quickstart-").tempdir();
-        return made.map(tempfile::TempDir::keep).map_err(|e| Failure::bad_input(format!("temporary folder: {e}")));
+        return made
+            .map(tempfile::TempDir::keep)
+            .map_err(|e| Failure::bad_input(format!("temporary folder: {e}")));
     };
     let failed = |e| Failure::bad_input(format!("{}: {e}", folder.display()));
     std::fs::create_dir_all(folder).map_err(failed)?;
@@ -79,8 +81,8 @@ fn folder(wanted: Option<&Path>) -> Result<PathBuf, Failure> {
 
 /// Runs a step as this very program and gives what it printed.
 fn perform(step: &Step, folder: &Path) -> Result<String, Failure> {
-    let program = std::env::current_exe()
-        .map_err(|e| Failure::bad_input(format!("cannot find this program: {e}")))?;
+    let program =
+        std::env::current_exe().map_err(|e| Failure::bad_input(format!("cannot find this program: {e}")))?;
     let mut command = Command::new(program);
     command.args(&step.arguments).args(step.quietly).current_dir(folder).stdin(Stdio::null());
     // Annotations of a step that fails on purpose would be taken for real.

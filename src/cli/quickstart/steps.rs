@@ -99,28 +99,21 @@ fn measured() -> [Step; 7] {
     };
     [
         bench("Measure it: fresh processes, requests in a random order.", "reports/first"),
-        Step::new("Bless that measurement: it is now what later ones are compared with.", [
-            "bless",
-            "reports/first",
-            "--baselines",
-            "baselines",
-        ])
+        Step::new(
+            "Bless that measurement: it is now what later ones are compared with.",
+            ["bless", "reports/first", "--baselines", "baselines"],
+        )
         .quietly(&[])
         .tells(tell::bless),
         bench("Measure the same bundle again.", "reports/second"),
-        gate("Is it slower than what was blessed? Nothing has changed.", "reports/second").ends_with(&[0, 1, 3]),
+        gate("Is it slower than what was blessed? Nothing has changed.", "reports/second")
+            .ends_with(&[0, 1, 3]),
         slower,
         gate("And this one?", "reports/slower").ends_with(&[1, 3]),
-        Step::new("Put all three onto one page.", [
-            "report",
-            "reports/first",
-            "reports/second",
-            "reports/slower",
-            "--format",
-            "html",
-            "-o",
-            PAGE,
-        ])
+        Step::new(
+            "Put all three onto one page.",
+            ["report", "reports/first", "reports/second", "reports/slower", "--format", "html", "-o", PAGE],
+        )
         .quietly(&[]),
     ]
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::super::units::bytes;
+use super::super::units::Bytes;
 use super::Failure;
 use crate::bundle::Bundle;
 use crate::gate::{self, Verdict};
@@ -17,7 +17,7 @@ pub(super) fn export(folder: &Path, _: &str) -> Told {
     let manifest = bundle.manifest();
     let told = manifest.chunks.iter().map(|chunk| {
         let functions: Vec<&str> = chunk.functions.iter().map(|function| &*function.name).collect();
-        format!("{}: {}, functions {}", chunk.file.name, bytes(chunk.file.bytes), functions.join(", "))
+        format!("{}: {}, functions {}", chunk.file.name, Bytes(chunk.file.bytes), functions.join(", "))
     });
     Ok(told.collect())
 }
@@ -36,7 +36,8 @@ pub(super) fn verify(_: &Path, printed: &str) -> Told {
 
 pub(super) fn generate(_: &Path, printed: &str) -> Told {
     let answer = json(printed)?;
-    Ok(vec![answer.to_string()])
+    let text = answer["sequences"][0]["text"].as_str().unwrap_or_default();
+    Ok(vec![format!("…{}", text.replace('\n', " "))])
 }
 
 pub(super) fn bench(_: &Path, printed: &str) -> Told {
@@ -48,7 +49,9 @@ pub(super) fn bench(_: &Path, printed: &str) -> Told {
     };
     let told = report.workload.shapes.iter().map(|&shape| {
         let (ttft, tps) = (of(Metric::Ttft, shape), of(Metric::Tps, shape));
-        format!("shape {shape}: first token after {ttft:.2} ms, then {tps:.0} tokens/s (medians, cpu runtime)")
+        format!(
+            "shape {shape}: first token after {ttft:.2} ms, then {tps:.0} tokens/s (medians, cpu runtime)"
+        )
     });
     Ok(told.collect())
 }
@@ -62,7 +65,9 @@ pub(super) fn gate(_: &Path, printed: &str) -> Told {
     let word = match verdict.outcome {
         gate::Outcome::Pass => "pass: nothing is slower than allowed",
         gate::Outcome::Fail => "FAIL",
-        gate::Outcome::Inconclusive => "inconclusive: this machine is too noisy for an answer in so few launches",
+        gate::Outcome::Inconclusive => {
+            "inconclusive: this machine is too noisy for an answer in so few launches"
+        }
     };
     let mut told = vec![word.to_owned()];
     let failed = verdict.checks.iter().filter(|check| check.status == gate::Status::Fail);

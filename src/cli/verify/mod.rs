@@ -1,21 +1,25 @@
 //! `anemeter verify`: a bundle's logits against those of its checkpoint.
 
 mod progress;
+mod record;
 mod text;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::output::note;
 use super::{Failure, Output, Status};
 use crate::bundle::{Bundle, KvForm};
 use crate::checkpoint::{self, Checkpoint};
+use crate::export::describe_checkpoint;
 use crate::generate::{Driver, Input, SystemClock, Text, sessions};
 use crate::mil::op::Numerics;
 use crate::runtime::{self, LoadOptions};
 use crate::verify::{self, Candidate, Driven, File, Options, PROMPTS, Thresholds, VerifyError};
 use crate::{config, model, oracle};
 use progress::Bar;
+use record::Sources;
 
 /// Compare a bundle with the checkpoint it was made from.
 #[derive(clap::Args)]
@@ -63,6 +67,10 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
     let options = Options { tokens: args.tokens as usize, thresholds: thresholds(args, &bundle)? };
     let checkpoint = checkpoint::open(&args.checkpoint).map_err(|e| with_help(&e, e.help()))?;
     check_same_model(&bundle, &checkpoint)?;
+    let sources = Sources::new(&bundle, describe_checkpoint(&checkpoint))?;
+    for remark in sources.remarks(&bundle) {
+        note(format_args!("note: {remark}"));
+    }
     let text = Text::open(&bundle, None)?;
     let prompts = prompts(args, &bundle, text.as_ref())?;
     let mut candidates = candidates(args, &bundle)?;
@@ -76,6 +84,9 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
         });
     bar.finish();
     let report = report.map_err(|e| failure(&e))?;
+    if let Err(problem) = sources.write(&bundle, &report, &args.numerics) {
+        note(format_args!("note: {problem}; `bench` and `bless` will not know of this verification"));
+    }
     if args.json {
         output.json(&report)?;
     } else {

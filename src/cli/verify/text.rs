@@ -1,5 +1,6 @@
 //! The terminal form of a verification.
 
+use super::record::in_words;
 use crate::bundle::Manifest;
 use crate::cli::Failure;
 use crate::cli::output::Output;
@@ -30,12 +31,7 @@ pub(super) fn print(
     out.line("")?;
     greedy(report, text, out)?;
     for failure in &report.failures {
-        let found = failure.found.map_or_else(|| "not computable".to_owned(), |found| format!("{found}"));
-        let metric = failure.metric;
-        out.line(format_args!(
-            "beyond its threshold: {}: {metric} is {found}, limit {}",
-            failure.at, failure.limit
-        ))?;
+        out.line(format_args!("beyond its threshold: {}", in_words(failure)))?;
     }
     out.line(if report.passed { "passed" } else { "failed" })
 }

@@ -97,6 +97,8 @@ fn report() -> Report {
         at_start: Conditions::default(),
         at_end: Conditions::default(),
         predicted_residency: Vec::new(),
+        verification: None,
+        quality: None,
     };
     assemble(context, observed)
 }

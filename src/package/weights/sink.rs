@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use crate::package::Watch;
@@ -51,15 +53,27 @@ pub(in crate::package) struct FileSink<'w> {
     gathered: Vec<u8>,
     watch: &'w dyn Watch,
     writing: Duration,
+    flushing: Option<Flushing>,
+    unflushed: usize,
 }
 
 impl<'w> FileSink<'w> {
     /// Pieces are gathered up to this size, and larger ones are written in steps of it. Much larger steps are
     /// slower: the system then looks for memory in one piece for its cache.
     const STEP: usize = 128 << 10;
+    /// Bytes after which the disk begins to work while more are made.
+    const FLUSHED: usize = 32 << 20;
 
     pub(in crate::package) fn new(path: &Path, watch: &'w dyn Watch) -> FileSink<'w> {
-        FileSink { path: path.to_owned(), file: None, gathered: Vec::new(), watch, writing: Duration::ZERO }
+        FileSink {
+            path: path.to_owned(),
+            file: None,
+            gathered: Vec::new(),
+            watch,
+            writing: Duration::ZERO,
+            flushing: None,
+            unflushed: 0,
+        }
     }
 
     /// Time spent handing bytes to the system so far.
@@ -67,12 +81,29 @@ impl<'w> FileSink<'w> {
         self.writing
     }
 
-    /// Flushes everything to disk.
+    /// Hands everything to the system; what is not on disk yet is for whoever commits the folder.
     pub(in crate::package) fn finish(mut self) -> io::Result<()> {
-        match self.file.is_some() {
-            true => self.flushed()?.sync_all(),
-            false => Ok(()),
+        if self.file.is_some() {
+            self.flushed()?;
         }
+        self.flushing.take().map_or(Ok(()), Flushing::finish)
+    }
+
+    /// Lets the disk work on what was written while more is made.
+    fn flush_beside(&mut self, written: usize) -> io::Result<()> {
+        self.unflushed += written;
+        if self.unflushed < FileSink::FLUSHED {
+            return Ok(());
+        }
+        self.unflushed = 0;
+        if self.flushing.is_none() {
+            let file = self.file()?.try_clone()?;
+            self.flushing = Some(Flushing::new(file));
+        }
+        if let Some(flushing) = &self.flushing {
+            flushing.more();
+        }
+        Ok(())
     }
 
     fn file(&mut self) -> io::Result<&mut File> {
@@ -93,6 +124,31 @@ impl<'w> FileSink<'w> {
     }
 }
 
+/// A thread that flushes a file to disk whenever there is more of it.
+struct Flushing {
+    wakes: SyncSender<()>,
+    thread: JoinHandle<io::Result<()>>,
+}
+
+impl Flushing {
+    fn new(file: File) -> Flushing {
+        let (wakes, woken) = sync_channel(1);
+        let thread = thread::spawn(move || woken.iter().try_for_each(|()| file.sync_data()));
+        Flushing { wakes, thread }
+    }
+
+    /// There is more. A thread that is busy will see it when it looks again.
+    fn more(&self) {
+        let _ = self.wakes.try_send(());
+    }
+
+    /// Waits; an error of the disk is told once only, and may have been told to the thread.
+    fn finish(self) -> io::Result<()> {
+        drop(self.wakes);
+        self.thread.join().unwrap_or_else(|_| Err(io::Error::other("flushing to disk was cut short")))
+    }
+}
+
 impl Sink for FileSink<'_> {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.watch.wrote(bytes.len() as u64);
@@ -105,7 +161,7 @@ impl Sink for FileSink<'_> {
         let file = self.flushed()?;
         bytes.chunks(FileSink::STEP).try_for_each(|step| file.write_all(step))?;
         self.writing += started.elapsed();
-        Ok(())
+        self.flush_beside(bytes.len())
     }
 
     fn truncate(&mut self, len: u64) -> io::Result<()> {

@@ -1,0 +1,281 @@
+//! Records beside `export.json` of what was found out about a bundle: what `verify` and `eval` leave for `bench`,
+//! `gate` and `bless`.
+//!
+//! A record names the packages that it is about by their digests, so that it cannot speak for others.
+
+use std::fs;
+use std::path::Path;
+
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::{Bundle, BundleError, KvForm, Manifest};
+
+/// The largest record that is read.
+const LARGEST: u64 = 16 << 20;
+
+/// A file beside `export.json` about the packages of a bundle.
+pub trait Record: Serialize + DeserializeOwned {
+    /// Name of the file.
+    const FILE: &'static str;
+    /// Format and version.
+    const SCHEMA: &'static str;
+    /// The command that writes it.
+    const COMMAND: &'static str;
+
+    /// Digests of the packages that it is about, in the order in which they run.
+    fn package_digests(&self) -> &[String];
+
+    /// Whether it is about the packages of this description.
+    fn is_about(&self, manifest: &Manifest) -> bool {
+        let digests = manifest.chunks.iter().map(|chunk| &chunk.file.digest);
+        digests.eq(self.package_digests())
+    }
+
+    /// Reads a record; the message says what is wrong with it.
+    fn parse(text: &str) -> Result<Self, String> {
+        #[derive(Deserialize)]
+        struct Version {
+            schema: String,
+        }
+        let version: Version = serde_json::from_str(text)
+            .map_err(|e| format!("is not what `anemeter {}` writes: {e}", Self::COMMAND))?;
+        if version.schema != Self::SCHEMA {
+            return Err(format!(
+                "has the schema `{}`; this version reads `{}`",
+                version.schema,
+                Self::SCHEMA
+            ));
+        }
+        serde_json::from_str(text).map_err(|e| e.to_string())
+    }
+
+    /// The content of the file.
+    fn to_json(&self) -> serde_json::Result<String> {
+        serde_json::to_string_pretty(self).map(|text| text + "\n")
+    }
+}
+
+impl Bundle {
+    /// What a command recorded about the bundle. `None` if it recorded nothing, or something about other packages,
+    /// as it is after a new export into the same folder.
+    pub fn record<R: Record>(&self) -> Result<Option<R>, BundleError> {
+        let path = self.path(R::FILE);
+        let refuse = |message: String| {
+            BundleError::new(&path, message)
+                .with_help(format!("run `anemeter {}` again, or remove the file", R::COMMAND))
+        };
+        let Some(text) = read(&path).map_err(refuse)? else { return Ok(None) };
+        let record = R::parse(&text).map_err(refuse)?;
+        Ok(Some(record).filter(|record| record.is_about(self.manifest())))
+    }
+}
+
+fn read(path: &Path) -> Result<Option<String>, String> {
+    match fs::metadata(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(format!("cannot be read: {e}")),
+        Ok(found) if found.len() > LARGEST => Err(format!("is larger than {LARGEST} bytes")),
+        Ok(_) => fs::read_to_string(path).map(Some).map_err(|e| format!("cannot be read: {e}")),
+    }
+}
+
+/// What `verify` found: `verify.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Verification {
+    /// Format and version: `anemeter.verification/1`.
+    pub schema: String,
+    /// Version of the program that compared.
+    pub tool_version: String,
+    /// Digests of the packages, in the order in which they run.
+    pub package_digests: Vec<String>,
+    /// Digest of the checkpoint that they were compared with.
+    pub checkpoint_digest: String,
+    /// Whether it is the checkpoint that the bundle was exported from.
+    pub checkpoint_is_the_exported_one: bool,
+    /// Whether everything compared was good enough.
+    pub passed: bool,
+    /// Smallest cosine of logits at any position; absent if none was finite.
+    pub cosine_min: Option<f64>,
+    /// Smallest cosine between the same tokens at two lengths; absent if there was one length only.
+    pub drift_cosine_min: Option<f64>,
+    /// Logits that are NaN.
+    pub nan: usize,
+    /// Logits that are infinite.
+    pub inf: usize,
+    /// What computed the reference.
+    pub reference: String,
+    /// How fp16 was computed.
+    pub numerics: String,
+    /// Cache forms and lengths that were compared.
+    pub compared: Vec<Compared>,
+    /// Prompts given.
+    pub prompts: usize,
+    /// Positions compared over all forms and lengths.
+    pub positions: usize,
+    /// What was not good enough, in words.
+    pub failures: Vec<String>,
+}
+
+/// A cache form and the lengths of it that were compared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Compared {
+    /// The form.
+    pub kv: KvForm,
+    /// Its lengths.
+    pub shapes: Vec<usize>,
+}
+
+impl Record for Verification {
+    const FILE: &'static str = "verify.json";
+    const SCHEMA: &'static str = "anemeter.verification/1";
+    const COMMAND: &'static str = "verify";
+
+    fn package_digests(&self) -> &[String] {
+        &self.package_digests
+    }
+}
+
+/// How well a bundle calls tools, as `eval` found: `eval.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Quality {
+    /// Format and version: `anemeter.quality/1`.
+    pub schema: String,
+    /// Version of the program that ran the cases.
+    pub tool_version: String,
+    /// Digests of the packages, in the order in which they run.
+    pub package_digests: Vec<String>,
+    /// Digest of the file of cases.
+    pub cases_digest: String,
+    /// Cases in it.
+    pub cases: usize,
+    /// What executed the packages.
+    pub runtime: String,
+    /// Most tokens that were generated per case.
+    pub max_tokens: usize,
+    /// The cache form.
+    pub kv: KvForm,
+    /// Every length, shortest first.
+    pub shapes: Vec<ShapeQuality>,
+    /// The difference of F1 between its best and its worst length; absent if there are fewer than two lengths that
+    /// took the same cases.
+    pub f1_drift: Option<f64>,
+    /// Median of the tokens to the first action over all cases and lengths; see [`ShapeQuality::ttfa_p50`].
+    pub ttfa_p50: Option<f64>,
+    /// 95th percentile of the same.
+    pub ttfa_p95: Option<f64>,
+}
+
+/// How well a bundle calls tools at one length.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ShapeQuality {
+    /// The length.
+    pub shape: usize,
+    /// Cases that fit it.
+    pub cases: usize,
+    /// Cases whose prompt is too long for it.
+    pub too_long: usize,
+    /// F1 of names and arguments together.
+    pub f1: f64,
+    /// F1 of names only.
+    pub name_f1: f64,
+    /// Share of cases whose calls are exactly the expected ones.
+    pub exact: f64,
+    /// Cases that expect a call and got no valid one.
+    pub without_call: usize,
+    /// Median of the tokens to the first action, over cases that expect one. Absent if no case expects one, or if the
+    /// case at this rank has no valid call at all, which is worse than any limit.
+    pub ttfa_p50: Option<f64>,
+    /// 95th percentile of the same.
+    pub ttfa_p95: Option<f64>,
+}
+
+impl Record for Quality {
+    const FILE: &'static str = "eval.json";
+    const SCHEMA: &'static str = "anemeter.quality/1";
+    const COMMAND: &'static str = "eval";
+
+    fn package_digests(&self) -> &[String] {
+        &self.package_digests
+    }
+}
+
+impl Quality {
+    /// Whether any case expects a call, so that there should be tokens to a first action.
+    pub fn expects_calls(&self) -> bool {
+        self.ttfa_p50.is_some() || self.shapes.iter().any(|shape| shape.without_call > 0)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod testing {
+    //! Records of a bundle whose only package has the digest `xxh3:01`.
+
+    use super::*;
+
+    /// What a verification that passed leaves.
+    pub(crate) fn verification() -> Verification {
+        Verification {
+            schema: Verification::SCHEMA.to_owned(),
+            tool_version: "0.1.0".to_owned(),
+            package_digests: vec!["xxh3:01".to_owned()],
+            checkpoint_digest: "xxh3:02".to_owned(),
+            checkpoint_is_the_exported_one: true,
+            passed: true,
+            cosine_min: Some(0.99995),
+            drift_cosine_min: None,
+            nan: 0,
+            inf: 0,
+            reference: "llama of candle-transformers at f32".to_owned(),
+            numerics: "fast".to_owned(),
+            compared: vec![Compared { kv: KvForm::Io, shapes: vec![128] }],
+            prompts: 8,
+            positions: 256,
+            failures: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::testing::verification;
+    use super::*;
+
+    #[test]
+    fn records_survive_a_round_trip() {
+        let record = verification();
+        assert_eq!(Verification::parse(&record.to_json().unwrap()).unwrap(), record);
+    }
+
+    #[test]
+    fn other_things_are_refused() {
+        let other = Quality::parse(&verification().to_json().unwrap()).unwrap_err();
+        assert_eq!(
+            other,
+            "has the schema `anemeter.verification/1`; this version reads `anemeter.quality/1`"
+        );
+        for (text, expected) in [
+            ("", "is not what `anemeter verify` writes"),
+            ("[]", "is not what `anemeter verify` writes"),
+            (r#"{"schema": "anemeter.verification/1"}"#, "missing field `tool_version`"),
+        ] {
+            let problem = Verification::parse(text).unwrap_err();
+            assert!(problem.contains(expected), "{problem}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_it_panic(text in ".{0,200}") {
+            let _ = Verification::parse(&text);
+            let _ = Quality::parse(&text);
+        }
+    }
+}

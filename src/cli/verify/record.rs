@@ -1,0 +1,91 @@
+//! What a verification leaves beside the bundle: `verify.json`.
+
+use crate::bundle::{self, Bundle, Compared, KvForm, Record, Verification, digest_text};
+use crate::cli::Failure;
+use crate::package::Package;
+use crate::package::atomic::write_file;
+use crate::verify::{Failure as Beyond, Report};
+
+/// What was compared with what.
+pub(super) struct Sources {
+    /// Digests of the packages as they are on disk.
+    pub(super) packages: Vec<String>,
+    /// The checkpoint as it is on disk.
+    pub(super) checkpoint: bundle::Checkpoint,
+}
+
+impl Sources {
+    pub(super) fn new(bundle: &Bundle, checkpoint: bundle::Checkpoint) -> Result<Sources, Failure> {
+        let chunks = bundle.manifest().chunks.iter();
+        let digest = |chunk: &bundle::Chunk| {
+            let package = Package::open(bundle.path(&chunk.file.name))?;
+            Ok::<_, Failure>(digest_text(package.digest()?))
+        };
+        Ok(Sources { packages: chunks.map(digest).collect::<Result<_, _>>()?, checkpoint })
+    }
+
+    /// What is not as `export.json` says.
+    pub(super) fn remarks(&self, bundle: &Bundle) -> Vec<String> {
+        let manifest = bundle.manifest();
+        let chunks = manifest.chunks.iter().zip(&self.packages);
+        let changed = chunks.filter(|(chunk, found)| chunk.file.digest != **found).map(|(chunk, found)| {
+            let (name, written) = (&chunk.file.name, &chunk.file.digest);
+            format!("{name} has the digest {found}; export.json says {written}, so it has been changed")
+        });
+        let mut remarks: Vec<String> = changed.collect();
+        let (found, expected) = (&self.checkpoint, &manifest.checkpoint);
+        if found.digest != expected.digest {
+            remarks.push(format!(
+                "the checkpoint {} has the digest {}; the bundle was exported from {} with {}",
+                found.name, found.digest, expected.name, expected.digest
+            ));
+        }
+        remarks
+    }
+
+    /// Writes the record; a bundle may be where nothing can be written, so the problem is text.
+    pub(super) fn write(self, bundle: &Bundle, report: &Report, numerics: &str) -> Result<(), String> {
+        let is_exported = self.checkpoint.digest == bundle.manifest().checkpoint.digest;
+        let cosines = report.cells.iter().map(|cell| cell.summary.cosine_min);
+        let drifts = report.drift.iter().filter_map(|drift| drift.summary.cosine_min);
+        let record = Verification {
+            schema: Verification::SCHEMA.to_owned(),
+            tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+            package_digests: self.packages,
+            checkpoint_digest: self.checkpoint.digest,
+            checkpoint_is_the_exported_one: is_exported,
+            passed: report.passed,
+            cosine_min: cosines.flatten().reduce(f64::min),
+            drift_cosine_min: drifts.reduce(f64::min),
+            nan: report.cells.iter().map(|cell| cell.summary.nan).sum(),
+            inf: report.cells.iter().map(|cell| cell.summary.inf).sum(),
+            reference: report.reference.clone(),
+            numerics: numerics.to_owned(),
+            compared: compared(report),
+            prompts: report.prompts,
+            positions: report.cells.iter().map(|cell| cell.summary.positions).sum(),
+            failures: report.failures.iter().map(in_words).collect(),
+        };
+        let path = bundle.path(Verification::FILE);
+        let text = record.to_json().map_err(|e| format!("{}: {e}", path.display()))?;
+        write_file(&path, text.as_bytes()).map_err(|e| format!("{}: cannot be written: {e}", path.display()))
+    }
+}
+
+/// Forms and lengths in the order of the report.
+fn compared(report: &Report) -> Vec<Compared> {
+    let mut compared: Vec<Compared> = Vec::new();
+    let mut add = |kv: KvForm, shape: usize| match compared.iter_mut().find(|of| of.kv == kv) {
+        Some(of) if of.shapes.contains(&shape) => {}
+        Some(of) => of.shapes.push(shape),
+        None => compared.push(Compared { kv, shapes: vec![shape] }),
+    };
+    report.cells.iter().for_each(|cell| add(cell.kv, cell.shape));
+    compared
+}
+
+/// Something beyond its threshold as people read it.
+pub(super) fn in_words(failure: &Beyond) -> String {
+    let found = failure.found.map_or_else(|| "not computable".to_owned(), |found| format!("{found}"));
+    format!("{}: {} is {found}, limit {}", failure.at, failure.metric, failure.limit)
+}
