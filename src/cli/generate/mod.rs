@@ -110,7 +110,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
     match args.json {
         true => output.json(&document)?,
         false => {
-            output.finish()?;
+            output.flush()?;
             note(document.summary());
         }
     }

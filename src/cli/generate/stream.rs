@@ -24,7 +24,7 @@ impl<'a> Printer<'a> {
         let text = self.stream.push(id)?;
         self.has_begun = true;
         let text = shown(text, self.is_terminal);
-        Ok(output.text(text).and_then(|()| output.finish()))
+        Ok(output.text(text).and_then(|()| output.flush()))
     }
 
     /// Whether there is a line to end.

@@ -68,7 +68,7 @@ impl Model {
     /// How a text begins that it can continue.
     pub(super) fn prompt(&self) -> &'static str {
         match self {
-            Model::Merrow => "Tomas looked at",
+            Model::Merrow => "The baker brought a scale",
             Model::At(_) => "The capital of France is",
         }
     }

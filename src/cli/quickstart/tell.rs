@@ -1,12 +1,13 @@
 //! A few lines on what each step found.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::Value;
 
 use super::super::units::Bytes;
 use super::Failure;
-use crate::bundle::Bundle;
+use crate::bundle::{Bundle, Verification};
 use crate::gate::{self, Verdict};
 use crate::report::{Metric, Report};
 
@@ -25,13 +26,22 @@ pub(super) fn export(folder: &Path, _: &str) -> Told {
 pub(super) fn lint(_: &Path, printed: &str) -> Told {
     let report = json(printed)?;
     let findings = report["findings"].as_array().map_or(&[][..], Vec::as_slice);
-    let count = |severity: &str| findings.iter().filter(|finding| finding["severity"] == severity).count();
-    Ok(vec![format!("{} errors, {} warnings, {} notes", count("error"), count("warning"), count("note"))])
+    let rules = |severity: &str| {
+        let found = findings.iter().filter(|finding| finding["severity"] == severity);
+        let rules: BTreeSet<&str> = found.filter_map(|finding| finding["rule"].as_str()).collect();
+        rules.into_iter().collect::<Vec<_>>()
+    };
+    let (errors, warnings) = (rules("error"), rules("warning"));
+    let explain = warnings.first().map(|rule| format!("`anemeter lint --explain {rule}` says why"));
+    let count = format!("{} rules broken, {} that warn: {}", errors.len(), warnings.len(), warnings.join(", "));
+    Ok([count].into_iter().chain(explain).collect())
 }
 
-pub(super) fn verify(_: &Path, printed: &str) -> Told {
-    let report = json(printed)?;
-    Ok(vec![format!("passed: {}", report["passed"])])
+pub(super) fn verify(folder: &Path, _: &str) -> Told {
+    let bundle = Bundle::open(folder.join("bundle"))?;
+    let Some(found) = bundle.record::<Verification>()? else { return Ok(Vec::new()) };
+    let cosine = found.cosine_min.unwrap_or(f64::NAN);
+    Ok(vec![format!("passed: at {} positions the cosine is {cosine:.6} at least", found.positions)])
 }
 
 pub(super) fn generate(_: &Path, printed: &str) -> Told {
@@ -45,7 +55,7 @@ pub(super) fn bench(_: &Path, printed: &str) -> Told {
     let of = |metric: Metric, shape: usize| {
         let mut all = report.figures.iter();
         let figure = all.find(|figure| figure.metric == metric && figure.shape == Some(shape));
-        figure.and_then(|figure| figure.summary.p50).unwrap_or(f64::NAN)
+        figure.and_then(|figure| figure.summary.percentiles.p50).unwrap_or(f64::NAN)
     };
     let told = report.workload.shapes.iter().map(|&shape| {
         let (ttft, tps) = (of(Metric::Ttft, shape), of(Metric::Tps, shape));
