@@ -40,7 +40,12 @@ fn model(seed: u32) -> Model {
 fn writer_child() {
     let Ok(path) = std::env::var(WRITE_TO) else { return };
     for seed in 0.. {
-        write(&verify(model(seed)).unwrap(), &path, WriteOptions { overwrite: true, ..WriteOptions::default() }).unwrap();
+        write(
+            &verify(model(seed)).unwrap(),
+            &path,
+            WriteOptions { overwrite: true, ..WriteOptions::default() },
+        )
+        .unwrap();
     }
 }
 
@@ -72,7 +77,12 @@ fn killed_writers_leave_whole_packages_or_none() {
         }
     }
     assert!(leftovers > 0 && whole > 0, "{leftovers} rounds left something, {whole} a package");
-    write(&verify(tiny::model()).unwrap(), &path, WriteOptions { overwrite: true, ..WriteOptions::default() }).unwrap();
+    write(
+        &verify(tiny::model()).unwrap(),
+        &path,
+        WriteOptions { overwrite: true, ..WriteOptions::default() },
+    )
+    .unwrap();
     assert_eq!(hidden(folder.path()), Vec::<PathBuf>::new());
     assert_eq!(Package::open(&path).unwrap().model(), &tiny::model());
 }

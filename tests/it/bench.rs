@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::checkpoints::{self, tensors, write_text};
 use crate::command::{Outcome, anemeter, arg};
+use crate::schema;
 
 struct Scene {
     folder: tempfile::TempDir,
@@ -52,6 +53,13 @@ fn json(path: &Path) -> Value {
     serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
+/// Holds a document against a published schema.
+fn assert_valid(schema: &str, document: &Value) {
+    let schema = json(&Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(schema));
+    let faults = schema::faults(&schema, document);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
 #[test]
 fn a_report_has_every_sample_and_is_shown_in_every_format() {
     let scene = Scene::new();
@@ -62,6 +70,8 @@ fn a_report_has_every_sample_and_is_shown_in_every_format() {
     }
     let report = json(&scene.path("out/report.json"));
     assert_eq!(report["schema"], "anemeter.report/1");
+    assert_valid("report.schema.json", &report);
+    assert_valid("schemas/export.schema.json", &json(&scene.path("bundle/export.json")));
     assert_eq!(report["residency"], Value::Null);
     assert!(!report["predicted_residency"].as_array().unwrap().is_empty());
     assert!(report["overhead_us_per_step"].as_f64().unwrap() > 0.0);

@@ -19,5 +19,6 @@ mod oracle;
 mod random_programs;
 mod run;
 mod runtime;
+mod schema;
 mod tiny;
 mod verify;

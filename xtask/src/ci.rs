@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, bail};
 use crate::outcome::{Outcome, Shown};
 use crate::process::succeed;
 use crate::project::Project;
-use crate::{Command, conformance, smollm2, test, tidy};
+use crate::{Command, conformance, quickstart, smollm2, test, tidy};
 
 pub(crate) const COMMAND: Command = Command {
     name: "ci",
@@ -57,6 +57,7 @@ fn run(project: &Project) -> Result<Outcome> {
     step("apple", &mut || apple(project));
     step("conformance", &mut || conformance::check(project, &conformance::Selection::all()));
 
+    step("quickstart", &mut || quickstart::check(project));
     step("smollm2", &mut || smollm2::check(project));
 
     let failed = steps.iter().filter(|step| step.result.is_err()).count();

@@ -5,6 +5,7 @@ mod bench_decode;
 mod bench_export;
 mod bench_overhead;
 mod bench_package;
+mod browser;
 mod ci;
 mod conformance;
 mod fetch_smollm2;
@@ -13,6 +14,7 @@ mod outcome;
 mod process;
 mod project;
 mod python;
+mod quickstart;
 mod record;
 mod sanitize;
 mod smollm2;
@@ -50,6 +52,7 @@ const COMMANDS: &[Command] = &[
     conformance::COMMAND,
     fetch_smollm2::COMMAND,
     fuzz::COMMAND,
+    quickstart::COMMAND,
     sanitize::COMMAND,
     smollm2::COMMAND,
     test::COMMAND,

@@ -126,7 +126,7 @@ mod tests {
     fn a_folder_that_holds_something_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         assert!(super::folder(Some(folder.path())).is_ok());
-        std::fs::write(folder.path().join("x"), "x").unwrap();
+        super::super::output::write_file(&folder.path().join("x"), b"x").unwrap();
         assert!(super::folder(Some(folder.path())).is_err());
     }
 }

@@ -33,7 +33,8 @@ pub(super) fn lint(_: &Path, printed: &str) -> Told {
     };
     let (errors, warnings) = (rules("error"), rules("warning"));
     let explain = warnings.first().map(|rule| format!("`anemeter lint --explain {rule}` says why"));
-    let count = format!("{} rules broken, {} that warn: {}", errors.len(), warnings.len(), warnings.join(", "));
+    let count =
+        format!("{} rules broken, {} that warn: {}", errors.len(), warnings.len(), warnings.join(", "));
     Ok([count].into_iter().chain(explain).collect())
 }
 

@@ -3,7 +3,6 @@
 mod docs;
 mod own_exports;
 mod sarif;
-mod schema;
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

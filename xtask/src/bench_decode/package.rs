@@ -43,7 +43,11 @@ pub(crate) fn make(folder: &Path, wanted: &Wanted<'_>) -> Result<PathBuf> {
     let chunks = lower(&decoder, &options)?;
     ensure!(chunks.len() == 1, "one package was asked for, {} were made", chunks.len());
     for chunk in chunks {
-        package::write(&verify(chunk.model)?, &path, WriteOptions { overwrite: true, ..WriteOptions::default() })?;
+        package::write(
+            &verify(chunk.model)?,
+            &path,
+            WriteOptions { overwrite: true, ..WriteOptions::default() },
+        )?;
     }
     Ok(path)
 }

@@ -1,9 +1,9 @@
-//! A validator for the part of JSON Schema that the SARIF schema uses. A keyword it does not know is a fault.
+//! A validator for the part of JSON Schema that SARIF's schema and the project's own use. A keyword it does not know is a fault.
 
 use serde_json::{Map, Value};
 
 /// Everything in a document that goes against a schema.
-pub(super) fn faults(schema: &Value, document: &Value) -> Vec<String> {
+pub(crate) fn faults(schema: &Value, document: &Value) -> Vec<String> {
     let mut faults = Vec::new();
     Validator { root: schema, faults: &mut faults }.check(schema, document, "$");
     faults
@@ -30,7 +30,7 @@ impl Validator<'_> {
                     self.children(keywords, keyword, value, at);
                     true
                 }
-                "$schema" | "$id" | "title" | "description" | "default" | "definitions" => true,
+                "$schema" | "$id" | "title" | "description" | "default" | "definitions" | "$defs" => true,
                 _ => holds(keyword, rule, value),
             };
             if !holds {
@@ -89,6 +89,7 @@ fn holds(keyword: &str, rule: &Value, value: &Value) -> bool {
             Value::Array(types) => types.iter().any(|ty| is_of_type(ty.as_str().unwrap(), value)),
             ty => is_of_type(ty.as_str().unwrap(), value),
         },
+        ("const", _) => rule == value,
         ("enum", _) => rule.as_array().unwrap().contains(value),
         ("required", Value::Object(members)) => {
             rule.as_array().unwrap().iter().all(|name| members.contains_key(name.as_str().unwrap()))
@@ -99,6 +100,8 @@ fn holds(keyword: &str, rule: &Value, value: &Value) -> bool {
         }
         ("minimum", Value::Number(_)) => number(value) >= number(rule),
         ("maximum", Value::Number(_)) => number(value) <= number(rule),
+        // The widths of numbers are what serde reads and writes; ranges are given by `minimum` and `maximum`.
+        ("format", Value::Number(_)) => true,
         ("format", Value::String(text)) => rule.as_str().unwrap().starts_with("uri") && is_uri(text),
         ("pattern", Value::String(_)) => false,
         ("required" | "minItems" | "uniqueItems" | "minimum" | "maximum" | "format" | "pattern", _) => true,
