@@ -19,7 +19,7 @@ pub struct Key {
     pub profile: String,
     /// The model's name.
     pub model: String,
-    /// Runtime, cache form and batch in words, and a digest of the configuration and the shapes.
+    /// Runtime, cache form and batch in words, and a digest of configuration, shapes, threads and numerics.
     pub workload: String,
 }
 
@@ -31,7 +31,8 @@ impl Key {
             units if *units == runtime.name => String::new(),
             units => format!("-{units}"),
         };
-        let asked = format!("{}\n{:?}", workload.digest, workload.shapes);
+        let asked = (&workload.digest, &workload.shapes, runtime.threads, &runtime.numerics);
+        let asked = format!("{asked:?}");
         let digest = &hex(&Sha256::digest(asked))[..8];
         Key {
             profile: report.header.hardware_profile_key.clone(),

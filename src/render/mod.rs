@@ -13,6 +13,7 @@ mod table;
 pub use csv_rows::csv;
 pub use html::html;
 pub use markdown::markdown;
+pub use number::{figure, maybe};
 pub use table::{Align, Column, Table, tables};
 
 /// A report that could not be rendered.
