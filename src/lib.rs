@@ -44,6 +44,7 @@ pub mod config;
 pub mod cost;
 pub mod evaluate;
 pub mod export;
+pub mod gate;
 pub mod generate;
 pub mod hardware;
 pub mod harness;

@@ -22,12 +22,14 @@ pub enum Status {
     Failed = 1,
     /// Bad usage or bad input.
     BadInput = 2,
+    /// Noise leaves it open.
+    Inconclusive = 3,
     /// A runtime or the environment is unavailable.
     Unavailable = 4,
 }
 
 pub(super) const HELP: &str = "Exit codes: 0 good; 1 the checked thing failed; 2 bad usage or bad input; \
-4 a runtime or the environment is unavailable";
+3 inconclusive; 4 a runtime or the environment is unavailable";
 
 impl From<Status> for ExitCode {
     fn from(status: Status) -> ExitCode {

@@ -7,6 +7,7 @@ mod compress;
 mod doctor;
 mod exit;
 mod export;
+mod gate;
 mod generate;
 mod inspect;
 mod lint;
@@ -41,6 +42,7 @@ enum Command {
     Bless(bless::Args),
     Doctor(doctor::Args),
     Export(export::Args),
+    Gate(gate::Args),
     Generate(generate::Args),
     Compress(compress::Args),
     Inspect(inspect::Args),
@@ -69,6 +71,7 @@ pub fn main() -> ExitCode {
         Command::Bless(args) => bless::run(args, &mut output),
         Command::Doctor(args) => doctor::run(args, &mut output),
         Command::Export(args) => export::run(args, &mut output),
+        Command::Gate(args) => gate::run(args, &mut output),
         Command::Generate(args) => generate::run(args, &mut output),
         Command::Compress(args) => compress::run(args, &mut output),
         Command::Inspect(args) => inspect::run(args, &mut output),

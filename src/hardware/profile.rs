@@ -256,6 +256,12 @@ impl Profiles {
         &self.profiles
     }
 
+    /// The profile with a key; the defaults under that key if none is listed.
+    pub fn of_key(&self, key: &str) -> Profile {
+        let listed = self.profiles.iter().find(|profile| profile.key == key);
+        listed.cloned().unwrap_or_else(|| self.unlisted(key.to_owned()))
+    }
+
     /// A profile for an unlisted machine.
     pub(super) fn unlisted(&self, key: String) -> Profile {
         let Defaults { shape_mix, gating, batch_policy } = self.defaults.clone();
@@ -338,6 +344,15 @@ mod tests {
         assert_eq!((gating.max_regression_pct.ttft, gating.max_regression_pct.tps), (5.0, 5.0));
         assert_eq!((gating.residency.max_drop_pct, gating.residency.floor_pct), (10.0, 80.0));
         assert_eq!((gating.min_cosine, gating.max_f1_drift, gating.max_ttfa_p95_tokens), (0.999, 0.01, 25));
+    }
+
+    #[test]
+    fn a_key_finds_its_profile_or_the_defaults() {
+        let profiles = Profiles::built_in().unwrap();
+        assert!(profiles.of_key("apple-m1-max-64gb").speed_targets.is_some());
+        let other = profiles.of_key("linux-x-2c");
+        assert_eq!((other.key.as_str(), other.chip), ("linux-x-2c", None));
+        assert_eq!(other.gating, profiles.defaults.gating);
     }
 
     #[test]

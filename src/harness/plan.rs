@@ -73,9 +73,8 @@ impl Plan {
     /// What a report says of it.
     pub(super) fn workload(&self, clock_resolution_ns: Option<u64>) -> Workload {
         let config = &self.config;
-        let text = serde_json::to_vec(config).unwrap_or_default();
         Workload {
-            digest: digest_text(xxhash_rust::xxh3::xxh3_128(&text)),
+            digest: self.workload_digest(),
             shapes: self.shapes.clone(),
             batch: self.batch,
             mix: self.mix.clone(),
@@ -86,6 +85,17 @@ impl Plan {
             seed: config.seed,
             clock_resolution_ns,
         }
+    }
+
+    /// A digest of what every launch does. How many there are, what ends them and how figures are weighed is not
+    /// part of it, so that reports of more or fewer launches can be compared; threads are recorded by themselves.
+    pub fn workload_digest(&self) -> String {
+        let mut config = self.config.clone();
+        (config.launches, config.launch_limit_s, config.budget_s) = (0, 0.0, None);
+        (config.mix, config.threads) = (None, None);
+        (config.shapes, config.kv) = (Some(self.shapes.clone()), Some(self.kv));
+        let text = serde_json::to_vec(&config).unwrap_or_default();
+        digest_text(xxhash_rust::xxh3::xxh3_128(&text))
     }
 
     /// The job of a launch.

@@ -47,7 +47,7 @@ pub(super) fn latency_drift(points: &[SoakPoint]) -> Option<LatencyDrift> {
     }
     let logs: Vec<f64> = points.iter().map(|point| point.step_ms.ln()).collect();
     let (early, late) = (&logs[..quarter], &logs[logs.len() - quarter..]);
-    let location = locate(&[early, late])?;
+    let location = locate([early, late])?;
     let shift = location.centres[1] - location.centres[0];
     let error = (location.variance * 2.0 / quarter as f64).sqrt();
     let reach = students_t(CONFIDENCE, location.degrees)? * error;

@@ -35,7 +35,7 @@ fn one(report: &Report) -> String {
     out
 }
 
-fn written(table: &Table) -> String {
+pub(super) fn written(table: &Table) -> String {
     let mut out = format!("## {}\n\n", escape(&table.title));
     let cells =
         |cells: &mut dyn Iterator<Item = String>| format!("| {} |", cells.collect::<Vec<_>>().join(" | "));
@@ -58,7 +58,7 @@ fn line(out: &mut String, text: &str) {
 }
 
 /// Text that means nothing to Markdown or HTML.
-fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let mut out = String::new();
     for c in visible(text, false).chars() {
         match c {

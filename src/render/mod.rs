@@ -1,4 +1,4 @@
-//! Reports for people and for spreadsheets: tables, Markdown, CSV, SVG charts, one HTML page.
+//! Reports and verdicts for people, spreadsheets and CI: tables, Markdown, CSV, SVG charts, one HTML page.
 //!
 //! Everything is made from the same [`tables`] and [charts](chart). Whatever comes from a report is text:
 //! it is escaped for the format that it goes into.
@@ -9,12 +9,14 @@ mod html;
 mod markdown;
 mod number;
 mod table;
+mod verdict;
 
 pub use csv_rows::csv;
 pub use html::html;
 pub use markdown::markdown;
 pub use number::{figure, maybe};
 pub use table::{Align, Column, Table, tables};
+pub use verdict::{annotations, headline, junit, verdict_markdown, verdict_tables};
 
 /// A report that could not be rendered.
 #[derive(Debug, Clone, thiserror::Error)]

@@ -4,6 +4,7 @@
 //! computed from the samples by [`figures`]; units and directions come from [`Metric`].
 
 mod advice;
+mod extend;
 mod figure;
 mod launch;
 mod metric;
@@ -27,7 +28,7 @@ pub use schema::schema;
 pub use soak::{LatencyDrift, LeakVerdict, MemoryTrend, Soak, SoakPoint};
 pub use speed_limit::{MeasuredBandwidth, SpeedLimit};
 
-use crate::bundle::{Quality, Verification};
+pub use crate::bundle::{Quality, Verification};
 use crate::hardware::{Conditions, Machine, Noise};
 
 /// Format and version of reports.

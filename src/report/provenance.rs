@@ -79,7 +79,7 @@ pub struct RuntimeUse {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
-    /// Digest of the configuration, defaults filled in.
+    /// Digest of what every launch does, defaults filled in; their number is not part of it.
     pub digest: String,
     /// Shapes, in order.
     pub shapes: Vec<usize>,

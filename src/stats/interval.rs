@@ -44,7 +44,7 @@ pub fn launch_interval(
         .filter_map(|launch| Ordered::new(launch, direction))
         .map(|launch| direction.slow_log(launch.quantile(percentile.share())))
         .collect();
-    let location = locate(&[&statistics])?;
+    let location = locate([&statistics])?;
     let error = (location.variance / statistics.len() as f64).sqrt();
     let reach = students_t(confidence, location.degrees)? * error;
     let ends =

@@ -1,4 +1,4 @@
-//! Statistics of measurements: pure functions of numbers, no clock, no files, no chance.
+//! Statistics of measurements: pure functions of numbers, no clock, no files, no chance that a seed does not fix.
 //!
 //! Percentiles are of type 7 on slow-oriented logarithms: the p95 of a time is its slow tail, and so is the p95 of a
 //! rate. The launch is the unit of every interval: requests inside one launch are correlated.
@@ -7,14 +7,20 @@ mod interval;
 mod location;
 mod mix;
 mod quantile;
+mod randomise;
+mod shift;
 mod slope;
 mod summary;
+mod tail;
 mod unit;
 
 pub use interval::{Interval, launch_interval, mean_interval, students_t};
 pub use location::{Location, locate};
 pub use mix::{Mix, mix};
 pub use quantile::{Ordered, Percentile};
+pub use randomise::{BLOCK, Orders, family_probabilities};
+pub use shift::{Charge, Shift, one_sided_t};
 pub use slope::{Slope, theil_sen};
 pub use summary::{Percentiles, Summary, summarise};
+pub use tail::{centre, launch_medians, launch_tails, pooled_tails};
 pub use unit::{Direction, Unit};

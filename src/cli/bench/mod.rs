@@ -14,7 +14,7 @@ use crate::hardware::Profiles;
 use crate::harness::{BenchConfig, PlanError, Processes, folder_name};
 use crate::render::{html, markdown, tables};
 use crate::report::{LeakVerdict, Outcome, Report};
-use progress::Progress;
+pub(super) use progress::Progress;
 
 /// Where reports go unless a folder is given.
 const REPORTS: &str = "reports";

@@ -8,12 +8,12 @@ use crate::harness::Event;
 use crate::report::Outcome;
 
 /// Shows events on standard error.
-pub(super) struct Progress {
+pub(in crate::cli) struct Progress {
     bar: Option<ProgressBar>,
 }
 
 impl Progress {
-    pub(super) fn new() -> Progress {
+    pub(in crate::cli) fn new() -> Progress {
         let bar = stderr().is_terminal().then(ProgressBar::no_length);
         if let (Some(bar), Ok(style)) = (&bar, ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len}")) {
             bar.set_style(style);
@@ -21,7 +21,7 @@ impl Progress {
         Progress { bar }
     }
 
-    pub(super) fn show(&self, event: &Event) {
+    pub(in crate::cli) fn show(&self, event: &Event) {
         if let Some(bar) = &self.bar {
             match event {
                 Event::LaunchBegins { .. } | Event::SoakBegins { .. } => {
@@ -49,7 +49,7 @@ impl Progress {
         }
     }
 
-    pub(super) fn finish(&self) {
+    pub(in crate::cli) fn finish(&self) {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }

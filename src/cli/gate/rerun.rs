@@ -1,0 +1,137 @@
+//! `anemeter gate --rerun`: more launches while the verdict is inconclusive, within a time.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use super::{Args, Case};
+use crate::bundle::{Bundle, KvForm};
+use crate::cli::Failure;
+use crate::cli::bench::{Progress, profiles};
+use crate::cli::output::{note, write_file};
+use crate::evaluate::{self, Wishes};
+use crate::gate::{Look, Outcome, Verdict};
+use crate::hardware::Profiles;
+use crate::harness::{BenchConfig, NumericsConfig, Plan, Processes};
+use crate::report::Report;
+
+/// Launches of one round, at most: what is settled earlier needs no more.
+const MOST_PER_ROUND: usize = 8;
+
+/// Judges, and measures more while that is inconclusive. The report of the case grows, and so does its copy.
+pub(super) fn settle(case: &mut Case, args: &Args, bundle: &Path) -> Result<Verdict, Failure> {
+    let bundle = Bundle::open(bundle)?;
+    let profiles = profiles(args.profiles.as_deref())?;
+    let config = config(args, &case.report)?;
+    check_same(&bundle, &config, &case.report, &profiles)?;
+    let copy = copy_path(&args.report);
+    let began = Instant::now();
+    let mut verdict = case.judge(Look::after(0, false))?;
+    for round in 1.. {
+        let left = args.budget.saturating_sub(began.elapsed());
+        let Some(launches) = wanted(&verdict, left) else { break };
+        note(format_args!("inconclusive: measuring {launches} more launches"));
+        let config = BenchConfig { launches, budget_s: Some(left.as_secs_f64()), ..config.clone() };
+        let more = measure(&bundle, config, &case.report.runtime.name, &profiles)?;
+        if more.launches.is_empty() {
+            break;
+        }
+        case.report.extend(more).map_err(Failure::bad_input)?;
+        write(&copy, &case.report)?;
+        verdict = case.judge(Look::after(round, false))?;
+    }
+    Ok(verdict)
+}
+
+/// Launches to take now, if any.
+fn wanted(verdict: &Verdict, left: Duration) -> Option<usize> {
+    if verdict.outcome != Outcome::Inconclusive {
+        return None;
+    }
+    let Some(more) = verdict.more_launches() else {
+        note("more launches alone would not settle it: see the reasons");
+        return None;
+    };
+    if left.is_zero() {
+        note("the time is used up");
+        return None;
+    }
+    Some(more.clamp(1, MOST_PER_ROUND))
+}
+
+/// The workload of a report, as far as the report tells; the rest is that of a file.
+fn config(args: &Args, report: &Report) -> Result<BenchConfig, Failure> {
+    let file = match &args.workload {
+        Some(path) => BenchConfig::read(path)?,
+        None => BenchConfig::built_in()?,
+    };
+    let workload = &report.workload;
+    let kv = [KvForm::Io, KvForm::State, KvForm::None];
+    let numerics = [NumericsConfig::Fast, NumericsConfig::Fp16Exact];
+    Ok(BenchConfig {
+        shapes: Some(workload.shapes.clone()),
+        generated_tokens: workload.generated_tokens,
+        requests_per_shape: workload.requests_per_shape,
+        warm_up_rounds: workload.warm_up_rounds,
+        seed: workload.seed,
+        kv: kv.into_iter().find(|kv| kv.to_string() == report.subject.kv_form).or(file.kv),
+        threads: report.runtime.threads,
+        numerics: numerics
+            .into_iter()
+            .find(|numerics| Some(numerics.name()) == report.runtime.numerics.as_deref())
+            .unwrap_or(file.numerics),
+        ..file
+    })
+}
+
+/// Refuses a bundle or a workload that is not the report's, before anything is measured.
+fn check_same(
+    bundle: &Bundle,
+    config: &BenchConfig,
+    report: &Report,
+    profiles: &Profiles,
+) -> Result<(), Failure> {
+    let digests: Vec<&String> = bundle.manifest().chunks.iter().map(|chunk| &chunk.file.digest).collect();
+    if !digests.iter().copied().eq(&report.subject.package_digests) {
+        return Err(Failure::bad_input(format!(
+            "{}: its packages are not those of the report",
+            bundle.folder().display()
+        ))
+        .with_help("give the bundle that the report was measured with"));
+    }
+    let mix = profiles.of_key(&report.header.hardware_profile_key).shape_mix;
+    let plan = Plan::new(config.clone(), bundle, &report.runtime.name, &mix, None)
+        .map_err(evaluate::EvaluateError::Plan)?;
+    if plan.workload_digest() != report.workload.digest {
+        return Err(Failure::bad_input("the report was measured with another workload")
+            .with_help("give the configuration that it was measured with: --workload FILE"));
+    }
+    Ok(())
+}
+
+fn measure(
+    bundle: &Bundle,
+    config: BenchConfig,
+    runtime: &str,
+    profiles: &Profiles,
+) -> Result<Report, Failure> {
+    let mut launcher = Processes::of_this_program()
+        .map_err(|e| Failure::bad_input(format!("cannot find this program: {e}")))?;
+    let progress = Progress::new();
+    let wishes = Wishes { config, runtime, soak: None, profiles };
+    let report = evaluate::measure(bundle, wishes, &mut launcher, &mut |event| progress.show(&event));
+    progress.finish();
+    Ok(report?)
+}
+
+/// The file for the report with more launches, beside the report.
+fn copy_path(report: &Path) -> PathBuf {
+    let file = if report.is_dir() { report.join("report.json") } else { report.to_owned() };
+    file.with_extension("rerun.json")
+}
+
+fn write(path: &Path, report: &Report) -> Result<(), Failure> {
+    let json = serde_json::to_vec(report).map_err(|e| Failure::bad_input(format!("report: {e}")))?;
+    write_file(path, &json)?;
+    note(format_args!("{} launches in {}", report.launches.len(), path.display()));
+    Ok(())
+}

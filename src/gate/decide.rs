@@ -1,0 +1,146 @@
+//! What one series comes to, given its shift: the part that both rules share.
+
+use super::policy::Policy;
+use super::rates::{Family, Look};
+use super::series::{Series, log_of_pct, pct_of_log};
+use super::verdict::{Check, Effect, Limit, Measure, Range, Statistic, Status};
+use crate::stats::Shift;
+
+/// Confidence of the intervals that are shown.
+const CONFIDENCE: f64 = 0.95;
+
+/// The bars that a shift is held against, on slow-oriented logarithms.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bars {
+    /// An observed regression above this may fail.
+    pub(super) limit: f64,
+    /// A regression of this size must be excluded before it passes.
+    pub(super) excluded: f64,
+    /// How often a regression of that size may pass.
+    pub(super) passes: f64,
+    /// Whether an observed regression above the limit cannot pass.
+    pub(super) limit_binds: bool,
+}
+
+impl Bars {
+    pub(super) fn new(series: &Series, policy: &Policy, look: Look) -> Bars {
+        let direction = series.metric.direction();
+        Bars {
+            limit: log_of_pct(policy.limit_pct(series.measure), direction),
+            excluded: log_of_pct(policy.excluded_pct(series.measure, series.statistic), direction),
+            passes: look.passes(),
+            limit_binds: series.statistic == Statistic::P50,
+        }
+    }
+
+    /// What a shift comes to; `significant` says whether chance alone is ruled out.
+    pub(super) fn status(&self, shift: &Shift, significant: bool) -> Status {
+        let beyond = shift.estimate > self.limit;
+        if beyond && significant {
+            return Status::Fail;
+        }
+        let excluded = shift.upper(self.passes) < self.excluded;
+        match excluded && !(beyond && self.limit_binds) {
+            true => Status::Pass,
+            false => Status::Inconclusive,
+        }
+    }
+}
+
+/// A series with its shift and how sure it is.
+pub(super) struct Judged<'a> {
+    pub(super) series: &'a Series,
+    pub(super) shift: Shift,
+    pub(super) significant: bool,
+    /// How often no change would look like this, corrected for the family.
+    pub(super) probability: Option<f64>,
+    /// Launches that would likely settle it.
+    pub(super) more_launches: Option<usize>,
+}
+
+/// The check of a series that was judged.
+pub(super) fn check(judged: &Judged<'_>, policy: &Policy, look: Look) -> Check {
+    let Judged { series, shift, significant, probability, more_launches } = judged;
+    let bars = Bars::new(series, policy, look);
+    let status = bars.status(shift, *significant);
+    let direction = series.metric.direction();
+    let pct = |log: f64| pct_of_log(log, direction);
+    let worse = worse(series.measure);
+    let limit = policy.limit_pct(series.measure);
+    let observed = pct(shift.estimate);
+    let most = pct(shift.upper(look.passes()));
+    let reason = match status {
+        Status::Fail => format!("{observed:.1} % {worse}, {limit} % is allowed, and chance is ruled out"),
+        Status::Pass => format!("at most {:.1} % {worse}", most.max(0.0)),
+        _ if shift.estimate > bars.limit && bars.limit_binds => {
+            format!("{observed:.1} % {worse}, {limit} % is allowed, but chance may do that")
+        }
+        _ => {
+            let excluded = policy.excluded_pct(series.measure, series.statistic);
+            format!("may be {most:.1} % {worse}; less than {excluded} % would have to be shown")
+        }
+    };
+    Check {
+        status,
+        reason,
+        more_launches: more_launches.filter(|_| status == Status::Inconclusive),
+        effect: Some(effect(series, shift)),
+        probability: *probability,
+        ..unjudged(series, policy, look)
+    }
+}
+
+/// The check of a series that cannot be judged, and why.
+pub(super) fn inconclusive(
+    series: &Series,
+    policy: &Policy,
+    look: Look,
+    reason: &str,
+    more_launches: Option<usize>,
+) -> Check {
+    let shift = Shift::between(&series.baseline, &series.candidate);
+    let effect = shift.map(|shift| effect(series, &shift));
+    Check { reason: reason.to_owned(), more_launches, effect, ..unjudged(series, policy, look) }
+}
+
+fn unjudged(series: &Series, policy: &Policy, look: Look) -> Check {
+    Check {
+        measure: series.measure,
+        statistic: Some(series.statistic),
+        shape: series.shape,
+        status: Status::Inconclusive,
+        reason: String::new(),
+        more_launches: None,
+        effect: None,
+        limit: Some(Limit::RegressionPct(policy.limit_pct(series.measure))),
+        false_alarm: Some(look.false_alarm(Family::of(series.measure, series.statistic))),
+        probability: None,
+    }
+}
+
+fn effect(series: &Series, shift: &Shift) -> Effect {
+    let direction = series.metric.direction();
+    let tail = (1.0 - CONFIDENCE) / 2.0;
+    let range = |ends: [f64; 2]| Range {
+        low: ends[0].min(ends[1]),
+        high: ends[0].max(ends[1]),
+        confidence: CONFIDENCE,
+    };
+    let logs = [shift.lower(tail), shift.upper(tail)];
+    let finite = logs.iter().all(|log| log.is_finite());
+    // A pooled tail is relative to the centres of shapes, so it has no value of its own.
+    let pooled = series.statistic == Statistic::PooledTail;
+    let value = |log: f64| direction.from_slow_log(shift.origin + log);
+    Effect {
+        regression_pct: pct_of_log(shift.estimate, direction),
+        interval_pct: finite.then(|| range(logs.map(|log| pct_of_log(log, direction)))),
+        baseline: (!pooled).then(|| value(0.0)),
+        candidate: (!pooled).then(|| value(shift.estimate)),
+        interval_units: (finite && !pooled).then(|| range(logs.map(|log| value(log) - value(0.0)))),
+        unit: (!pooled).then(|| series.metric.unit()),
+    }
+}
+
+fn worse(measure: Measure) -> &'static str {
+    if measure == Measure::MemoryPeak { "larger" } else { "slower" }
+}

@@ -1,0 +1,62 @@
+//! How many more launches would likely settle what is inconclusive, if they look like those that were made.
+
+use super::decide::Bars;
+use super::verdict::Status;
+use crate::stats::Shift;
+
+/// More than this is nothing to ask for.
+const MOST: usize = 200;
+
+/// Further launches of the candidate after which a shift would pass or fail, in steps of `step`; `grown` gives the launches
+/// of both arms after so many. `None` if no number would do.
+pub(super) fn more_launches(
+    shift: &Shift,
+    bars: &Bars,
+    false_alarm: f64,
+    step: usize,
+    grown: impl Fn(usize) -> [usize; 2],
+) -> Option<usize> {
+    (1..=MOST / step).map(|steps| steps * step).find(|&more| {
+        let expected = shift.with_launches(grown(more));
+        let significant = expected.lower(false_alarm) > 0.0;
+        bars.status(&expected, significant) != Status::Inconclusive
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stats::Charge;
+
+    const BARS: Bars = Bars { limit: 0.05, excluded: 0.08, passes: 0.05, limit_binds: true };
+
+    fn shift(estimate: f64, deviation: f64) -> Shift {
+        Shift {
+            estimate,
+            origin: 0.0,
+            launch_variance: deviation.powi(2),
+            launch_degrees: 18.0,
+            launches: [10, 10],
+            charge: Charge::default(),
+        }
+    }
+
+    fn needed(shift: &Shift) -> Option<usize> {
+        more_launches(shift, &BARS, 0.0004, 2, |more| [10 + more, 10 + more])
+    }
+
+    #[test]
+    fn noise_asks_for_launches_and_more_noise_for_more() {
+        let (some, many) = (needed(&shift(0.02, 0.09)).unwrap(), needed(&shift(0.02, 0.18)).unwrap());
+        assert!(some >= 2 && many > 2 * some, "{some} {many}");
+        let grown = shift(0.02, 0.09).with_launches([10 + some, 10 + some]);
+        assert_eq!(BARS.status(&grown, false), Status::Pass);
+        assert!(needed(&shift(0.06, 0.05)).is_some(), "a regression becomes significant");
+    }
+
+    #[test]
+    fn a_charge_that_launches_cannot_lower_gives_no_number() {
+        let charged = shift(0.03, 0.02).charged(Charge { variance: 0.05f64.powi(2), degrees: None });
+        assert_eq!(needed(&charged), None);
+    }
+}

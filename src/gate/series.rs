@@ -1,0 +1,182 @@
+//! Launch statistics of two arms, series by series: what both rules compare.
+
+use super::verdict::{Measure, Statistic};
+use crate::report::{Launch, Metric, Outcome, Report};
+use crate::stats::{Direction, centre, launch_medians, launch_tails, pooled_tails};
+
+/// One statistic of every launch of both arms, as slow-oriented logarithms.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Series {
+    pub(super) measure: Measure,
+    pub(super) statistic: Statistic,
+    pub(super) shape: Option<usize>,
+    pub(super) metric: Metric,
+    pub(super) baseline: Vec<f64>,
+    pub(super) candidate: Vec<f64>,
+    /// Samples behind the arm that has fewer.
+    pub(super) samples: usize,
+}
+
+/// Something of which there are no samples to compare, and why.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Absent {
+    pub(super) measure: Measure,
+    pub(super) reason: String,
+}
+
+const SPEED: [(Measure, Metric); 2] = [(Measure::Ttft, Metric::Ttft), (Measure::Tps, Metric::Tps)];
+const OF_LAUNCHES: [(Measure, Metric); 2] =
+    [(Measure::Load, Metric::Load), (Measure::MemoryPeak, Metric::MemoryPeak)];
+
+/// Launches that completed.
+pub(super) fn completed(report: &Report) -> Vec<&Launch> {
+    report.launches.iter().filter(|launch| launch.outcome == Outcome::Completed).collect()
+}
+
+/// All series of two arms at some shapes.
+pub(super) fn all(
+    baseline: &[&Launch],
+    candidate: &[&Launch],
+    shapes: &[usize],
+) -> (Vec<Series>, Vec<Absent>) {
+    let (mut series, mut absent) = (Vec::new(), Vec::new());
+    for (measure, metric) in SPEED {
+        match speed(measure, metric, [baseline, candidate], shapes) {
+            Some(found) => series.extend(found),
+            None => absent
+                .push(Absent { measure, reason: format!("there are launches without samples of {metric}") }),
+        }
+    }
+    for (measure, metric) in OF_LAUNCHES {
+        let values = |arm: &[&Launch]| -> Option<Vec<f64>> {
+            arm.iter().map(|launch| metric.of_launch(launch).filter(|v| v.is_finite() && *v > 0.0)).collect()
+        };
+        let (Some(baseline), Some(candidate)) = (values(baseline), values(candidate)) else {
+            absent.push(Absent {
+                measure,
+                reason: format!("there are launches that do not tell their {metric}"),
+            });
+            continue;
+        };
+        let logs = |values: Vec<f64>| values.into_iter().map(f64::ln).collect();
+        series.push(Series {
+            measure,
+            statistic: Statistic::P50,
+            shape: None,
+            metric,
+            samples: candidate.len().min(baseline.len()),
+            baseline: logs(baseline),
+            candidate: logs(candidate),
+        });
+    }
+    (series, absent)
+}
+
+/// Medians, tails and the pooled tail of one metric. `None` if a launch has no sample of a shape.
+fn speed(measure: Measure, metric: Metric, arms: [&[&Launch]; 2], shapes: &[usize]) -> Option<Vec<Series>> {
+    let samples: Vec<[Vec<Vec<f64>>; 2]> = shapes
+        .iter()
+        .map(|&shape| arms.map(|arm| arm.iter().map(|launch| at_shape(metric, launch, shape)).collect()))
+        .collect();
+    let count = |arm: &[Vec<f64>]| arm.iter().map(Vec::len).sum::<usize>();
+    let fewer = |arms: &[Vec<Vec<f64>>; 2]| count(&arms[0]).min(count(&arms[1]));
+    let mut series = Vec::new();
+    let statistics: [(Statistic, fn(&[Vec<f64>]) -> Option<Vec<f64>>); 2] =
+        [(Statistic::P50, launch_medians), (Statistic::P95, launch_tails)];
+    for (statistic, of_launches) in statistics {
+        for (arms, &shape) in samples.iter().zip(shapes) {
+            let (baseline, candidate) = (of_launches(&arms[0])?, of_launches(&arms[1])?);
+            let (shape, samples) = (Some(shape), fewer(arms));
+            series.push(Series { measure, statistic, shape, metric, baseline, candidate, samples });
+        }
+    }
+    let centres: Vec<f64> =
+        samples.iter().map(|arms| centre(&[&arms[0], &arms[1]])).collect::<Option<_>>()?;
+    let pooled = |arm: usize| {
+        let shapes: Vec<Vec<Vec<f64>>> = samples.iter().map(|arms| arms[arm].clone()).collect();
+        pooled_tails(&shapes, &centres)
+    };
+    series.push(Series {
+        measure,
+        statistic: Statistic::PooledTail,
+        shape: None,
+        metric,
+        baseline: pooled(0)?,
+        candidate: pooled(1)?,
+        samples: samples.iter().map(fewer).sum(),
+    });
+    Some(series)
+}
+
+fn at_shape(metric: Metric, launch: &Launch, shape: usize) -> Vec<f64> {
+    let requests = launch.requests.iter().filter(|request| request.shape == shape);
+    let values = requests.flat_map(|request| metric.of_request(request));
+    values.map(|value| metric.direction().slow_log(value)).collect()
+}
+
+/// Per cent worse as a difference of slow-oriented logarithms.
+pub(super) fn log_of_pct(pct: f64, direction: Direction) -> f64 {
+    match direction {
+        Direction::LowerIsBetter => (pct / 100.0).ln_1p(),
+        Direction::HigherIsBetter => -(-pct.min(99.0) / 100.0).ln_1p(),
+    }
+}
+
+/// A difference of slow-oriented logarithms as per cent worse.
+pub(super) fn pct_of_log(log: f64, direction: Direction) -> f64 {
+    100.0
+        * match direction {
+            Direction::LowerIsBetter => log.exp_m1(),
+            Direction::HigherIsBetter => -(-log).exp_m1(),
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::testing;
+
+    #[test]
+    fn a_family_has_every_statistic_of_every_shape() {
+        let report = testing::report();
+        let arm = completed(&report);
+        let (series, absent) = all(&arm, &arm, &[128, 512]);
+        assert_eq!((series.len(), absent.len()), (2 * (2 + 2 + 1) + 2, 0));
+        assert!(series.iter().all(|s| s.baseline == s.candidate && s.baseline.len() == 2));
+        let tail = |s: &&Series| s.statistic == Statistic::PooledTail && s.measure == Measure::Ttft;
+        assert_eq!(series.iter().find(tail).unwrap().samples, 8);
+        let median = &series[0];
+        assert_eq!((median.measure, median.shape, median.samples), (Measure::Ttft, Some(128), 4));
+        let expected = (10.0f64.ln() + 15.0f64.ln()) / 2.0;
+        assert!((median.baseline[0] - expected).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_has_no_samples_is_named() {
+        let mut report = testing::report();
+        for launch in &mut report.launches {
+            launch.memory = None;
+            launch.requests.iter_mut().for_each(|request| request.steps_ms.clear());
+        }
+        let arm = completed(&report);
+        let (_, absent) = all(&arm, &arm, &[128, 512]);
+        let reasons: Vec<&str> = absent.iter().map(|a| a.reason.as_str()).collect();
+        assert_eq!(
+            reasons,
+            [
+                "there are launches without samples of TPS",
+                "there are launches that do not tell their memory peak"
+            ]
+        );
+    }
+
+    #[test]
+    fn per_cent_and_logarithms() {
+        for (direction, expected) in
+            [(Direction::LowerIsBetter, 1.05f64.ln()), (Direction::HigherIsBetter, -(0.95f64.ln()))]
+        {
+            assert!((log_of_pct(5.0, direction) - expected).abs() < 1e-12);
+            assert!((pct_of_log(expected, direction) - 5.0).abs() < 1e-9);
+        }
+    }
+}
