@@ -90,7 +90,7 @@ mod tests {
     fn a_key_tells_what_is_compared() {
         let mut report = testing::report();
         let key = Key::of(&report);
-        assert_eq!(key.file(), "linux-test-2c-24gb/tiny/cpu-io-b1-605cfd33.json");
+        assert_eq!(key.file(), "linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json");
         report.workload.shapes.pop();
         assert_ne!(Key::of(&report).workload, key.workload);
         report.runtime.name = "coreml".to_owned();

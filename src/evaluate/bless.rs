@@ -4,6 +4,7 @@ use crate::baseline::{
     BlessError, Blessed, Blessing, Facts, Judgement, Proposal, Provenance, Refusal, Sessions, Store, Tree,
     refusals,
 };
+use crate::gate::{self, Date, GatesFile, Look, Options, Outcome, Policy, Status};
 use crate::hardware::Profiles;
 use crate::report::Report;
 
@@ -22,6 +23,32 @@ pub enum Judged {
 
 /// Judges a report against the present baseline.
 pub type Gate<'a> = dyn FnMut(&Report, &Blessed) -> Judged + 'a;
+
+/// The gate over blessed sessions, as `anemeter gate` judges.
+pub fn stored_gate(
+    profiles: &Profiles,
+    file: &GatesFile,
+    today: Date,
+) -> impl Fn(&Report, &Blessed) -> Judged {
+    move |report, present| {
+        let policy = Policy::new(&profiles.of_key(&report.header.hardware_profile_key), file);
+        let options = Options { today, look: Look::only(), allow_cross_hardware: false };
+        let sessions: Vec<&Report> = present.sessions.iter().collect();
+        let verdict = match gate::judge(report, &sessions, &policy, &options) {
+            Ok(verdict) => verdict,
+            Err(error) => return Judged::NotComparable(error.to_string()),
+        };
+        let listed = |status| {
+            let checks = verdict.with(status).map(|check| format!("{}: {}", check.label(), check.reason));
+            checks.collect::<Vec<_>>().join("; ")
+        };
+        match verdict.outcome {
+            Outcome::Pass => Judged::Pass(String::new()),
+            Outcome::Fail => Judged::Fail(listed(Status::Fail)),
+            Outcome::Inconclusive => Judged::Inconclusive(listed(Status::Inconclusive)),
+        }
+    }
+}
 
 /// What to bless, and what is known about it. Git is one of the facts, so that a scratch folder needs none.
 pub struct Wish<'a> {
@@ -170,6 +197,23 @@ mod tests {
         let passing = &mut |_: &Report, _: &Blessed| Judged::Pass(String::new());
         let provenance = bless(&store, &slower, passing).unwrap().blessed.provenance;
         assert_eq!((provenance.gate.as_str(), provenance.accepted_regression), ("pass", None));
+    }
+
+    #[test]
+    fn the_stored_gate_tells_slower_from_other() {
+        let (_folder, store) = store();
+        let profiles = Profiles::built_in().unwrap();
+        let (file, today) = (GatesFile::built_in().unwrap(), Date::parse("2026-03-01").unwrap());
+        let mut gate = stored_gate(&profiles, &file, today);
+        bless(&store, &wish(&profiles, session(1)), &mut gate).unwrap();
+        let present = store.latest(&Key::of(&session(1))).unwrap();
+        let slower = gate(&scaled(2, 1.5), &present);
+        assert!(matches!(&slower, Judged::Fail(text) if text.contains("TTFT p50 at 128")), "{slower:?}");
+        let mut other = session(2);
+        other.runtime.threads = Some(1);
+        let other = gate(&other, &present);
+        assert!(matches!(&other, Judged::NotComparable(text) if text.contains("threads")), "{other:?}");
+        assert!(!matches!(gate(&session(2), &present), Judged::Fail(_)));
     }
 
     #[test]

@@ -23,7 +23,7 @@ pub(super) fn log(histories: &[Vec<Blessed>]) -> String {
                 or_dash(who.as_deref()),
                 commit(&blessed.provenance),
                 sessions(blessed),
-                format!("{gate}{accepted}"),
+                format!("{}{accepted}", gate.split(':').next().unwrap_or_default()),
                 short(&blessed.digest),
             ]);
         }
@@ -171,19 +171,52 @@ mod tests {
 
     #[test]
     fn a_log_tells_who_blessed_what_and_why() {
-        insta::assert_snapshot!(blessed(|store, key| log(&[store.history(key).unwrap()])), @"");
+        insta::assert_snapshot!(blessed(|store, key| log(&[store.history(key).unwrap()])), @r"
+        linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60
+          number  when                  who                    commit        content                    gate                             digest
+               2  2026-02-03T04:05:06Z  Ada <ada@example.org>  0123456789ab  1 session with 8 launches  fail, accepted: a new tokenizer  SECOND
+               1  2026-02-03T04:05:06Z  Ada <ada@example.org>  0123456789ab  1 session with 8 launches  first baseline                   FIRST
+        ");
     }
 
     #[test]
     fn a_baseline_is_shown_with_its_origin() {
-        insta::assert_snapshot!(blessed(|store, key| show(&[store.latest(key).unwrap()], store)), @"");
+        insta::assert_snapshot!(blessed(|store, key| show(&[store.latest(key).unwrap()], store)), @r"
+        linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60
+          file        baselines/linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json
+          digest      sha256:SECOND
+          parent      sha256:FIRST
+          number      2
+          blessed by  Ada <ada@example.org>
+          blessed at  2026-02-03T04:05:06Z
+          commit      0123456789ab
+          gate        fail: slower
+          accepted    a new tokenizer
+          packages    xxh3:01
+          checkpoint  xxh3:02
+          anemeter    0.1.0
+
+          session  measured at           launches  runtime  system
+                1  2026-02-02T12:00:00Z         8  cpu      linux 6.1.0
+
+                              blessed
+          TTFT p50 at 128     18.4 ms
+          TTFT p50 at 512     63.6 ms
+          TPS p50 at 128    218 tok/s
+          TPS p50 at 512   62.9 tok/s
+          load p50            30.0 ms
+          memory peak p50      310 MB
+        ");
     }
 
     #[test]
     fn an_audit_counts_and_names() {
-        insta::assert_snapshot!(blessed(|store, _| audit(&store.verify().unwrap())), @"");
+        insta::assert_snapshot!(blessed(|store, _| audit(&store.verify().unwrap())), @"baselines: 1 present, 1 before them: every digest and every link holds");
         let finding = Finding { at: "a.json".to_owned(), problem: "is\u{1b} cut short".to_owned() };
-        insta::assert_snapshot!(audit(&Audit { baselines: 1, ancestors: 0, findings: vec![finding] }), @"");
+        insta::assert_snapshot!(audit(&Audit { baselines: 1, ancestors: 0, findings: vec![finding] }), @r"
+        baselines: 1 present, 0 before them: 1 wrong
+          a.json: is\u{1b} cut short
+        ");
     }
 
     #[test]

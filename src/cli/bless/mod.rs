@@ -10,8 +10,9 @@ use std::time::SystemTime;
 
 use super::bench::profiles;
 use super::{Failure, Output, Status};
-use crate::baseline::{BlessError, Blessed, Provenance, Refusal, Sessions, Store};
-use crate::evaluate::bless::{Judged, NotBlessed, Wish, bless};
+use crate::baseline::{BlessError, Provenance, Refusal, Sessions, Store};
+use crate::evaluate::bless::{NotBlessed, Wish, bless, stored_gate};
+use crate::gate::GatesFile;
 use crate::generate::utc_time;
 use crate::hardware::System;
 use crate::report::Report;
@@ -43,6 +44,9 @@ pub(super) struct Args {
     /// Bless although the gate fails, for this reason, which is recorded.
     #[arg(long, value_name = "REASON", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     accept_regression: Option<String>,
+    /// Limits and waivers of the gate [default: those of configs/gates.yaml].
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
     /// Hardware profiles [default: those of configs/hardware_profiles.yaml].
     #[arg(long, value_name = "FILE")]
     profiles: Option<PathBuf>,
@@ -71,7 +75,8 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
         },
         accept_regression: args.accept_regression.clone(),
     };
-    match bless(&store, &wish, &mut judge) {
+    let gates = args.config.as_deref().map_or_else(GatesFile::built_in, GatesFile::read)?;
+    match bless(&store, &wish, &mut stored_gate(&profiles, &gates, super::gate::today()?)) {
         Ok(blessing) => {
             let place = store.place(&blessing.blessed.key);
             match args.json {
@@ -103,8 +108,4 @@ fn failure(error: &BlessError<Vec<Refusal>>) -> Failure {
         BlessError::Busy(_) => failure.with_help("try again"),
         BlessError::Refused(_) => failure,
     }
-}
-
-fn judge(_report: &Report, _present: &Blessed) -> Judged {
-    Judged::Inconclusive("not judged".to_owned())
 }

@@ -142,7 +142,22 @@ mod tests {
         let (_folder, store) = store();
         let first = Judgement { gate: "first baseline".to_owned(), ..Judgement::default() };
         let blessing = bless(&store, vec![session(1)], &first);
-        insta::assert_snapshot!(blessed(&blessing, "baselines/x.json"), @"");
+        insta::assert_snapshot!(blessed(&blessing, "baselines/x.json"), @r"
+        blessed linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60
+          number 1 of its history, 1 session with 8 launches
+          gate: first baseline
+          file: baselines/x.json
+
+                              blessed
+          TTFT p50 at 128     12.2 ms
+          TTFT p50 at 512     42.4 ms
+          TPS p50 at 128    327 tok/s
+          TPS p50 at 512   94.3 tok/s
+          load p50            20.0 ms
+          memory peak p50      310 MB
+
+        warning: 1 session with 8 launches: gates are sharper with 3 sessions of 8 launches; add sessions with --add-session
+        ");
     }
 
     #[test]
@@ -154,7 +169,25 @@ mod tests {
             accepted_regression: Some("twice the\nvocabulary".to_owned()),
         };
         let blessing = bless(&store, [4, 5, 6].map(|n| scaled(n, 1.1)).to_vec(), &accepted);
-        insta::assert_snapshot!(blessed(&blessing, "baselines/x.json"), @"");
+        insta::assert_snapshot!(blessed(&blessing, "baselines/x.json"), @r"
+        blessed linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60
+          number 2 of its history, 3 sessions with 24 launches
+          gate: fail: TTFT p50 at 128 is 10.0 % slower
+          accepted: twice the\nvocabulary
+          file: baselines/x.json
+
+                               before       after   change
+          TTFT p50 at 128     12.2 ms     13.5 ms  +10.0 %  worse
+          TTFT p95 at 128     15.0 ms     16.5 ms  +10.0 %  worse
+          TTFT p50 at 512     42.4 ms     46.7 ms  +10.0 %  worse
+          TTFT p95 at 512     45.0 ms     49.5 ms  +10.0 %  worse
+          TPS p50 at 128    327 tok/s   297 tok/s   -9.1 %  worse
+          TPS p95 at 128    267 tok/s   242 tok/s   -9.1 %  worse
+          TPS p50 at 512   94.3 tok/s  85.7 tok/s   -9.1 %  worse
+          TPS p95 at 512   88.9 tok/s  80.8 tok/s   -9.1 %  worse
+          load p50            20.0 ms     22.0 ms  +10.0 %  worse
+          memory peak p50      310 MB      310 MB   +0.0 %
+        ");
         let document = document(&blessing, "baselines/x.json");
         assert_eq!(document["parent"], json!(blessing.before.as_ref().unwrap().digest));
         assert_eq!(document["changes"][0]["worse"], json!(true));
@@ -164,6 +197,12 @@ mod tests {
     #[test]
     fn refusals_read_as_a_list() {
         let refusal = |found: &str| Refusal { found: found.to_owned(), help: "do it".to_owned() };
-        insta::assert_snapshot!(refused(&[refusal("this is \u{1b}[2J missing"), refusal("that too")]), @"");
+        insta::assert_snapshot!(refused(&[refusal("this is \u{1b}[2J missing"), refusal("that too")]), @r"
+        not blessed
+          this is \u{1b}[2J missing
+            help: do it
+          that too
+            help: do it
+        ");
     }
 }
