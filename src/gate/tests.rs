@@ -116,12 +116,17 @@ fn few_launches_and_unsteady_machines_are_inconclusive_with_a_reason() {
 
 #[test]
 fn between_the_bars_it_says_how_many_launches_would_do() {
-    let sessions: Vec<Report> = (0..6).map(|session| noisy(200 + session, 8, 0.02, same)).collect();
-    let sessions: Vec<&Report> = sessions.iter().collect();
-    let candidate = noisy(7, 6, 0.02, |_| 1.045);
-    let verdict = judge(&candidate, &sessions, &policy(), &options(Look::only())).unwrap();
-    let open: Vec<&Check> = verdict.with(Status::Inconclusive).collect();
-    assert!(!open.is_empty(), "{:?}", verdict.checks);
+    let open = |seed: u64| {
+        let verdict = judged(&noisy(seed, 6, 0.02, |_| 1.055));
+        let check = find(&verdict, "ttft.p50.128");
+        (check.status == Status::Inconclusive).then_some(check)
+    };
+    let open: Vec<Check> = (0..20).filter_map(open).collect();
+    assert!(!open.is_empty());
+    for check in &open {
+        let slower = check.reason.contains("5 % is allowed, but chance may do that");
+        assert!(slower || check.reason.contains("less than 8 % would have to be shown"), "{check:?}");
+    }
     assert!(open.iter().any(|check| check.more_launches.is_some_and(|more| more > 0)), "{open:?}");
 }
 

@@ -36,7 +36,9 @@ mod tests {
     #[test]
     fn launches_are_numbered_on_and_figures_follow() {
         let mut report = testing::report();
-        report.extend(testing::with_launches(vec![testing::launch(0, 1.5), testing::launch(1, 1.0)])).unwrap();
+        report
+            .extend(testing::with_launches(vec![testing::launch(0, 1.5), testing::launch(1, 1.0)]))
+            .unwrap();
         let indices: Vec<usize> = report.launches.iter().map(|launch| launch.index).collect();
         assert_eq!((indices, report.workload.launches), (vec![0, 1, 2, 3, 4], 5));
         assert_eq!(report.figure(Metric::Ttft, Some(128)).unwrap().launches, 4);

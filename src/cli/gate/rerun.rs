@@ -30,7 +30,8 @@ pub(super) fn settle(case: &mut Case, args: &Args, bundle: &Path) -> Result<Verd
         let left = args.budget.saturating_sub(began.elapsed());
         let Some(launches) = wanted(&verdict, left) else { break };
         note(format_args!("inconclusive: measuring {launches} more launches"));
-        let config = BenchConfig { launches, budget_s: Some(left.as_secs_f64()), ..config.clone() };
+        let mut config = config.clone();
+        (config.launches, config.budget_s) = (launches, Some(left.as_secs_f64()));
         let more = measure(&bundle, config, &case.report.runtime.name, &profiles)?;
         if more.launches.is_empty() {
             break;
@@ -60,27 +61,23 @@ fn wanted(verdict: &Verdict, left: Duration) -> Option<usize> {
 
 /// The workload of a report, as far as the report tells; the rest is that of a file.
 fn config(args: &Args, report: &Report) -> Result<BenchConfig, Failure> {
-    let file = match &args.workload {
+    let mut config = match &args.workload {
         Some(path) => BenchConfig::read(path)?,
         None => BenchConfig::built_in()?,
     };
     let workload = &report.workload;
-    let kv = [KvForm::Io, KvForm::State, KvForm::None];
+    config.shapes = Some(workload.shapes.clone());
+    config.generated_tokens = workload.generated_tokens;
+    config.requests_per_shape = workload.requests_per_shape;
+    config.warm_up_rounds = workload.warm_up_rounds;
+    config.seed = workload.seed;
+    config.threads = report.runtime.threads;
+    let forms = [KvForm::Io, KvForm::State, KvForm::None];
+    config.kv = forms.into_iter().find(|kv| kv.to_string() == report.subject.kv_form).or(config.kv);
     let numerics = [NumericsConfig::Fast, NumericsConfig::Fp16Exact];
-    Ok(BenchConfig {
-        shapes: Some(workload.shapes.clone()),
-        generated_tokens: workload.generated_tokens,
-        requests_per_shape: workload.requests_per_shape,
-        warm_up_rounds: workload.warm_up_rounds,
-        seed: workload.seed,
-        kv: kv.into_iter().find(|kv| kv.to_string() == report.subject.kv_form).or(file.kv),
-        threads: report.runtime.threads,
-        numerics: numerics
-            .into_iter()
-            .find(|numerics| Some(numerics.name()) == report.runtime.numerics.as_deref())
-            .unwrap_or(file.numerics),
-        ..file
-    })
+    let stated = |numerics: &NumericsConfig| Some(numerics.name()) == report.runtime.numerics.as_deref();
+    config.numerics = numerics.into_iter().find(stated).unwrap_or(config.numerics);
+    Ok(config)
 }
 
 /// Refuses a bundle or a workload that is not the report's, before anything is measured.

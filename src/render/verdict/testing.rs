@@ -43,7 +43,16 @@ fn speed(shape: usize, status: Status, regression_pct: f64, reason: &str) -> Che
 
 fn exact(measure: Measure, status: Status, reason: &str) -> Check {
     let (statistic, shape, effect) = (None, None, None);
-    Check { measure, statistic, shape, effect, limit: None, false_alarm: Some(0.0), probability: None, ..speed(0, status, 0.0, reason) }
+    Check {
+        measure,
+        statistic,
+        shape,
+        effect,
+        limit: None,
+        false_alarm: Some(0.0),
+        probability: None,
+        ..speed(0, status, 0.0, reason)
+    }
 }
 
 /// A verdict with a check of each kind.
