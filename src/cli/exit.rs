@@ -3,7 +3,6 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
-use crate::baseline::BaselineError;
 use crate::bundle::BundleError;
 use crate::config::ConfigFileError;
 use crate::export::ExportError;
@@ -89,7 +88,7 @@ macro_rules! bad_input {
         }
     )*};
 }
-bad_input!(BaselineError, PackageError, BundleError, ConfigFileError, ExportError, LintError);
+bad_input!(PackageError, BundleError, ConfigFileError, ExportError, LintError);
 
 impl From<GenerateError> for Failure {
     fn from(error: GenerateError) -> Failure {
