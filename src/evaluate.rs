@@ -1,4 +1,6 @@
-//! The evaluation flow: a bundle on a runtime becomes a report.
+//! The evaluation flow: a bundle on a runtime becomes a report, and a report becomes a baseline.
+
+pub mod bless;
 
 use std::time::{Duration, SystemTime};
 

@@ -320,7 +320,7 @@ mod tests {
             refusals.lines().next().unwrap_or_default().to_owned()
         };
         insta::assert_snapshot!(with(|report| report.header.hardware_profile_key = "apple-m1".to_owned()), @"report 2 is of apple-m1, report 1 of linux-test-2c-24gb: other hardware");
-        insta::assert_snapshot!(with(|report| report.workload.shapes = vec![128]), @"report 2 is of linux-test-2c-24gb/tiny/cpu-io-b1-2bb25f0f, report 1 of linux-test-2c-24gb/tiny/cpu-io-b1-605cfd33");
+        insta::assert_snapshot!(with(|report| report.workload.shapes = vec![128]), @"report 2 is of linux-test-2c-24gb/tiny/cpu-io-b1-3075597c, report 1 of linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60");
         insta::assert_snapshot!(with(|report| report.subject.package_digests = vec!["xxh3:09".to_owned()]), @"report 2 measured other packages than report 1");
     }
 }

@@ -19,7 +19,7 @@ pub struct Key {
     pub profile: String,
     /// The model's name.
     pub model: String,
-    /// Runtime, cache form and batch in words, and a digest of the configuration and the shapes.
+    /// Runtime, cache form and batch in words, and a digest of configuration, shapes, threads and numerics.
     pub workload: String,
 }
 
@@ -31,7 +31,8 @@ impl Key {
             units if *units == runtime.name => String::new(),
             units => format!("-{units}"),
         };
-        let asked = format!("{}\n{:?}", workload.digest, workload.shapes);
+        let asked = (&workload.digest, &workload.shapes, runtime.threads, &runtime.numerics);
+        let asked = format!("{asked:?}");
         let digest = &hex(&Sha256::digest(asked))[..8];
         Key {
             profile: report.header.hardware_profile_key.clone(),
@@ -89,7 +90,7 @@ mod tests {
     fn a_key_tells_what_is_compared() {
         let mut report = testing::report();
         let key = Key::of(&report);
-        assert_eq!(key.file(), "linux-test-2c-24gb/tiny/cpu-io-b1-605cfd33.json");
+        assert_eq!(key.file(), "linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json");
         report.workload.shapes.pop();
         assert_ne!(Key::of(&report).workload, key.workload);
         report.runtime.name = "coreml".to_owned();

@@ -30,9 +30,9 @@ pub use error::{BaselineError, Problem};
 pub use folder::Folder;
 pub use key::Key;
 pub use storage::{Storage, StorageError, Stored, Version};
-pub use store::{BlessError, Blessing, Proposal, Sessions, Store};
+pub use store::{BlessError, Blessing, Judgement, Proposal, Sessions, Store};
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

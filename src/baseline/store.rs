@@ -34,8 +34,17 @@ pub struct Proposal {
     pub reports: Vec<Report>,
     /// What happens to the sessions of the present baseline.
     pub sessions: Sessions,
-    /// Who blesses it, when and why; digests and the word of the gate are filled in.
+    /// Who blesses it, and when; digests and what the judge said are filled in.
     pub provenance: Provenance,
+}
+
+/// What a judge has to say of a proposal that it has nothing against.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Judgement {
+    /// What the gate said.
+    pub gate: String,
+    /// Why the proposal is blessed although the gate failed.
+    pub accepted_regression: Option<String>,
 }
 
 /// A baseline that was blessed.
@@ -164,11 +173,11 @@ impl Store {
     }
 
     /// Makes reports the baseline of their key, if `judge` has nothing against it. The judge is shown the present
-    /// baseline and gives its word for the record; it is asked again whenever somebody else was faster.
+    /// baseline and says what to record; it is asked again whenever somebody else was faster.
     pub fn bless<E>(
         &self,
         proposal: &Proposal,
-        mut judge: impl FnMut(Option<&Blessed>) -> Result<String, E>,
+        mut judge: impl FnMut(Option<&Blessed>) -> Result<Judgement, E>,
     ) -> Result<Blessing, BlessError<E>> {
         let Some(first) = proposal.reports.first() else {
             let problem = Problem::Empty("no report is given".to_owned());
@@ -178,8 +187,8 @@ impl Store {
         for _ in 0..ATTEMPTS {
             let stored = self.storage.read(&key.file()).map_err(BaselineError::from)?;
             let before = stored.as_ref().map(|stored| self.parse(&key.file(), stored, &key)).transpose()?;
-            let word = judge(before.as_ref()).map_err(BlessError::Refused)?;
-            let mut blessed = self.next(&key, proposal, before.as_ref(), word)?;
+            let judgement = judge(before.as_ref()).map_err(BlessError::Refused)?;
+            let mut blessed = self.next(&key, proposal, before.as_ref(), judgement)?;
             let bytes = blessed.seal().map_err(|problem| BaselineError::new(self.place(&key), problem))?;
             if self.put(&key, &bytes, stored.as_ref().zip(before.as_ref()))? {
                 return Ok(Blessing { blessed, before });
@@ -193,7 +202,7 @@ impl Store {
         key: &Key,
         proposal: &Proposal,
         before: Option<&Blessed>,
-        word: String,
+        judgement: Judgement,
     ) -> Result<Blessed, BlessError<E>> {
         let mut sessions = match (proposal.sessions, before) {
             (Sessions::New, _) => Vec::new(),
@@ -211,7 +220,8 @@ impl Store {
         let provenance = Provenance {
             package_digests: subject.as_ref().map(|s| s.package_digests.clone()).unwrap_or_default(),
             checkpoint_digest: subject.map(|s| s.checkpoint_digest).unwrap_or_default(),
-            gate: word,
+            gate: judgement.gate,
+            accepted_regression: judgement.accepted_regression,
             ..proposal.provenance.clone()
         };
         Ok(Blessed {

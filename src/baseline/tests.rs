@@ -9,7 +9,7 @@ use super::*;
 use crate::report::Report;
 
 fn bless(store: &Store, report: Report, sessions: Sessions) -> Blessing {
-    let judge = |_: Option<&Blessed>| Ok::<_, ()>("pass".to_owned());
+    let judge = |_: Option<&Blessed>| Ok::<_, ()>(Judgement::default());
     store.bless(&proposal(vec![report], sessions), judge).unwrap()
 }
 
@@ -71,7 +71,7 @@ fn each_baseline_names_its_parent() {
 fn sessions_are_added_once() {
     let (_folder, store) = store();
     let add = |number| {
-        let judge = |_: Option<&Blessed>| Ok::<_, ()>(String::new());
+        let judge = |_: Option<&Blessed>| Ok::<_, ()>(Judgement::default());
         store.bless(&proposal(vec![session(number)], Sessions::Added), judge)
     };
     assert!(matches!(add(1), Err(BlessError::NothingToAddTo(_))));
@@ -90,7 +90,7 @@ fn a_judge_can_refuse_and_sees_the_present_baseline() {
     let (_folder, store) = store();
     bless(&store, session(1), Sessions::New);
     let refused = store.bless(&proposal(vec![session(2)], Sessions::New), |present: Option<&Blessed>| {
-        Err::<String, _>(present.map(|present| present.number))
+        Err::<Judgement, _>(present.map(|present| present.number))
     });
     assert_eq!(refused.unwrap_err(), BlessError::Refused(Some(1)));
     assert_eq!(store.latest(&Key::of(&session(1))).unwrap().number, 1);
@@ -106,7 +106,7 @@ fn whoever_is_overtaken_is_judged_again() {
         if seen.len() == 1 {
             bless(&Store::open(folder.path()).unwrap(), session(2), Sessions::Added);
         }
-        Ok::<_, ()>("pass".to_owned())
+        Ok::<_, ()>(Judgement::default())
     });
     let sessions = created(&blessing.unwrap().blessed);
     assert_eq!(seen, [Some(1), Some(2)]);
@@ -121,7 +121,7 @@ fn spoilt(change: impl Fn(&Path)) -> String {
     let key = Key::of(&session(1));
     change(&file(folder.path(), &key));
     let error = store.latest(&key).unwrap_err();
-    let judge = |_: Option<&Blessed>| Ok::<_, ()>(String::new());
+    let judge = |_: Option<&Blessed>| Ok::<_, ()>(Judgement::default());
     let blessed = store.bless(&proposal(vec![session(2)], Sessions::New), judge);
     assert_eq!(blessed.is_err(), !error.is_missing(), "nothing is built upon a bad baseline");
     let help = error.help().unwrap();
@@ -145,35 +145,35 @@ fn bad_baselines_each_have_their_own_message() {
     let bytes = |path: &Path| fs::read(path).unwrap();
     let text = |path: &Path| fs::read_to_string(path).unwrap();
     insta::assert_snapshot!(spoilt(|path| fs::remove_file(path).unwrap()), @r"
-    /linux-test-2c-24gb/tiny/cpu-io-b1-605cfd33.json: there is no baseline for linux-test-2c-24gb/tiny/cpu-io-b1-605cfd33
+    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: there is no baseline for linux-test-2c-24gb/tiny/cpu-io-b1-KEYHASH
     help: bless a report of this machine, model and workload: `anemeter bless REPORT`
     ");
     insta::assert_snapshot!(spoilt(|path| put(path, &bytes(path)[..1000])), @r"
-    /linux-test-2c-24gb/tiny/cpu-io-b1-605cfd33.json: is cut short: it ends after … bytes, in the middle of the document
+    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: is cut short: it ends after … bytes, in the middle of the document
     help: restore the file, from the repository for example; `anemeter baselines verify` checks all
     ");
     insta::assert_snapshot!(spoilt(|path| put(path, b"")), @r"
-    /linux-test-2c-24gb/tiny/cpu-io-b1-605cfd33.json: is cut short: it ends after 0 bytes, in the middle of the document
+    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: is cut short: it ends after 0 bytes, in the middle of the document
     help: restore the file, from the repository for example; `anemeter baselines verify` checks all
     ");
     insta::assert_snapshot!(spoilt(|path| put(path, b"[1, 2]")), @r"
-    /linux-test-2c-24gb/tiny/cpu-io-b1-605cfd33.json: is not a baseline: invalid type: integer `1`, expected a string at line 1 column 2
+    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: is not a baseline: invalid type: integer `1`, expected a string at line 1 column 2
     help: restore the file, from the repository for example; `anemeter baselines verify` checks all
     ");
     insta::assert_snapshot!(spoilt(|path| {
         put(path, text(path).replace("anemeter.baseline/1", "anemeter.baseline/7").as_bytes());
     }), @r"
-    /linux-test-2c-24gb/tiny/cpu-io-b1-605cfd33.json: has the schema `anemeter.baseline/7`; this version reads `anemeter.baseline/1`
+    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: has the schema `anemeter.baseline/7`; this version reads `anemeter.baseline/1`
     help: bless again with this version
     ");
     insta::assert_snapshot!(spoilt(|path| put(path, text(path).replacen("10.0", "10.5", 1).as_bytes())), @r"
-    /linux-test-2c-24gb/tiny/cpu-io-b1-605cfd33.json: was changed after it was blessed: it states the digest sha256:… and has sha256:…
+    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: was changed after it was blessed: it states the digest sha256:… and has sha256:…
     help: restore the file, from the repository for example; `anemeter baselines verify` checks all
     ");
     insta::assert_snapshot!(spoilt(|path| {
         resealed(path, |fields| fields.replace("linux-test-2c-24gb", "apple-m1"));
     }), @r"
-    /linux-test-2c-24gb/tiny/cpu-io-b1-605cfd33.json: is the baseline of apple-m1/tiny/cpu-io-b1-605cfd33, expected linux-test-2c-24gb/tiny/cpu-io-b1-605cfd33
+    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: is the baseline of apple-m1/tiny/cpu-io-b1-KEYHASH, expected linux-test-2c-24gb/tiny/cpu-io-b1-KEYHASH
     help: restore the file, from the repository for example; `anemeter baselines verify` checks all
     ");
     insta::assert_snapshot!(spoilt(|path| {
@@ -181,25 +181,25 @@ fn bad_baselines_each_have_their_own_message() {
         put(path, text.as_bytes());
         resealed(path, str::to_owned);
     }), @r"
-    /linux-test-2c-24gb/tiny/cpu-io-b1-605cfd33.json: is the baseline of linux-test-2c-24gb/huge/cpu-io-b1-605cfd33, expected linux-test-2c-24gb/tiny/cpu-io-b1-605cfd33
+    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: is the baseline of linux-test-2c-24gb/huge/cpu-io-b1-KEYHASH, expected linux-test-2c-24gb/tiny/cpu-io-b1-KEYHASH
     help: restore the file, from the repository for example; `anemeter baselines verify` checks all
     ");
     insta::assert_snapshot!(spoilt(|path| resealed(path, |fields| fields.replacen("\"ttft_ms\":40.0", "\"ttft_ms\":null", 1))), @r"
-    /linux-test-2c-24gb/tiny/cpu-io-b1-605cfd33.json: a sample at line 4 column … is not a number, which is no time that can be measured
+    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: a sample at line 4 column … is not a number, which is no time that can be measured
     help: measure again and bless that report
     ");
     insta::assert_snapshot!(spoilt(|path| resealed(path, |fields| fields.replacen("\"ttft_ms\":40.0", "\"ttft_ms\":1e999", 1))), @r"
-    /linux-test-2c-24gb/tiny/cpu-io-b1-605cfd33.json: a sample at line 4 column … is not a number, which is no time that can be measured
+    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: a sample at line 4 column … is not a number, which is no time that can be measured
     help: measure again and bless that report
     ");
     insta::assert_snapshot!(spoilt(|path| resealed(path, |fields| fields.replacen("\"ttft_ms\":40.0", "\"ttft_ms\":-1.0", 1))), @r"
-    /linux-test-2c-24gb/tiny/cpu-io-b1-605cfd33.json: session 1, launch 0: ttft_ms of slot 2 is -1, which is no time that can be measured
+    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: session 1, launch 0: ttft_ms of slot 2 is -1, which is no time that can be measured
     help: measure again and bless that report
     ");
     insta::assert_snapshot!(spoilt(|path| {
         resealed(path, |fields| fields.replace("\"completed\"", r#"{"failed":{"timed_out":5}}"#));
     }), @r"
-    /linux-test-2c-24gb/tiny/cpu-io-b1-605cfd33.json: session 1 has no samples
+    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: session 1 has no samples
     help: measure again and bless that report
     ");
 }
@@ -210,7 +210,7 @@ fn samples_that_are_not_numbers_are_never_blessed() {
     let refused = |change: fn(&mut Report)| {
         let mut report = session(1);
         change(&mut report);
-        let judge = |_: Option<&Blessed>| Ok::<_, ()>(String::new());
+        let judge = |_: Option<&Blessed>| Ok::<_, ()>(Judgement::default());
         match store.bless(&proposal(vec![report], Sessions::New), judge).unwrap_err() {
             BlessError::Baseline(error) => error.problem.to_string(),
             other => panic!("{other:?}"),

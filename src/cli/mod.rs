@@ -1,6 +1,8 @@
 //! The command line: the only place that prints.
 
+mod baselines;
 mod bench;
+mod bless;
 mod compress;
 mod doctor;
 mod exit;
@@ -36,7 +38,9 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Baselines(baselines::Args),
     Bench(bench::Args),
+    Bless(bless::Args),
     Doctor(doctor::Args),
     Export(export::Args),
     Gate(gate::Args),
@@ -64,7 +68,9 @@ pub fn main() -> ExitCode {
     };
     let mut output = Output::stdout();
     let result = match &cli.command {
+        Command::Baselines(args) => baselines::run(args, &mut output),
         Command::Bench(args) => bench::run(args, &mut output),
+        Command::Bless(args) => bless::run(args, &mut output),
         Command::Doctor(args) => doctor::run(args, &mut output),
         Command::Export(args) => export::run(args, &mut output),
         Command::Gate(args) => gate::run(args, &mut output),

@@ -14,6 +14,7 @@ mod verdict;
 pub use csv_rows::csv;
 pub use html::html;
 pub use markdown::markdown;
+pub use number::{figure, maybe};
 pub use table::{Align, Column, Table, tables};
 pub use verdict::{annotations, headline, junit, verdict_markdown, verdict_tables};
 

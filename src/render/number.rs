@@ -6,7 +6,7 @@ use crate::stats::{Interval, Unit};
 pub(super) const ABSENT: &str = "–";
 
 /// A number with three significant digits and its unit.
-pub(super) fn figure(value: f64, unit: Unit) -> String {
+pub fn figure(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Milliseconds => time(value),
         Unit::Bytes => bytes(value),
@@ -18,7 +18,7 @@ pub(super) fn figure(value: f64, unit: Unit) -> String {
 }
 
 /// The same, or a dash.
-pub(super) fn maybe(value: Option<f64>, unit: Unit) -> String {
+pub fn maybe(value: Option<f64>, unit: Unit) -> String {
     value.map_or_else(|| ABSENT.to_owned(), |value| figure(value, unit))
 }
 

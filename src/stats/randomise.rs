@@ -173,7 +173,7 @@ mod tests {
         let second = alternating(20);
         let orders = Orders::of_blocks(&second, &[true; 20]).unwrap();
         let values: Vec<f64> =
-            (0..20).map(|i| 0.001 * f64::from(i % 3) + if second[i as usize] { 0.1 } else { 0.0 }).collect();
+            (0..20).map(|i: u32| 0.001 * f64::from(i % 3) + if second[i as usize] { 0.1 } else { 0.0 }).collect();
         let noise: Vec<f64> = (0..20).map(|i| 0.001 * f64::from(i * 7 % 5)).collect();
         let p = family_probabilities(&[values, noise], &orders).unwrap();
         assert!((p[0] - 1.0 / 7776.0).abs() < 1e-9, "{p:?}");

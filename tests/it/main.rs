@@ -3,6 +3,7 @@
 
 mod architectures;
 mod atomic;
+mod baselines;
 mod bench;
 mod checkpoints;
 mod command;

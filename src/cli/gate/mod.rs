@@ -86,14 +86,16 @@ impl Case {
     }
 
     fn judge(&self, look: Look) -> Result<Verdict, Failure> {
-        let today = utc_time(SystemTime::now(), "%Y-%m-%d");
-        let Some(today) = Date::parse(&today) else {
-            return Err(Failure::bad_input(format!("the clock says {today}, which is no day")));
-        };
-        let options = Options { today, look, allow_cross_hardware: self.allow_cross_hardware };
+        let options = Options { today: today()?, look, allow_cross_hardware: self.allow_cross_hardware };
         let sessions: Vec<&Report> = self.sessions.iter().collect();
         Ok(gate::judge(&self.report, &sessions, &self.policy, &options)?)
     }
+}
+
+/// The day, for waivers.
+pub(super) fn today() -> Result<Date, Failure> {
+    let today = utc_time(SystemTime::now(), "%Y-%m-%d");
+    Date::parse(&today).ok_or_else(|| Failure::bad_input(format!("the clock says {today}, which is no day")))
 }
 
 fn policy(profiles: &Profiles, report: &Report, file: &GatesFile) -> Policy {
