@@ -4,6 +4,7 @@
 //! checkpoint -> model graph -> MIL program -> compression -> packages, tokenizer, export.json
 //! ```
 
+mod automatic;
 mod chunking;
 mod compressed;
 mod describe;
@@ -21,7 +22,7 @@ use std::sync::Arc;
 use compressed::Compressed;
 use phases::Phases;
 
-use crate::bundle::{self, Bundle, Manifest};
+use crate::bundle::{self, Bundle, Manifest, Sensitivity};
 use crate::checkpoint::{self, Checkpoint};
 use crate::compress;
 use crate::lower::{self, Meter, lower_metered};
@@ -30,6 +31,7 @@ use crate::model;
 use crate::package::atomic::Staging;
 use crate::package::{Watch, WriteOptions, write_watched};
 
+pub use automatic::Automatic;
 pub use digest::checkpoint as describe_checkpoint;
 pub use error::ExportError;
 pub use training::read_lengths as read_training_lengths;
@@ -50,6 +52,8 @@ pub struct Request {
     pub wishes: Wishes,
     /// Lengths that the model was trained with.
     pub training_lengths: Option<Vec<usize>>,
+    /// Whether precisions are chosen layer by layer, in place of those wished for.
+    pub automatic: Option<Automatic>,
 }
 
 /// Hears how far an export is.
@@ -66,6 +70,19 @@ impl Progress for () {
 /// Exports a checkpoint. The bundle appears whole or not at all.
 pub fn export(request: &Request, progress: &dyn Progress) -> Result<Bundle, ExportError> {
     check_output(request)?;
+    let Some(wanted) = &request.automatic else { return export_as(request, None, progress) };
+    let (plan, sensitivity) = automatic::choose(request, wanted, progress)?;
+    let mut chosen = request.clone();
+    chosen.wishes.precision = Some(plan);
+    export_as(&chosen, Some(sensitivity), progress)
+}
+
+/// Exports with the precisions wished for.
+fn export_as(
+    request: &Request,
+    sensitivity: Option<Sensitivity>,
+    progress: &dyn Progress,
+) -> Result<Bundle, ExportError> {
     let mut phases = Phases::default();
     progress.began("open", None);
     let checkpoint = phases.time("open", || checkpoint::open(&request.checkpoint))?;
@@ -100,11 +117,12 @@ pub fn export(request: &Request, progress: &dyn Progress) -> Result<Bundle, Expo
         name: request.name.clone().unwrap_or_else(|| describe::name(&checkpoint)),
         architecture: describe::architecture(&decoder),
         checkpoint: phases.time("digest", || digest::checkpoint(&checkpoint)),
-        settings: settled.settings(),
+        settings: settled.settings(sensitivity.as_ref()),
         chunks: described,
         host_embeddings,
         tokenizer,
         compression: compressed.finish(&settled.precision)?,
+        sensitivity,
         warnings: settled.warnings,
         profile: phases.finish(),
     };

@@ -34,12 +34,43 @@ pub struct Manifest {
     /// What compression did to each weight; absent if nothing was asked for.
     #[serde(default)]
     pub compression: Option<Log>,
+    /// What each layer lost at each precision when it was compressed alone; absent unless precisions were chosen by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sensitivity: Option<Sensitivity>,
     /// Remarks on the export that its user should know.
     #[serde(default)]
     pub warnings: Vec<String>,
     /// What the export took. The only part that differs from one run to the next.
     #[serde(default)]
     pub profile: Vec<Phase>,
+}
+
+/// What each part of a model lost at each precision.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Sensitivity {
+    /// Bits per element that all of them together may take.
+    pub target_bits: f64,
+    /// Positions of the calibration text that were compared.
+    pub positions: usize,
+    /// Each part.
+    pub layers: Vec<LayerSensitivity>,
+}
+
+/// What one part of a model lost at each precision.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LayerSensitivity {
+    /// The part, such as `layer 3`.
+    pub name: String,
+    /// Elements of its weights.
+    pub elements: u64,
+    /// The precision that was chosen.
+    pub chosen: String,
+    /// Bits per element then, with everything that belongs to it.
+    pub bits: f64,
+    /// Mean divergence of the logits in nats, by precision.
+    pub divergence: Vec<(String, f64)>,
 }
 
 /// The program that wrote a bundle.

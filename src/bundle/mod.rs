@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 pub use error::BundleError;
 pub use manifest::{
-    Architecture, Checkpoint, Chunk, File, Function, Manifest, Mask, Phase, Port, Rotation, SCHEMA, Settings,
-    Tokenizer, Tool, digest_text,
+    Architecture, Checkpoint, Chunk, File, Function, LayerSensitivity, Manifest, Mask, Phase, Port, Rotation,
+    SCHEMA, Sensitivity, Settings, Tokenizer, Tool, digest_text,
 };
 pub use record::{Compared, Quality, Record, ShapeQuality, Verification};
 pub use vocabulary::{ComputeUnits, Embeddings, KvForm};

@@ -66,6 +66,14 @@ pub enum ExportError {
         /// What is there.
         what: &'static str,
     },
+    /// A file cannot be read.
+    #[error("{}: cannot be read: {why}", path.display())]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
     /// A file cannot be written.
     #[error("{}: cannot be written: {source}", path.display())]
     Io {
@@ -79,6 +87,11 @@ pub enum ExportError {
 impl ExportError {
     pub(super) fn io(path: &Path, error: &io::Error) -> ExportError {
         ExportError::Io { path: path.to_owned(), source: io::Error::new(error.kind(), error.to_string()) }
+    }
+
+    /// A file that cannot be read.
+    pub fn unreadable(path: &Path, error: &io::Error) -> ExportError {
+        ExportError::Unreadable { path: path.to_owned(), why: error.to_string() }
     }
 
     pub(super) fn option(option: &'static str, message: impl Into<String>) -> ExportError {

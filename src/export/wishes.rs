@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::chunking;
 use super::error::ExportError;
-use crate::bundle::{ComputeUnits, Embeddings, KvForm, Settings};
+use crate::bundle::{ComputeUnits, Embeddings, KvForm, Sensitivity, Settings};
 use crate::compress::{Plan, Precision};
 use crate::lower::Options;
 use crate::model::{Decoder, Position};
@@ -215,8 +215,12 @@ impl Wishes {
 
 impl Settled {
     /// What is recorded in `export.json`.
-    pub(super) fn settings(&self) -> Settings {
+    pub(super) fn settings(&self, chosen_by: Option<&Sensitivity>) -> Settings {
         let options = &self.options;
+        let precision = match chosen_by {
+            Some(sensitivity) => format!("auto:{}", sensitivity.target_bits),
+            None => self.precision.to_string(),
+        };
         Settings {
             kv: options.kv.iter().copied().collect(),
             shapes: options.shapes.clone(),
@@ -227,7 +231,7 @@ impl Settled {
             head_split: options.head_split,
             opset: options.opset.key().to_owned(),
             compute_units: self.compute_units,
-            precision: self.precision.to_string(),
+            precision,
             training_shapes: self.training_lengths.clone(),
         }
     }

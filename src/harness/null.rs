@@ -62,6 +62,7 @@ pub(super) fn manifest(shapes: &[usize], batch: usize) -> Manifest {
         host_embeddings: None,
         tokenizer: None,
         compression: None,
+        sensitivity: None,
         warnings: Vec::new(),
         profile: Vec::new(),
     }

@@ -304,3 +304,36 @@ fn the_published_schema_is_current() {
     let published = fs::read_to_string(&path).unwrap_or_default();
     assert!(published == text, "docs/schemas/export.schema.json is out of date: run with UPDATE_SCHEMAS=1");
 }
+
+/// The checkpoint of `anemeter quickstart`.
+fn trained() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/quickstart/model")
+}
+
+#[test]
+fn bits_are_chosen_layer_by_layer_under_a_budget() {
+    let folder = tempfile::tempdir().unwrap();
+    let (checkpoint, bundle) = (trained(), folder.path().join("bundle"));
+    let export = |bits: &str| {
+        let auto = ["--shapes", "128", "--precision", "auto", "--target-bits", bits, "--json"];
+        anemeter(&[&["export", arg(&checkpoint), "-o", arg(&bundle)], &auto[..]].concat())
+    };
+    let outcome = export("1.5");
+    assert_eq!(outcome.code, 2);
+    assert!(outcome.stderr.contains("1.5 bits per element cannot be reached"), "{}", outcome.stderr);
+    let manifest: Value = serde_json::from_str(&export("4.5").succeeded()).unwrap();
+    assert_eq!(manifest["settings"]["precision"], "auto:4.5");
+    let parts = manifest["sensitivity"]["layers"].as_array().unwrap();
+    assert_eq!(parts.len(), 5, "four layers, and the embedding that is the head");
+    let (mut bits, mut elements) = (0.0, 0.0);
+    for part in parts {
+        let divergence: Vec<f64> =
+            part["divergence"].as_array().unwrap().iter().map(|pair| pair[1].as_f64().unwrap()).collect();
+        assert!(divergence.is_sorted_by(|wide, narrow| wide > narrow), "more bits lose less: {divergence:?}");
+        bits += part["bits"].as_f64().unwrap() * part["elements"].as_f64().unwrap();
+        elements += part["elements"].as_f64().unwrap();
+    }
+    assert!((4.0..=4.5).contains(&(bits / elements)), "{}", bits / elements);
+    let entries: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
+    assert_eq!(entries.len(), 1, "nothing but the bundle is left");
+}

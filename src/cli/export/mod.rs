@@ -3,15 +3,16 @@
 mod progress;
 
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use super::compress::{self, WORST};
 use super::table::Table;
 use super::units::{Bytes, Count};
 use super::{Failure, Output, Status};
-use crate::bundle::{Bundle, ComputeUnits, Embeddings, KvForm, Phase};
-use crate::compress::{Log, Plan, Precision, Totals};
+use crate::bundle::{Bundle, ComputeUnits, Embeddings, KvForm, Phase, Sensitivity};
+use crate::compress::{CompressError, Log, Precision, Totals};
 use crate::config;
-use crate::export::{self, Chunking, ConfigFile, Request, Target, Wishes};
+use crate::export::{self, Automatic, Chunking, ConfigFile, Request, Target, Wishes};
 use progress::Bar;
 
 /// Export a checkpoint to Core ML packages.
@@ -35,9 +36,15 @@ pub(super) struct Args {
     /// Sequence lengths, the default first [default: 512,1024,2048,4096 as far as the model goes].
     #[arg(long, value_delimiter = ',', value_name = "N,…")]
     shapes: Option<Vec<usize>>,
-    /// Precision of the weights [default: fp16].
+    /// Precision of the weights, or `auto`: each layer's by what the model loses with it [default: fp16].
     #[arg(long)]
-    precision: Option<Precision>,
+    precision: Option<Wanted>,
+    /// Bits per element of all weights together, for `--precision auto`.
+    #[arg(long, value_name = "BITS", required_if_eq("precision", "auto"))]
+    target_bits: Option<f64>,
+    /// Text that `--precision auto` compares on [default: one that comes with the program].
+    #[arg(long, value_name = "FILE")]
+    calibration: Option<PathBuf>,
     /// Forms of the key-value cache [default: io].
     #[arg(long, value_delimiter = ',', value_name = "FORM,…")]
     kv: Option<Vec<KvForm>>,
@@ -82,6 +89,24 @@ pub(super) struct Args {
     json: bool,
 }
 
+/// What `--precision` says.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Wanted {
+    Auto,
+    All(Precision),
+}
+
+impl FromStr for Wanted {
+    type Err = CompressError;
+
+    fn from_str(text: &str) -> Result<Wanted, CompressError> {
+        match text {
+            "auto" => Ok(Wanted::Auto),
+            precision => precision.parse().map(Wanted::All),
+        }
+    }
+}
+
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
     let bar = Bar::new();
     let result = request(args).and_then(|request| export::export(&request, &bar));
@@ -120,7 +145,10 @@ fn request(args: &Args) -> Result<Request, export::ExportError> {
         head_split: args.head_split,
         chunks: args.chunks,
         target: args.target,
-        precision: args.precision.map(Plan::from),
+        precision: match args.precision {
+            Some(Wanted::All(precision)) => Some(precision.into()),
+            Some(Wanted::Auto) | None => None,
+        },
     };
     Ok(Request {
         checkpoint: args.checkpoint.clone(),
@@ -129,7 +157,15 @@ fn request(args: &Args) -> Result<Request, export::ExportError> {
         name: args.name.clone(),
         wishes: flags.or(config.coreml),
         training_lengths,
+        automatic: automatic(args)?,
     })
+}
+
+fn automatic(args: &Args) -> Result<Option<Automatic>, export::ExportError> {
+    let (Some(Wanted::Auto), Some(bits)) = (args.precision, args.target_bits) else { return Ok(None) };
+    let read =
+        |path: &PathBuf| std::fs::read_to_string(path).map_err(|e| export::ExportError::unreadable(path, &e));
+    Ok(Some(Automatic::new(bits, args.calibration.as_ref().map(read).transpose()?)?))
 }
 
 fn print(bundle: &Bundle, profile: bool, output: &mut Output) -> Result<(), Failure> {
@@ -155,6 +191,9 @@ fn print(bundle: &Bundle, profile: bool, output: &mut Output) -> Result<(), Fail
         ]);
     }
     output.text(table.indented(2))?;
+    if let Some(sensitivity) = &manifest.sensitivity {
+        output.text(layers(sensitivity))?;
+    }
     if let Some(log) = &manifest.compression {
         output.text(compression(log))?;
     }
@@ -180,6 +219,22 @@ fn phases(phases: &[Phase]) -> Table {
             if has_bytes && phase.name != "map" { Bytes(speed as u64).to_string() } else { String::new() },
             phase.resident_bytes.map(|bytes| Bytes(bytes).to_string()).unwrap_or_default(),
         ]);
+    }
+    table.indented(2)
+}
+
+/// What each layer loses at each precision, and which one it got.
+fn layers(sensitivity: &Sensitivity) -> Table {
+    let candidates: Vec<String> = sensitivity.layers.first().map_or_else(Vec::new, |layer| {
+        layer.divergence.iter().map(|(precision, _)| format!(">KL {precision}")).collect()
+    });
+    let mut head = vec!["part", "chosen", ">bits"];
+    head.extend(candidates.iter().map(String::as_str));
+    let mut table = Table::new(&head);
+    for layer in &sensitivity.layers {
+        let divergence = layer.divergence.iter().map(|(_, nats)| format!("{nats:.2e}"));
+        let row = [layer.name.clone(), layer.chosen.clone(), format!("{:.2}", layer.bits)];
+        table.row(row.into_iter().chain(divergence).collect::<Vec<_>>());
     }
     table.indented(2)
 }

@@ -47,6 +47,7 @@ pub(crate) fn write(
         host_embeddings: is_host.then(|| file(EMBEDDINGS)),
         tokenizer,
         compression: None,
+        sensitivity: None,
         warnings: Vec::new(),
         profile: Vec::new(),
     };

@@ -142,6 +142,7 @@ pub(crate) fn manifest() -> Manifest {
         host_embeddings: None,
         tokenizer: None,
         compression: None,
+        sensitivity: None,
         warnings: Vec::new(),
         profile: Vec::new(),
     }
