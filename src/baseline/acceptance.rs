@@ -41,7 +41,7 @@ pub struct Refusal {
 /// A rule about each report.
 type Rule = fn(&Report, &Facts<'_>) -> Option<Refusal>;
 
-const RULES: &[Rule] = &[verification, profile, launches, failures, long_run, measured_tree];
+const RULES: &[Rule] = &[verification, profile, launches, failures, long_run, slowed_down, measured_tree];
 
 /// Everything that speaks against blessing these reports together, in the order of the rules.
 pub fn refusals(reports: &[Report], facts: &Facts<'_>) -> Vec<Refusal> {
@@ -193,6 +193,12 @@ fn measured_tree(report: &Report, facts: &Facts<'_>) -> Option<Refusal> {
     )
 }
 
+/// A report that was slowed down to try a gate out is no example to follow.
+fn slowed_down(report: &Report, _: &Facts<'_>) -> Option<Refusal> {
+    let percent = report.runtime.slowed_down_pct?;
+    refuse(format!("was slowed down by {percent} % on purpose"), "measure again without --slow-down")
+}
+
 /// The beginning of a commit's hash, which is enough to find it.
 fn short(commit: &str) -> String {
     commit.chars().take(12).collect()
@@ -216,6 +222,12 @@ mod tests {
         let profiles = Profiles::built_in().unwrap();
         let found = refusals(reports, &Facts { profiles: &profiles, tree });
         found.iter().map(|refusal| format!("{}\n  {}\n", refusal.found, refusal.help)).collect()
+    }
+
+    #[test]
+    fn what_was_slowed_down_on_purpose_is_refused() {
+        let found = refused(|report| report.runtime.slowed_down_pct = Some(60));
+        assert!(found.contains("was slowed down by 60 % on purpose"), "{found}");
     }
 
     #[test]

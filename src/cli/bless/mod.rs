@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use super::bench::profiles;
 use super::{Failure, Output, Status};
-use crate::baseline::{BlessError, Provenance, Refusal, Sessions, Store};
+use crate::baseline::{BlessError, Provenance, Refusal, Sessions, Store, Tree};
 use crate::evaluate::bless::{NotBlessed, Wish, bless, stored_gate};
 use crate::gate::GatesFile;
 use crate::generate::utc_time;
@@ -44,6 +44,9 @@ pub(super) struct Args {
     /// Bless although the gate fails, for this reason, which is recorded.
     #[arg(long, value_name = "REASON", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     accept_regression: Option<String>,
+    /// Bless into a folder of one's own to try things out: what the files under version control are is not asked.
+    #[arg(long)]
+    scratch: bool,
     /// Limits and waivers of the gate [default: those of configs/gates.yaml].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -65,7 +68,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
         reports,
         sessions: if args.add_session { Sessions::Added } else { Sessions::New },
         profiles: &profiles,
-        tree: repository.tree,
+        tree: if args.scratch { Tree::NotAsked } else { repository.tree },
         provenance: Provenance {
             who: repository.who,
             when: utc_time(SystemTime::now(), "%Y-%m-%dT%H:%M:%SZ"),

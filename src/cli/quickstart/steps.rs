@@ -101,7 +101,7 @@ fn measured() -> [Step; 7] {
         bench("Measure it: fresh processes, requests in a random order.", "reports/first"),
         Step::new(
             "Bless that measurement: it is now what later ones are compared with.",
-            ["bless", "reports/first", "--baselines", "baselines"],
+            ["bless", "reports/first", "--baselines", "baselines", "--scratch"],
         )
         .quietly(&[])
         .tells(tell::bless),

@@ -1,0 +1,244 @@
+//! `--precision auto`: bits for each layer, by what the model loses when that layer alone is compressed.
+//!
+//! The model is exported once as it is, a layer to a package. Then each layer is compressed by each candidate, the whole
+//! is given a text, and the divergence of its logits from those of the uncompressed model is what the candidate costs.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::error::ExportError;
+use super::wishes::{Chunking, Wishes};
+use super::{Progress, Request, export};
+use crate::bundle::{Bundle, Chunk, KvForm, LayerSensitivity, Sensitivity};
+use crate::checkpoint;
+use crate::compress::{self, Candidate, Choice, Plan, Precision, Rule};
+use crate::generate::{Driver, GenerateError, Input, SystemClock, Text};
+use crate::mil::verify::Verified;
+use crate::model;
+use crate::package::{self, Package, WriteOptions};
+use crate::runtime::{self, LoadOptions, Loaded, Runtime};
+use crate::stats::kl_divergence;
+
+/// What a layer may become, narrowest first.
+const CANDIDATES: &[&str] = &["lut3:group=16", "lut4:group=16", "lut6:group=16", "int8"];
+/// Tokens of text that are given at once, and how many more are compared one after the other.
+const PROMPT: usize = 64;
+const COMPARED: usize = 48;
+const BUILT_IN: &str = include_str!("../harness/prompt.txt");
+
+/// Bits to spend, and the text that decides where.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Automatic {
+    /// Bits per element of all weights together.
+    pub target_bits: f64,
+    /// Text to compare on; one that comes with the program if there is none.
+    pub calibration: Option<String>,
+}
+
+/// A part of the model that gets one precision.
+struct Part {
+    name: String,
+    /// The package it is in.
+    chunk: usize,
+    /// The names of its weights.
+    pattern: String,
+}
+
+/// Measures what each layer can do without, and chooses.
+pub(super) fn choose(
+    request: &Request,
+    wanted: &Automatic,
+    progress: &dyn Progress,
+) -> Result<(Plan, Sensitivity), ExportError> {
+    let scratch = tempfile::tempdir_in(
+        request.output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")),
+    )
+    .map_err(|e| ExportError::io(&request.output, &e))?;
+    let (bundle, tied) = export_layers(request, scratch.path(), progress)?;
+    let ruler = Ruler::new(&bundle, wanted)?;
+    let parts = parts(&bundle, tied);
+    let candidates: Vec<Precision> = CANDIDATES.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
+    let mut choices = Vec::with_capacity(parts.len());
+    for part in &parts {
+        progress.began(&format!("sensitivity of {}", part.name), None);
+        choices.push(ruler.choice(part, &candidates, scratch.path())?);
+    }
+    let chosen = compress::choose(&choices, wanted.target_bits)?;
+    let rules = parts.iter().zip(&choices).zip(&chosen).map(|((part, choice), &chosen)| Rule {
+        pattern: part.pattern.clone(),
+        precision: choice.candidates[chosen].precision,
+    });
+    let plan = Plan { default: Precision::Keep, rules: rules.collect() };
+    Ok((plan, table(wanted.target_bits, &choices, &chosen)))
+}
+
+/// The model as it is, a layer to a package, and whether its head is its embedding.
+fn export_layers(
+    request: &Request,
+    scratch: &Path,
+    progress: &dyn Progress,
+) -> Result<(Bundle, bool), ExportError> {
+    let (layers, tied) = {
+        let checkpoint = checkpoint::open(&request.checkpoint)?;
+        let decoder = model::build(&checkpoint)?;
+        (decoder.layers.len(), decoder.head.tied)
+    };
+    let wishes = Wishes {
+        kv: Some(vec![KvForm::Io]),
+        enumerate_shapes: Some(vec![(PROMPT + COMPARED).next_power_of_two()]),
+        chunks: Some(Chunking::Count(layers)),
+        ..Wishes::default()
+    };
+    let request = Request {
+        output: scratch.join("layers"),
+        wishes,
+        overwrite: false,
+        training_lengths: None,
+        automatic: None,
+        ..request.clone()
+    };
+    Ok((export(&request, progress)?, tied))
+}
+
+fn parts(bundle: &Bundle, tied: bool) -> Vec<Part> {
+    let chunks = &bundle.manifest().chunks;
+    let layer = |(chunk, described): (usize, &Chunk)| {
+        let layer = described.first_layer;
+        Part { name: format!("layer {layer}"), chunk, pattern: format!("layers_{layer}_*_weight") }
+    };
+    let part =
+        |name: &str, chunk, pattern: &str| Part { name: name.to_owned(), chunk, pattern: pattern.to_owned() };
+    let last = chunks.len() - 1;
+    let ends = match tied {
+        true => vec![part("embedding and head", last, "embedding_weight*")],
+        false => vec![part("embedding", 0, "embedding_weight*"), part("head", last, "head_weight*")],
+    };
+    chunks.iter().enumerate().map(layer).chain(ends).collect()
+}
+
+/// The model as it is, with the logits that it gives.
+struct Ruler<'a> {
+    bundle: &'a Bundle,
+    packages: Vec<Package>,
+    loaded: Vec<Arc<dyn Loaded>>,
+    ids: Vec<u32>,
+    logits: Vec<Vec<f32>>,
+}
+
+impl<'a> Ruler<'a> {
+    fn new(bundle: &'a Bundle, wanted: &Automatic) -> Result<Ruler<'a>, ExportError> {
+        let text = wanted.calibration.as_deref().unwrap_or(BUILT_IN);
+        let ids = tokens(bundle, text)?;
+        let chunks = &bundle.manifest().chunks;
+        let packages: Vec<Package> = chunks
+            .iter()
+            .map(|chunk| Package::open(bundle.path(&chunk.file.name)))
+            .collect::<Result<_, _>>()?;
+        let loaded = packages.iter().map(load).collect::<Result<_, _>>()?;
+        let mut ruler = Ruler { bundle, packages, loaded, ids, logits: Vec::new() };
+        ruler.logits = ruler.logits_with(None)?;
+        Ok(ruler)
+    }
+
+    fn choice(&self, part: &Part, candidates: &[Precision], scratch: &Path) -> Result<Choice, ExportError> {
+        let mut choice = Choice { name: part.name.clone(), elements: 0, candidates: Vec::new() };
+        for &precision in candidates {
+            let (candidate, elements) = self.candidate(part, precision, scratch)?;
+            choice.candidates.push(candidate);
+            choice.elements = elements;
+        }
+        Ok(choice)
+    }
+
+    /// What one part costs and loses at one precision.
+    fn candidate(
+        &self,
+        part: &Part,
+        precision: Precision,
+        scratch: &Path,
+    ) -> Result<(Candidate, u64), ExportError> {
+        let rules = vec![Rule { pattern: part.pattern.clone(), precision }];
+        let model = self.packages[part.chunk].model().clone();
+        let (model, compression) = compress::apply(model, &Plan { default: Precision::Keep, rules })?;
+        let path = scratch.join("candidate.mlpackage");
+        let options = WriteOptions { overwrite: true, staged: true };
+        package::write(&Verified::trust(model), &path, options)?;
+        let log = compression.log().map_err(|e| ExportError::io(&path, &e))?;
+        let loaded = load(&Package::open(&path)?)?;
+        let found = self.logits_with(Some((part.chunk, loaded)))?;
+        let divergence =
+            self.logits.iter().zip(&found).map(|(reference, found)| kl_divergence(reference, found));
+        let compressed =
+            log.tensors.iter().filter(|tensor| tensor.precision != "fp16" && tensor.precision != "fp32");
+        let (mut bytes, mut elements) = (0, 0);
+        for tensor in compressed {
+            bytes += tensor.bytes_after;
+            elements += tensor.shape.iter().product::<usize>() as u64;
+        }
+        let loss = divergence.sum::<f64>() / self.logits.len() as f64;
+        Ok((Candidate { precision, bytes, loss }, elements))
+    }
+
+    /// Logits of the compared positions, with one package in another's place.
+    fn logits_with(&self, other: Option<(usize, Arc<dyn Loaded>)>) -> Result<Vec<Vec<f32>>, ExportError> {
+        let mut loaded = self.loaded.clone();
+        if let Some((chunk, other)) = other {
+            loaded[chunk] = other;
+        }
+        let sessions = loaded.into_iter().map(Loaded::session).collect();
+        let clock = Arc::new(SystemClock::default());
+        let failed = |e: GenerateError| ExportError::option("precision", format!("auto: {e}"));
+        let mut driver = Driver::new(self.bundle, sessions, Some(KvForm::Io), clock).map_err(failed)?;
+        let mut logits = Vec::with_capacity(COMPARED);
+        let mut keep = |_: usize, found: &[f32]| {
+            logits.push(found.to_vec());
+            Ok(())
+        };
+        driver.follow(&self.ids, PROMPT, None, &mut keep).map_err(failed)?;
+        Ok(logits)
+    }
+}
+
+fn load(package: &Package) -> Result<Arc<dyn Loaded>, ExportError> {
+    let loaded = runtime::cpu().load(package, &LoadOptions::default());
+    loaded.map_err(|e| ExportError::option("precision", format!("auto: {e}")))
+}
+
+/// The first tokens of a text.
+fn tokens(bundle: &Bundle, text: &str) -> Result<Vec<u32>, ExportError> {
+    let wrong = |message: String| ExportError::option("precision", message);
+    let needed = PROMPT + COMPARED;
+    let tokenizer = Text::open(bundle, None).map_err(|e| wrong(format!("auto: {e}")))?;
+    let tokenizer =
+        tokenizer.ok_or_else(|| wrong("auto needs a tokenizer, and the checkpoint has none".to_owned()))?;
+    let mut ids = tokenizer.tokens(Input::Raw(text), usize::MAX).map_err(|e| wrong(format!("auto: {e}")))?;
+    if ids.len() < needed {
+        return Err(wrong(format!(
+            "auto needs a calibration text of {needed} tokens, this one has {}",
+            ids.len()
+        )));
+    }
+    ids.truncate(needed);
+    Ok(ids)
+}
+
+fn table(target_bits: f64, choices: &[Choice], chosen: &[usize]) -> Sensitivity {
+    let layers = choices.iter().zip(chosen).map(|(choice, &chosen)| LayerSensitivity {
+        name: choice.name.clone(),
+        elements: choice.elements,
+        chosen: choice.candidates[chosen].precision.to_string(),
+        bits: choice.candidates[chosen].bytes as f64 * 8.0 / choice.elements.max(1) as f64,
+        divergence: choice.candidates.iter().map(|c| (c.precision.to_string(), c.loss)).collect(),
+    });
+    Sensitivity { target_bits, positions: COMPARED, layers: layers.collect() }
+}
+
+impl Automatic {
+    /// Bits for all weights, if that can be reached at all.
+    pub fn new(target_bits: f64, calibration: Option<String>) -> Result<Automatic, ExportError> {
+        match (1.0..=16.0).contains(&target_bits) {
+            true => Ok(Automatic { target_bits, calibration }),
+            false => Err(ExportError::option("target-bits", format!("is {target_bits}, not from 1 to 16"))),
+        }
+    }
+}
