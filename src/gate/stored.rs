@@ -1,8 +1,7 @@
 //! Rule S: a report against blessed sessions. Nothing can be randomised, so the comparison pays for what it cannot see:
 //! sessions differ, and the machine may have changed.
 
-use super::decide::{Bars, Judged, check, inconclusive};
-use super::needed::more_launches;
+use super::decide::{Judged, check, inconclusive};
 use super::policy::Policy;
 use super::rates::{Family, Look};
 use super::series::{self, Series, completed};
@@ -16,6 +15,18 @@ const SESSION_DEVIATION: f64 = 0.010;
 const SESSIONS_TO_MEASURE: usize = 5;
 const LEAST_SESSION_DEVIATION: f64 = 0.004;
 
+/// A regression that is certainly larger than this fails on an unsteady machine too: no noise that leaves launches
+/// comparable at all makes a model so much slower.
+const BEYOND_DOUBT_PCT: f64 = 25.0;
+
+/// Why a report cannot be judged.
+struct Obstacle {
+    reason: String,
+    more_launches: Option<usize>,
+    /// The regression from which it does not matter, on slow-oriented logarithms.
+    overruled_above: Option<f64>,
+}
+
 /// Checks of everything that is compared launch by launch.
 pub(super) fn checks(candidate: &Report, sessions: &[&Report], policy: &Policy, look: Look) -> Vec<Check> {
     let arms: Vec<Vec<&Launch>> = sessions.iter().map(|session| completed(session)).collect();
@@ -25,16 +36,22 @@ pub(super) fn checks(candidate: &Report, sessions: &[&Report], policy: &Policy, 
     let sizes: Vec<usize> = arms.iter().map(Vec::len).collect();
     let charge = session_charge(&series, &sizes);
     let obstacle = too_few(baseline.len(), launches.len(), policy)
-        .or_else(|| unsteady(&baseline, &launches, &series, policy).map(|reason| (reason, None)));
+        .map(|(reason, more_launches)| Obstacle { reason, more_launches, overruled_above: None })
+        .or_else(|| unsteady(&baseline, &launches, &series, policy));
     let judge = |one: &Series| {
-        if let Some((reason, more)) = &obstacle {
-            return inconclusive(one, policy, look, reason, *more);
+        let shift = Shift::between(&one.baseline, &one.candidate).map(|shift| shift.charged(charge));
+        let certainly_above =
+            |bar: f64| shift.is_some_and(|shift| shift.lower(false_alarm(one, &series, look)) > bar);
+        if let Some(Obstacle { reason, more_launches, overruled_above }) = &obstacle
+            && !overruled_above.is_some_and(certainly_above)
+        {
+            return inconclusive(one, policy, look, reason, *more_launches);
         }
         if let Some((reason, more)) = too_few_samples(one, policy) {
             return inconclusive(one, policy, look, &reason, more);
         }
-        match Shift::between(&one.baseline, &one.candidate) {
-            Some(shift) => judged(one, shift.charged(charge), &series, policy, look),
+        match shift {
+            Some(shift) => judged(one, shift, &series, policy, look),
             None => inconclusive(one, policy, look, "there are too few launches", None),
         }
     };
@@ -45,18 +62,27 @@ pub(super) fn checks(candidate: &Report, sessions: &[&Report], policy: &Policy, 
     checks
 }
 
+/// Series of the same family, among which its false alarms are divided.
+fn members(one: &Series, all: &[Series]) -> f64 {
+    let family = |series: &Series| Family::of(series.measure, series.statistic);
+    all.iter().filter(|other| family(other) == family(one)).count().max(1) as f64
+}
+
+/// How often a series may fail though nothing has changed.
+fn false_alarm(one: &Series, all: &[Series], look: Look) -> f64 {
+    look.false_alarm(Family::of(one.measure, one.statistic)) / members(one, all)
+}
+
 fn judged(one: &Series, shift: Shift, all: &[Series], policy: &Policy, look: Look) -> Check {
-    let family = Family::of(one.measure, one.statistic);
-    let members = all.iter().filter(|s| Family::of(s.measure, s.statistic) == family).count();
-    let false_alarm = look.false_alarm(family) / members as f64;
-    let bars = Bars::new(one, policy, look);
-    let [baseline, candidate] = shift.launches;
+    let false_alarm = false_alarm(one, all, look);
     let judged = Judged {
         series: one,
         shift,
         significant: shift.lower(false_alarm) > 0.0,
-        probability: Some((shift.tail_probability() * members as f64).min(1.0)),
-        more_launches: more_launches(&shift, &bars, false_alarm, 1, |more| [baseline, candidate + more]),
+        probability: Some((shift.tail_probability() * members(one, all)).min(1.0)),
+        false_alarm,
+        step: 1,
+        both_grow: false,
     };
     check(&judged, policy, look)
 }
@@ -120,24 +146,28 @@ fn unsteady(
     candidate: &[&Launch],
     series: &[Series],
     policy: &Policy,
-) -> Option<String> {
+) -> Option<Obstacle> {
     let bars = &policy.steadiness;
+    let obstacle = |reason: String, overruled_above| Some(Obstacle { reason, more_launches: None, overruled_above });
     let canary = |arm: &[&Launch]| {
         let times: Vec<f64> = arm.iter().filter_map(|launch| launch.canary_ms).collect();
         let median = Ordered::new(&times, Direction::LowerIsBetter)?.quantile(0.5);
         (median > 0.0).then_some(median)
     };
     let (Some(before), Some(now)) = (canary(baseline), canary(candidate)) else {
-        return Some(
+        return obstacle(
             "there is no canary time, so a slower machine cannot be told from a slower model".to_owned(),
+            None,
         );
     };
+    let beyond_doubt = (BEYOND_DOUBT_PCT / 100.0).ln_1p();
     let shift = (now / before - 1.0) * 100.0;
-    if (now / before).ln().abs() > (bars.canary_shift_pct / 100.0).ln_1p() {
+    let shifted = (now / before).ln().abs();
+    if shifted > (bars.canary_shift_pct / 100.0).ln_1p() {
         let allowed = bars.canary_shift_pct;
-        return Some(format!(
-            "the machine itself changed: its canary shifted by {shift:+.1} %, {allowed} % is allowed"
-        ));
+        let reason =
+            format!("the machine itself changed: its canary shifted by {shift:+.1} %, {allowed} % is allowed");
+        return obstacle(reason, Some(beyond_doubt + 2.0 * shifted));
     }
     let medians = series.iter().filter(|s| Family::of(s.measure, s.statistic) == Family::Medians);
     let mut scales: Vec<f64> =
@@ -145,6 +175,9 @@ fn unsteady(
     scales.sort_unstable_by(f64::total_cmp);
     let dispersion = *scales.get(scales.len() / 2)?;
     let allowed = bars.dispersion_pct;
-    (dispersion > allowed)
-        .then(|| format!("launches differ by {dispersion:.1} %, {allowed} % is allowed: quieten the machine"))
+    if dispersion <= allowed {
+        return None;
+    }
+    let reason = format!("launches differ by {dispersion:.1} %, {allowed} % is allowed: quieten the machine");
+    obstacle(reason, Some(beyond_doubt))
 }
