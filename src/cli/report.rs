@@ -1,4 +1,4 @@
-//! `anemeter report`: renders one report, or a history of several.
+//! `anemeter report`: renders one report, or several by hardware profile.
 
 use std::path::PathBuf;
 
@@ -8,10 +8,10 @@ use super::{Failure, Output, Status};
 use crate::render::{self, Align, chart};
 use crate::report::Report;
 
-/// Render one report, or a history of several.
+/// Render one report, or several by hardware profile.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  anemeter report reports/a --format md\n  \
-anemeter report reports/* --format html --out history.html\n  \
+anemeter report reports/* --format html --out fleet.html\n  \
 anemeter report reports/a/report.json --format svg --out charts")]
 pub(super) struct Args {
     /// Report files, or folders with a report.json.
@@ -62,7 +62,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
 
 fn text(reports: &[Report]) -> String {
     let mut text = String::new();
-    for report in reports {
+    for report in &render::by_profile(reports) {
         text += &format!("{}\n\n", report.subject.name.escape_debug());
         for table in render::tables(report) {
             text += &format!("{}\n", terminal_table(&table));
@@ -97,7 +97,15 @@ fn charts(args: &Args, reports: &[Report], output: &mut Output) -> Result<Status
         );
     };
     std::fs::create_dir_all(folder).map_err(|e| Failure::bad_input(format!("{}: {e}", folder.display())))?;
-    let mut all = chart::comparisons(reports, chart::Theme::File)?;
+    let reports = &render::by_profile(reports)[..];
+    let several = render::groups(reports).count() > 1;
+    let mut all = Vec::new();
+    for (index, group) in render::groups(reports).enumerate() {
+        let prefix = if several { format!("profile-{}-", index + 1) } else { String::new() };
+        for found in chart::comparisons(group, chart::Theme::File)? {
+            all.push(chart::Chart { name: format!("{prefix}{}", found.name), ..found });
+        }
+    }
     for (index, report) in reports.iter().enumerate() {
         let prefix = if reports.len() > 1 { format!("{}-", index + 1) } else { String::new() };
         for found in chart::charts(report, chart::Theme::File)? {

@@ -4,7 +4,8 @@ use minijinja::{AutoEscape, Environment, Value, context};
 use serde::Serialize;
 
 use super::chart::{Theme, charts, comparisons};
-use super::table::{Align, Column, Table, runtime, tables};
+use super::fleet::{by_profile, groups, overviews};
+use super::table::{Table, runtime, tables};
 use super::{RenderError, number};
 use crate::report::{Metric, Report};
 use crate::stats::Percentile;
@@ -37,7 +38,20 @@ struct FailedLaunch {
     stderr: String,
 }
 
-/// Reports as one page; several are a history in the order given.
+/// The reports of one hardware profile.
+#[derive(Serialize)]
+struct Group {
+    table: Table,
+    charts: Vec<Value>,
+}
+
+fn group((table, reports): (Table, &[Report])) -> Result<Group, RenderError> {
+    let charts = comparisons(reports, Theme::Page)?;
+    let charts = charts.into_iter().map(|chart| Value::from_safe_string(chart.svg)).collect();
+    Ok(Group { table: visible_table(table), charts })
+}
+
+/// Reports as one page; several are a history in the order given, by hardware profile.
 pub fn html(reports: &[Report]) -> Result<String, RenderError> {
     let failed = |e: minijinja::Error| RenderError::new("the page", format!("{e:#}"));
     let mut environment = Environment::new();
@@ -45,10 +59,13 @@ pub fn html(reports: &[Report]) -> Result<String, RenderError> {
     environment.set_trim_blocks(true);
     environment.set_lstrip_blocks(true);
     environment.add_template("page", TEMPLATE).map_err(failed)?;
+    let reports = &by_profile(reports)[..];
     let sections: Vec<Section> =
         reports.iter().enumerate().map(|(index, report)| section(index, report)).collect::<Result<_, _>>()?;
-    let overview = (reports.len() > 1).then(|| overview(reports));
-    let compared = comparisons(reports, Theme::Page)?;
+    let groups: Vec<Group> = match reports {
+        [_] => Vec::new(),
+        _ => overviews(reports).into_iter().zip(groups(reports)).map(group).collect::<Result<_, _>>()?,
+    };
     let title = match reports {
         [one] => format!("{} – anemeter report", visible(&one.subject.name)),
         many => format!("{} reports – anemeter", many.len()),
@@ -56,8 +73,7 @@ pub fn html(reports: &[Report]) -> Result<String, RenderError> {
     let page = environment.get_template("page").map_err(failed)?;
     page.render(context! {
         title,
-        overview,
-        comparisons => compared.into_iter().map(|chart| Value::from_safe_string(chart.svg)).collect::<Vec<_>>(),
+        groups,
         sections,
         version => env!("CARGO_PKG_VERSION"),
     })
@@ -108,50 +124,6 @@ fn key_figures(report: &Report) -> Vec<KeyFigure> {
     found
 }
 
-/// One row per report.
-fn overview(reports: &[Report]) -> Table {
-    let mut shapes: Vec<usize> = reports.iter().flat_map(Report::shapes).collect();
-    shapes.sort_unstable();
-    shapes.dedup();
-    let column = |heading: String, align| Column { heading, align };
-    let mut columns: Vec<Column> =
-        ["", "created", "model", "profile", "runtime"].map(|h| column(h.to_owned(), Align::Left)).into();
-    for shape in &shapes {
-        columns.push(column(format!("TTFT p50 at {shape}"), Align::Right));
-        columns.push(column(format!("TPS p50 at {shape}"), Align::Right));
-    }
-    let row = |(index, report): (usize, &Report)| {
-        let mut row = vec![
-            (index + 1).to_string(),
-            report.header.created.clone(),
-            report.subject.name.clone(),
-            report.header.hardware_profile_key.clone(),
-            runtime(report),
-        ];
-        for &shape in &shapes {
-            for metric in [Metric::Ttft, Metric::Tps] {
-                let figure = report.figure(metric, Some(shape));
-                row.push(number::maybe(figure.and_then(|f| f.summary.percentiles.p50), metric.unit()));
-            }
-        }
-        row
-    };
-    let profiles = reports.iter().map(|report| &report.header.hardware_profile_key);
-    let mut profiles: Vec<&String> = profiles.collect();
-    profiles.sort();
-    profiles.dedup();
-    let note = match profiles.len() {
-        1 => String::new(),
-        n => format!("The reports come from {n} hardware profiles: their speeds are not comparable."),
-    };
-    visible_table(Table {
-        title: "Overview".to_owned(),
-        note,
-        columns,
-        rows: reports.iter().enumerate().map(row).collect(),
-    })
-}
-
 /// Control characters mean nothing in a page and may not even be allowed there.
 fn visible(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() }).collect()
@@ -162,7 +134,7 @@ fn visible_lines(text: &str) -> String {
 }
 
 fn visible_table(mut table: Table) -> Table {
-    for cell in table.rows.iter_mut().flatten().chain([&mut table.note]) {
+    for cell in table.rows.iter_mut().flatten().chain([&mut table.title, &mut table.note]) {
         *cell = visible(cell);
     }
     table
@@ -194,8 +166,11 @@ mod tests {
         let page = html(&[testing::report(), other]).unwrap();
         assert!(page.contains("<title>2 reports – anemeter</title>"));
         assert!(page.contains("2 hardware profiles: their speeds are not comparable"));
-        assert_eq!(page.matches("<svg ").count(), 2 + 2 * 6);
+        assert_eq!(page.matches("<svg ").count(), 2 * 6, "a profile with one report is no history");
         assert!(page.contains("id=\"report-2\""));
+        let page = html(&[testing::report(), testing::report()]).unwrap();
+        assert_eq!(page.matches("<svg ").count(), 2 + 2 * 6);
+        assert!(!page.contains("not comparable"));
     }
 
     #[test]

@@ -2,12 +2,20 @@
 
 use std::fmt::Write;
 
+use super::fleet::{by_profile, overviews};
 use super::table::{Align, Table, runtime, tables};
 use crate::report::Report;
 
-/// Reports as Markdown, one after another.
+/// Reports as Markdown, one after another by hardware profile; several begin with an overview.
 pub fn markdown(reports: &[Report]) -> String {
-    reports.iter().map(one).collect::<Vec<_>>().join("\n")
+    let reports = by_profile(reports);
+    let mut parts = Vec::new();
+    if reports.len() > 1 {
+        let overviews = overviews(&reports).iter().map(written).collect::<String>();
+        parts.push(format!("# {} reports\n\n{overviews}", reports.len()));
+    }
+    parts.extend(reports.iter().map(one));
+    parts.join("\n")
 }
 
 fn one(report: &Report) -> String {
@@ -93,6 +101,17 @@ mod tests {
     #[test]
     fn a_report_reads_well() {
         insta::assert_snapshot!(markdown(&[testing::report()]));
+    }
+
+    #[test]
+    fn a_fleet_begins_with_a_table_per_profile() {
+        let mut other = testing::report();
+        other.header.hardware_profile_key = "apple-m1".to_owned();
+        let text = markdown(&[testing::report(), other, testing::report()]);
+        let headings: Vec<&str> = text.lines().filter(|line| line.starts_with('#')).take(3).collect();
+        assert_eq!(headings, ["# 3 reports", "## linux-test-2c-24gb", "## apple-m1"]);
+        assert_eq!(text.matches("\n# tiny\n").count(), 3);
+        assert!(text.contains("2 hardware profiles: their speeds are not comparable"));
     }
 
     #[test]

@@ -5,6 +5,7 @@
 
 pub mod chart;
 mod csv_rows;
+mod fleet;
 mod html;
 mod markdown;
 mod number;
@@ -12,6 +13,7 @@ mod table;
 mod verdict;
 
 pub use csv_rows::csv;
+pub use fleet::{by_profile, groups};
 pub use html::html;
 pub use markdown::markdown;
 pub use number::{figure, maybe};
