@@ -148,7 +148,8 @@ fn unsteady(
     policy: &Policy,
 ) -> Option<Obstacle> {
     let bars = &policy.steadiness;
-    let obstacle = |reason: String, overruled_above| Some(Obstacle { reason, more_launches: None, overruled_above });
+    let obstacle =
+        |reason: String, overruled_above| Some(Obstacle { reason, more_launches: None, overruled_above });
     let canary = |arm: &[&Launch]| {
         let times: Vec<f64> = arm.iter().filter_map(|launch| launch.canary_ms).collect();
         let median = Ordered::new(&times, Direction::LowerIsBetter)?.quantile(0.5);
@@ -162,12 +163,13 @@ fn unsteady(
     };
     let beyond_doubt = (BEYOND_DOUBT_PCT / 100.0).ln_1p();
     let shift = (now / before - 1.0) * 100.0;
-    let shifted = (now / before).ln().abs();
-    if shifted > (bars.canary_shift_pct / 100.0).ln_1p() {
+    let slower = (now / before).ln();
+    if slower.abs() > (bars.canary_shift_pct / 100.0).ln_1p() {
         let allowed = bars.canary_shift_pct;
-        let reason =
-            format!("the machine itself changed: its canary shifted by {shift:+.1} %, {allowed} % is allowed");
-        return obstacle(reason, Some(beyond_doubt + 2.0 * shifted));
+        let reason = format!(
+            "the machine itself changed: its canary shifted by {shift:+.1} %, {allowed} % is allowed"
+        );
+        return obstacle(reason, Some(beyond_doubt + 2.0 * slower.max(0.0)));
     }
     let medians = series.iter().filter(|s| Family::of(s.measure, s.statistic) == Family::Medians);
     let mut scales: Vec<f64> =

@@ -109,6 +109,9 @@ fn few_launches_and_unsteady_machines_are_inconclusive_with_a_reason() {
     assert_eq!(restless.outcome, Outcome::Inconclusive);
     assert!(find(&restless, "ttft.p50.128").reason.contains("quieten the machine"));
 
+    let far_worse = judged(&noisy(6, 10, 0.08, |_| 2.0));
+    assert_eq!(far_worse.outcome, Outcome::Fail, "no such noise makes a model twice as slow");
+
     let mut silent = noisy(5, 10, 0.008, same);
     silent.launches.iter_mut().for_each(|launch| launch.canary_ms = None);
     assert_eq!(judged(&silent).outcome, Outcome::Inconclusive);

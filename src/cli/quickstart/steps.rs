@@ -21,7 +21,7 @@ On a checkpoint of your own (a Hugging Face folder, a GGUF file or a PyTorch sta
 `anemeter doctor` says what this machine is and what disturbs a measurement on it.";
 
 /// How much slower the last measurement is made.
-const SLOWER_BY: &str = "60";
+const SLOWER_BY: &str = "100";
 
 /// One command.
 pub(super) struct Step {
@@ -112,7 +112,7 @@ fn measured() -> [Step; 7] {
         gate("And this one?", "reports/slower").ends_with(&[1, 3]),
         Step::new(
             "Put all three onto one page.",
-            ["report", "reports/first", "reports/second", "reports/slower", "--format", "html", "-o", PAGE],
+            ["report", "reports/first", "reports/second", "reports/slower", "--format", "html", "--out", PAGE],
         )
         .quietly(&[]),
     ]
