@@ -34,7 +34,8 @@ pub(super) fn overviews(grouped: &[Report]) -> Vec<Table> {
     }
     if let (Some(last), true) = (tables.last_mut(), groups(grouped).count() > 1) {
         let count = groups(grouped).count();
-        last.note = format!("The reports come from {count} hardware profiles: their speeds are not comparable.");
+        last.note =
+            format!("The reports come from {count} hardware profiles: their speeds are not comparable.");
     }
     tables
 }
@@ -118,7 +119,8 @@ mod tests {
         let tables = overviews(&by_profile(&[of("m2", "1"), of("m1", "2"), of("m2", "3")]));
         let titles: Vec<&str> = tables.iter().map(|table| table.title.as_str()).collect();
         assert_eq!(titles, ["m2", "m1"]);
-        let numbers: Vec<&str> = tables.iter().flat_map(|table| &table.rows).map(|row| row[0].as_str()).collect();
+        let numbers: Vec<&str> =
+            tables.iter().flat_map(|table| &table.rows).map(|row| row[0].as_str()).collect();
         assert_eq!(numbers, ["1", "2", "3"]);
         assert!(tables[1].note.contains("2 hardware profiles: their speeds are not comparable"));
         assert!(tables.iter().all(|table| table.rows.iter().all(|row| row.len() == table.columns.len())));

@@ -5,6 +5,7 @@ mod bench_decode;
 mod bench_export;
 mod bench_overhead;
 mod bench_package;
+mod bless;
 mod ci;
 mod conformance;
 mod fetch_smollm2;
@@ -17,8 +18,10 @@ mod record;
 mod sanitize;
 mod smollm2;
 mod test;
+mod test_remote;
 mod tidy;
 mod tiny_checkpoints;
+mod workflows;
 
 use std::process::ExitCode;
 
@@ -45,6 +48,7 @@ const COMMANDS: &[Command] = &[
     bench_export::COMMAND,
     bench_overhead::COMMAND,
     bench_package::COMMAND,
+    bless::COMMAND,
     ci::COMMAND,
     conformance::COMMAND,
     fetch_smollm2::COMMAND,
@@ -52,8 +56,10 @@ const COMMANDS: &[Command] = &[
     sanitize::COMMAND,
     smollm2::COMMAND,
     test::COMMAND,
+    test_remote::COMMAND,
     tidy::COMMAND,
     tiny_checkpoints::COMMAND,
+    workflows::COMMAND,
 ];
 
 fn main() -> ExitCode {
