@@ -90,7 +90,7 @@ pub fn family_probabilities(series: &[Vec<f64>], orders: &Orders) -> Option<Vec<
         return None;
     }
     let sorted: Vec<Vec<(f64, usize)>> = series.iter().map(|values| in_order(values)).collect();
-    let mut room = Room::default();
+    let mut room = Room::new(orders.launches);
     let observed: Vec<f64> =
         sorted.iter().map(|values| room.t(values, orders.masks[0])).collect::<Option<_>>()?;
     let mut as_slow = vec![0usize; series.len()];
@@ -113,23 +113,29 @@ fn in_order(values: &[f64]) -> Vec<(f64, usize)> {
     sorted
 }
 
-#[derive(Default)]
+/// Room for the launches of both arms.
 struct Room {
     first: Vec<f64>,
     second: Vec<f64>,
-    residuals: Vec<f64>,
 }
 
 impl Room {
+    fn new(launches: usize) -> Room {
+        Room { first: vec![0.0; launches + 1], second: vec![0.0; launches + 1] }
+    }
+
     fn t(&mut self, sorted: &[(f64, usize)], order: u128) -> Option<f64> {
-        self.first.clear();
-        self.second.clear();
+        let mut counts = [0, 0];
         for &(value, place) in sorted {
-            let arm = if order >> place & 1 == 1 { &mut self.second } else { &mut self.first };
-            arm.push(value);
+            // Written to both and counted in one: which one is chance, and a branch on chance is slow.
+            let in_second = (order >> place & 1) as usize;
+            self.first[counts[0]] = value;
+            self.second[counts[1]] = value;
+            counts[0] += 1 - in_second;
+            counts[1] += in_second;
         }
-        let location = locate_sorted([&self.first, &self.second], &mut self.residuals)?;
-        Some(Shift::of(&location, [self.first.len(), self.second.len()]).t())
+        let location = locate_sorted([&self.first[..counts[0]], &self.second[..counts[1]]])?;
+        Some(Shift::of(&location, counts).t())
     }
 }
 
@@ -173,7 +179,7 @@ mod tests {
         let second = alternating(20);
         let orders = Orders::of_blocks(&second, &[true; 20]).unwrap();
         let values: Vec<f64> =
-            (0..20).map(|i: u32| 0.001 * f64::from(i % 3) + if second[i as usize] { 0.1 } else { 0.0 }).collect();
+            (0..20).map(|i| 0.001 * f64::from(i % 3) + if second[i as usize] { 0.1 } else { 0.0 }).collect();
         let noise: Vec<f64> = (0..20).map(|i| 0.001 * f64::from(i * 7 % 5)).collect();
         let p = family_probabilities(&[values, noise], &orders).unwrap();
         assert!((p[0] - 1.0 / 7776.0).abs() < 1e-9, "{p:?}");
