@@ -1,5 +1,6 @@
 //! What one series comes to, given its shift: the part that both rules share.
 
+use super::needed::more_launches;
 use super::policy::Policy;
 use super::rates::{Family, Look};
 use super::series::{Series, log_of_pct, pct_of_log};
@@ -54,13 +55,27 @@ pub(super) struct Judged<'a> {
     pub(super) significant: bool,
     /// How often no change would look like this, corrected for the family.
     pub(super) probability: Option<f64>,
+    /// How often such a shift fails without any change, taken by itself.
+    pub(super) false_alarm: f64,
+    /// Launches of the candidate that come together.
+    pub(super) step: usize,
+    /// Whether the baseline gets as many.
+    pub(super) both_grow: bool,
+}
+
+impl Judged<'_> {
     /// Launches that would likely settle it.
-    pub(super) more_launches: Option<usize>,
+    fn more_launches(&self, bars: &Bars) -> Option<usize> {
+        let [baseline, candidate] = self.shift.launches;
+        more_launches(&self.shift, bars, self.false_alarm, self.step, |more| {
+            [if self.both_grow { baseline + more } else { baseline }, candidate + more]
+        })
+    }
 }
 
 /// The check of a series that was judged.
 pub(super) fn check(judged: &Judged<'_>, policy: &Policy, look: Look) -> Check {
-    let Judged { series, shift, significant, probability, more_launches } = judged;
+    let Judged { series, shift, significant, probability, .. } = judged;
     let bars = Bars::new(series, policy, look);
     let status = bars.status(shift, *significant);
     let direction = series.metric.direction();
@@ -83,7 +98,7 @@ pub(super) fn check(judged: &Judged<'_>, policy: &Policy, look: Look) -> Check {
     Check {
         status,
         reason,
-        more_launches: more_launches.filter(|_| status == Status::Inconclusive),
+        more_launches: (status == Status::Inconclusive).then(|| judged.more_launches(&bars)).flatten(),
         effect: Some(effect(series, shift)),
         probability: *probability,
         ..unjudged(series, policy, look)

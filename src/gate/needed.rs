@@ -16,11 +16,25 @@ pub(super) fn more_launches(
     step: usize,
     grown: impl Fn(usize) -> [usize; 2],
 ) -> Option<usize> {
-    (1..=MOST / step).map(|steps| steps * step).find(|&more| {
-        let expected = shift.with_launches(grown(more));
+    let settled = |steps: usize| {
+        let expected = shift.with_launches(grown(steps * step));
         let significant = expected.lower(false_alarm) > 0.0;
         bars.status(&expected, significant) != Status::Inconclusive
-    })
+    };
+    // Bounds only narrow, so that what some launches settle, more of them settle too.
+    let (mut too_few, mut enough) = (0, MOST / step);
+    if !settled(enough) {
+        return None;
+    }
+    while enough - too_few > 1 {
+        let middle = usize::midpoint(too_few, enough);
+        if settled(middle) {
+            enough = middle;
+        } else {
+            too_few = middle;
+        }
+    }
+    Some(enough * step)
 }
 
 #[cfg(test)]

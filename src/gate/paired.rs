@@ -3,7 +3,6 @@
 
 use super::comparable::GateError;
 use super::decide::{Bars, Judged, check, inconclusive};
-use super::needed::more_launches;
 use super::policy::Policy;
 use super::rates::{Family, Look};
 use super::series::{self, Series, completed};
@@ -130,16 +129,14 @@ fn judged(
     look: Look,
 ) -> Check {
     let false_alarm = look.false_alarm(Family::of(one.measure, one.statistic));
-    let bars = Bars::new(one, policy, look);
-    let [baseline, candidate] = shift.launches;
     let judged = Judged {
         series: one,
         shift,
         significant: look.can_fail() && probability.is_some_and(|p| p <= false_alarm),
         probability,
-        more_launches: more_launches(&shift, &bars, false_alarm / members as f64, BLOCK / 2, |more| {
-            [baseline + more, candidate + more]
-        }),
+        false_alarm: false_alarm / members as f64,
+        step: BLOCK / 2,
+        both_grow: true,
     };
     check(&judged, policy, look)
 }

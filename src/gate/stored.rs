@@ -1,8 +1,7 @@
 //! Rule S: a report against blessed sessions. Nothing can be randomised, so the comparison pays for what it cannot see:
 //! sessions differ, and the machine may have changed.
 
-use super::decide::{Bars, Judged, check, inconclusive};
-use super::needed::more_launches;
+use super::decide::{Judged, check, inconclusive};
 use super::policy::Policy;
 use super::rates::{Family, Look};
 use super::series::{self, Series, completed};
@@ -49,14 +48,14 @@ fn judged(one: &Series, shift: Shift, all: &[Series], policy: &Policy, look: Loo
     let family = Family::of(one.measure, one.statistic);
     let members = all.iter().filter(|s| Family::of(s.measure, s.statistic) == family).count();
     let false_alarm = look.false_alarm(family) / members as f64;
-    let bars = Bars::new(one, policy, look);
-    let [baseline, candidate] = shift.launches;
     let judged = Judged {
         series: one,
         shift,
         significant: shift.lower(false_alarm) > 0.0,
         probability: Some((shift.tail_probability() * members as f64).min(1.0)),
-        more_launches: more_launches(&shift, &bars, false_alarm, 1, |more| [baseline, candidate + more]),
+        false_alarm,
+        step: 1,
+        both_grow: false,
     };
     check(&judged, policy, look)
 }

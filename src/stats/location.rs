@@ -31,26 +31,18 @@ pub fn locate<const ARMS: usize>(arms: [&[f64]; ARMS]) -> Option<Location<ARMS>>
         arm.sort_unstable_by(f64::total_cmp);
         arm
     });
-    locate_sorted(sorted.each_ref().map(Vec::as_slice), &mut Vec::new())
+    locate_sorted(sorted.each_ref().map(Vec::as_slice))
 }
 
-/// Locates arms that are in ascending order; `residuals` is room to work in.
-pub(super) fn locate_sorted<const ARMS: usize>(
-    arms: [&[f64]; ARMS],
-    residuals: &mut Vec<f64>,
-) -> Option<Location<ARMS>> {
+/// Locates arms that are in ascending order.
+pub(super) fn locate_sorted<const ARMS: usize>(arms: [&[f64]; ARMS]) -> Option<Location<ARMS>> {
     let count: usize = arms.iter().map(|arm| arm.len()).sum();
     if arms.iter().any(|arm| arm.is_empty()) || count <= ARMS {
         return None;
     }
     let medians = arms.map(middle);
-    residuals.clear();
-    for (arm, median) in arms.iter().zip(&medians) {
-        residuals.extend(arm.iter().map(|value| (value - median).abs()));
-    }
-    residuals.sort_unstable_by(f64::total_cmp);
     let small_sample = count as f64 / (count as f64 - 1.6);
-    let scale = (1.4826 * middle(residuals) * small_sample).max(LEAST_SCALE);
+    let scale = (1.4826 * middle_distance(arms, medians, count) * small_sample).max(LEAST_SCALE);
     let bound = CLIP * scale;
 
     let mut centres = medians;
@@ -77,9 +69,43 @@ fn middle(values: &[f64]) -> f64 {
     if values.len() % 2 == 1 { values[middle] } else { f64::midpoint(values[middle - 1], values[middle]) }
 }
 
+/// The median of all distances from the medians. Distances of an arm in order grow from its middle to either side, so
+/// that they are merged instead of sorted.
+fn middle_distance<const ARMS: usize>(arms: [&[f64]; ARMS], medians: [f64; ARMS], count: usize) -> f64 {
+    let below =
+        |arm: usize, end: usize| end.checked_sub(1).map_or(f64::INFINITY, |i| medians[arm] - arms[arm][i]);
+    let above =
+        |arm: usize, start: usize| arms[arm].get(start).map_or(f64::INFINITY, |value| value - medians[arm]);
+    let mut ends = arms.map(|arm| arm.len() / 2);
+    let mut starts = ends;
+    let mut next: [[f64; 2]; ARMS] =
+        std::array::from_fn(|arm| [below(arm, ends[arm]), above(arm, starts[arm])]);
+    let (mut last, mut before) = (0.0, 0.0);
+    for _ in 0..=count / 2 {
+        let (mut arm, mut side) = (0, 0);
+        for candidate in 0..ARMS {
+            for which in 0..2 {
+                if next[candidate][which] < next[arm][side] {
+                    (arm, side) = (candidate, which);
+                }
+            }
+        }
+        (before, last) = (last, next[arm][side]);
+        if side == 0 {
+            ends[arm] -= 1;
+            next[arm][0] = below(arm, ends[arm]);
+        } else {
+            starts[arm] += 1;
+            next[arm][1] = above(arm, starts[arm]);
+        }
+    }
+    if count % 2 == 1 { last } else { f64::midpoint(before, last) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn without_outliers_it_is_the_mean_and_the_variance() {
@@ -105,6 +131,24 @@ mod tests {
         assert!((location.centres[1] - location.centres[0] - 1.0).abs() < 1e-12);
         assert!((location.variance - 0.005).abs() < 1e-12);
         assert_eq!(location.degrees, 2.0);
+    }
+
+    proptest! {
+        #[test]
+        fn merging_finds_the_median_of_sorted_distances(
+            first in prop::collection::vec(-1.0f64..1.0, 1..12),
+            second in prop::collection::vec(-1.0f64..1.0, 1..12),
+        ) {
+            let mut arms = [first, second];
+            arms.iter_mut().for_each(|arm| arm.sort_by(f64::total_cmp));
+            let slices = arms.each_ref().map(Vec::as_slice);
+            let medians = slices.map(middle);
+            let mut distances: Vec<f64> =
+                slices.iter().zip(medians).flat_map(|(arm, m)| arm.iter().map(move |v| (v - m).abs())).collect();
+            distances.sort_by(f64::total_cmp);
+            let found = middle_distance(slices, medians, distances.len());
+            prop_assert!((found - middle(&distances)).abs() < 1e-12);
+        }
     }
 
     #[test]

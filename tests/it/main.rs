@@ -11,6 +11,7 @@ mod compress;
 mod damage;
 mod export;
 mod fixtures;
+mod gate;
 mod generate;
 mod hostile;
 mod inspect;

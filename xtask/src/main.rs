@@ -10,6 +10,7 @@ mod ci;
 mod conformance;
 mod fetch_smollm2;
 mod fuzz;
+mod gate_power;
 mod outcome;
 mod process;
 mod project;
@@ -53,6 +54,7 @@ const COMMANDS: &[Command] = &[
     conformance::COMMAND,
     fetch_smollm2::COMMAND,
     fuzz::COMMAND,
+    gate_power::COMMAND,
     sanitize::COMMAND,
     smollm2::COMMAND,
     test::COMMAND,

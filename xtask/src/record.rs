@@ -1,4 +1,4 @@
-//! Keeping a measurement in `docs/performance.md`.
+//! Keeping a measurement in a document, `docs/performance.md` unless another is named.
 
 use std::fs;
 
@@ -11,18 +11,29 @@ const DOCUMENT: &str = "docs/performance.md";
 
 /// Replaces what stands between the markers of a task, `<!-- task -->` and `<!-- /task -->`.
 pub(crate) fn write(project: &Project, task: &str, command: &str, table: &str) -> Result<()> {
-    let path = project.root.join(DOCUMENT);
+    write_to(project, DOCUMENT, task, command, table)
+}
+
+/// The same in another document.
+pub(crate) fn write_to(
+    project: &Project,
+    document: &str,
+    task: &str,
+    command: &str,
+    table: &str,
+) -> Result<()> {
+    let path = project.root.join(document);
     let date = read(project.command("date").args(["-u", "+%F"]))?;
-    let text = fs::read_to_string(&path).with_context(|| format!("read {DOCUMENT}"))?;
+    let text = fs::read_to_string(&path).with_context(|| format!("read {document}"))?;
     let body = format!("`{command}`, {}: {table}", date.trim());
-    fs::write(&path, replaced(&text, task, &body)?)?;
-    println!("recorded in {DOCUMENT}");
+    fs::write(&path, replaced(&text, task, &body).with_context(|| format!("record in {document}"))?)?;
+    println!("recorded in {document}");
     Ok(())
 }
 
 fn replaced(text: &str, task: &str, body: &str) -> Result<String> {
     let (open, close) = (format!("<!-- {task} -->\n"), format!("<!-- /{task} -->"));
-    let markers = || format!("{DOCUMENT} has no {} .. {close}", open.trim_end());
+    let markers = || format!("there is no {} .. {close}", open.trim_end());
     let (before, rest) = text.split_once(&open).with_context(markers)?;
     let (_, after) = rest.split_once(&close).with_context(markers)?;
     Ok(format!("{before}{open}{body}{close}{after}"))

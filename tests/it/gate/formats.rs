@@ -1,0 +1,61 @@
+//! A verdict in every format.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::{Scene, report};
+use crate::command::{arg, run};
+
+#[test]
+fn a_regression_is_shown_in_every_format() {
+    let scene = Scene::new();
+    let slow = report(1, 10, 1.12);
+    let shown = |format: &str| {
+        let outcome = scene.gate(&slow, &["--format", format]);
+        assert_eq!((outcome.code, outcome.stderr.as_str()), (1, ""), "{}", outcome.stdout);
+        outcome.stdout
+    };
+    let text = shown("text");
+    for word in
+        ["FAIL: ", "10 launches against 24 of 3 blessed sessions", "TTFT p50 at 16", "5 % worse", "Passed"]
+    {
+        assert!(text.contains(word), "{word}: {text}");
+    }
+    assert!(shown("md").starts_with("# ❌ Gate: FAIL: "));
+    let junit = shown("junit");
+    assert!(junit.contains("<testsuites name=\"anemeter gate\"") && junit.contains("<failure "), "{junit}");
+    let verdict: Value = serde_json::from_str(&shown("json")).unwrap();
+    assert_eq!(
+        (verdict["schema"].as_str(), verdict["outcome"].as_str()),
+        (Some("anemeter.verdict/1"), Some("fail"))
+    );
+    let check = &verdict["checks"][0];
+    assert_eq!(check["limit"]["regression_pct"], 5.0);
+    assert!(check["effect"]["interval_pct"]["low"].as_f64() < check["effect"]["regression_pct"].as_f64());
+    assert!(check["effect"]["interval_units"]["high"].as_f64().unwrap() > 0.0);
+    assert!(check["false_alarm"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn github_gets_annotations_beside_the_result() {
+    let scene = Scene::new();
+    let candidate = scene.write("candidate.json", &report(1, 10, 1.12));
+    let session = scene.path("session0.json");
+    let outcome = run(Command::new(env!("CARGO_BIN_EXE_anemeter")).env("GITHUB_ACTIONS", "true").args([
+        "gate",
+        arg(&candidate),
+        "--format",
+        "json",
+        "--baseline",
+        arg(&session),
+    ]));
+    assert_eq!(outcome.code, 1, "{}", outcome.stderr);
+    assert!(serde_json::from_str::<Value>(&outcome.stdout).is_ok(), "standard output is the document only");
+    assert!(outcome.stderr.contains("::error title=TTFT p50 at 16%3A FAIL::"), "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.contains("::warning title=gate::the baseline has 1 of 3 sessions"),
+        "{}",
+        outcome.stderr
+    );
+}

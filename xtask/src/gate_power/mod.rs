@@ -1,0 +1,64 @@
+//! `cargo xtask gate-power`: how often the gate is wrong, found out by simulating machines and asking the gate itself.
+
+mod machine;
+mod rules;
+mod score;
+mod simulate;
+
+use anyhow::{Result, bail};
+use pico_args::Arguments;
+
+use crate::Command;
+use crate::outcome::Outcome;
+use crate::process::succeed;
+use crate::project::Project;
+use crate::record;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "gate-power",
+    arguments: "[--gates N] [--seed N] [--record]",
+    about: "error rates of the gate on simulated machines; fails where one is missed",
+    not_checked: 1,
+    run,
+};
+
+const DOCUMENT: &str = "docs/gates.md";
+
+fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
+    if cfg!(debug_assertions) {
+        return in_release(project, arguments);
+    }
+    let gates: usize = arguments.opt_value_from_str("--gates")?.unwrap_or(300);
+    let seed: u64 = arguments.opt_value_from_str("--seed")?.unwrap_or(1);
+    let recorded = arguments.contains("--record");
+    crate::finish(arguments)?;
+    let rows = score::score(gates.max(1), seed)?;
+    let table = score::table(&rows);
+    println!("{table}");
+    if recorded {
+        let body = format!(
+            "{} gates per cell, {} where nothing changed.\n\n{table}",
+            gates,
+            gates * score::TIMES_UNCHANGED
+        );
+        record::write_to(
+            project,
+            DOCUMENT,
+            "gate-power",
+            &format!("cargo xtask gate-power --gates {gates}"),
+            &body,
+        )?;
+    }
+    let misses = score::misses(&rows);
+    if !misses.is_empty() {
+        bail!("{}", misses.join("\n"));
+    }
+    Ok(Outcome::Checked(format!("{} cells, all within their error rates", rows.len() * 3)))
+}
+
+/// Simulation is arithmetic: the same task, built for speed.
+fn in_release(project: &Project, arguments: Arguments) -> Result<Outcome> {
+    let program = project.release("xtask")?;
+    succeed(project.command(program).arg("gate-power").args(arguments.finish()))?;
+    Ok(Outcome::Checked("error rates as wanted".to_owned()))
+}
