@@ -18,6 +18,9 @@ mod document;
 mod error;
 mod folder;
 mod key;
+mod place;
+#[cfg(feature = "remote")]
+mod remote;
 mod seal;
 mod storage;
 mod store;
@@ -29,6 +32,7 @@ pub use document::{Blessed, Provenance, SCHEMA};
 pub use error::{BaselineError, Problem};
 pub use folder::Folder;
 pub use key::Key;
+pub use place::storage;
 pub use storage::{Storage, StorageError, Stored, Version};
 pub use store::{BlessError, Blessing, Judgement, Proposal, Sessions, Store};
 

@@ -5,8 +5,8 @@ use std::path::Path;
 use super::content;
 use super::document::{Blessed, Provenance};
 use super::error::{BaselineError, Problem};
-use super::folder::Folder;
 use super::key::Key;
+use super::place::storage;
 use super::storage::{Storage, Stored};
 use crate::report::Report;
 
@@ -82,9 +82,9 @@ pub enum BlessError<E> {
 }
 
 impl Store {
-    /// Opens a folder of this machine; it need not be there yet.
+    /// Opens a folder, which need not be there yet, or a URL.
     pub fn open(place: &Path) -> Result<Store, BaselineError> {
-        Ok(Store::over(Box::new(Folder::new(place))))
+        Ok(Store::over(storage(place)?))
     }
 
     /// A store over any storage.
@@ -242,7 +242,7 @@ impl Store {
         present: Option<(&Stored, &Blessed)>,
     ) -> Result<bool, BaselineError> {
         let Some((stored, before)) = present else {
-            return Ok(self.storage.create(&key.file(), bytes)?);
+            return Ok(self.storage.create(&key.file(), bytes)? || self.holds(key, bytes)?);
         };
         let ancestor = key.ancestor(&before.digest);
         if !self.storage.create(&ancestor, &stored.bytes)? {
@@ -252,6 +252,11 @@ impl Store {
                 return Err(BaselineError::new(self.storage.place(&ancestor), problem));
             }
         }
-        Ok(self.storage.replace(&key.file(), bytes, &stored.version)?)
+        Ok(self.storage.replace(&key.file(), bytes, &stored.version)? || self.holds(key, bytes)?)
+    }
+
+    /// Whether a document is in its place: a request that is repeated because its answer was lost finds its own work.
+    fn holds(&self, key: &Key, bytes: &[u8]) -> Result<bool, BaselineError> {
+        Ok(self.storage.read(&key.file())?.is_some_and(|stored| stored.bytes == bytes))
     }
 }

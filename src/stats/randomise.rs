@@ -178,9 +178,8 @@ mod tests {
     fn a_clear_shift_is_as_rare_as_can_be() {
         let second = alternating(20);
         let orders = Orders::of_blocks(&second, &[true; 20]).unwrap();
-        let values: Vec<f64> = (0..20)
-            .map(|i: u32| 0.001 * f64::from(i % 3) + if second[i as usize] { 0.1 } else { 0.0 })
-            .collect();
+        let values: Vec<f64> =
+            (0..20).map(|i| 0.001 * f64::from(i % 3) + if second[i as usize] { 0.1 } else { 0.0 }).collect();
         let noise: Vec<f64> = (0..20).map(|i| 0.001 * f64::from(i * 7 % 5)).collect();
         let p = family_probabilities(&[values, noise], &orders).unwrap();
         assert!((p[0] - 1.0 / 7776.0).abs() < 1e-9, "{p:?}");

@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, bail};
 use crate::outcome::{Outcome, Shown};
 use crate::process::succeed;
 use crate::project::Project;
-use crate::{Command, conformance, quickstart, smollm2, test, tidy};
+use crate::{Command, conformance, quickstart, smollm2, test, tidy, workflows};
 
 pub(crate) const COMMAND: Command = Command {
     name: "ci",
@@ -54,6 +54,7 @@ fn run(project: &Project) -> Result<Outcome> {
     });
     step("docs", &mut || docs(project));
     step("tidy", &mut || tidy::check(project));
+    step("workflows", &mut || workflows::check(project));
     step("apple", &mut || apple(project));
     step("conformance", &mut || conformance::check(project, &conformance::Selection::all()));
 

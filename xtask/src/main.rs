@@ -6,6 +6,7 @@ mod bench_export;
 mod bench_overhead;
 mod bench_package;
 mod browser;
+mod bless;
 mod ci;
 mod conformance;
 mod fetch_smollm2;
@@ -20,9 +21,11 @@ mod record;
 mod sanitize;
 mod smollm2;
 mod test;
+mod test_remote;
 mod tidy;
 mod tiny_checkpoints;
 mod train;
+mod workflows;
 
 use std::process::ExitCode;
 
@@ -49,6 +52,7 @@ const COMMANDS: &[Command] = &[
     bench_export::COMMAND,
     bench_overhead::COMMAND,
     bench_package::COMMAND,
+    bless::COMMAND,
     ci::COMMAND,
     conformance::COMMAND,
     fetch_smollm2::COMMAND,
@@ -58,9 +62,11 @@ const COMMANDS: &[Command] = &[
     sanitize::COMMAND,
     smollm2::COMMAND,
     test::COMMAND,
+    test_remote::COMMAND,
     tidy::COMMAND,
     tiny_checkpoints::COMMAND,
     train::COMMAND,
+    workflows::COMMAND,
 ];
 
 fn main() -> ExitCode {

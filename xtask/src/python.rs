@@ -21,6 +21,9 @@ const CLUSTERING: Requirements =
 const TORCH: Requirements =
     Requirements { list: "xtask/python/requirements-torch.txt", stamp: "requirements-torch.stamp" };
 
+const MOTO: Requirements =
+    Requirements { list: "xtask/python/requirements-remote.txt", stamp: "requirements-remote.stamp" };
+
 const TRANSFORMERS: Requirements =
     Requirements { list: TRANSFORMERS_LIST, stamp: "requirements-transformers.stamp" };
 
@@ -59,6 +62,20 @@ pub(crate) fn interpreter_with_transformers(project: &Project) -> Result<Option<
 pub(crate) fn interpreter_for_compression(project: &Project) -> Result<Option<PathBuf>> {
     let Some(python) = interpreter(project)? else { return Ok(None) };
     CLUSTERING.provide(project, &project.target.join("venv"), || CLUSTERING.install(project, &python))?;
+    Ok(Some(python))
+}
+
+/// An interpreter with a server that speaks S3, in an environment of its own.
+pub(crate) fn interpreter_with_moto(project: &Project) -> Result<Option<PathBuf>> {
+    if !works(project.command("python3").arg("--version")) {
+        return Ok(None);
+    }
+    let folder = project.target.join("venv-remote");
+    let python = folder.join("bin/python");
+    MOTO.provide(project, &folder, || {
+        succeed(project.command("python3").args(["-m", "venv", "--clear"]).arg(&folder))?;
+        MOTO.install(project, &python)
+    })?;
     Ok(Some(python))
 }
 

@@ -1,0 +1,121 @@
+//! Digests and signatures of requests, by a library that needs nothing but a Rust compiler.
+
+use graviola::hashing::hmac::Hmac;
+use graviola::hashing::{Hash, HashContext, HashOutput, Sha256};
+use graviola::signing::rsa::SigningKey;
+use object_store::client::{
+    CryptoProvider, DigestAlgorithm, DigestContext, HmacContext, Signer, SigningAlgorithm,
+};
+use object_store::{Error, Result};
+use rustls::pki_types::PrivatePkcs8KeyDer;
+use rustls::pki_types::pem::PemObject;
+
+/// The longest signature: that of a key of 8192 bits.
+const LONGEST: usize = 1024;
+
+/// What requests are signed with.
+#[derive(Debug)]
+pub(super) struct Graviola;
+
+fn failed(why: impl std::fmt::Debug) -> Error {
+    Error::Generic { store: "signature", source: format!("{why:?}").into() }
+}
+
+impl CryptoProvider for Graviola {
+    fn digest(&self, algorithm: DigestAlgorithm) -> Result<Box<dyn DigestContext>> {
+        match algorithm {
+            DigestAlgorithm::Sha256 => Ok(Box::new(Digest { context: Some(Sha256::new()), output: None })),
+            other => Err(failed(other)),
+        }
+    }
+
+    fn hmac(&self, algorithm: DigestAlgorithm, secret: &[u8]) -> Result<Box<dyn HmacContext>> {
+        match algorithm {
+            DigestAlgorithm::Sha256 => Ok(Box::new(Keyed { context: Some(Hmac::new(secret)), output: None })),
+            other => Err(failed(other)),
+        }
+    }
+
+    fn sign(&self, algorithm: SigningAlgorithm, pem: &[u8]) -> Result<Box<dyn Signer>> {
+        if algorithm != SigningAlgorithm::RS256 {
+            return Err(failed(algorithm));
+        }
+        let key = PrivatePkcs8KeyDer::from_pem_slice(pem).map_err(failed)?;
+        let key = SigningKey::from_pkcs8_der(key.secret_pkcs8_der()).map_err(failed)?;
+        Ok(Box::new(Rsa(key)))
+    }
+}
+
+struct Digest {
+    context: Option<<Sha256 as Hash>::Context>,
+    output: Option<HashOutput>,
+}
+
+impl DigestContext for Digest {
+    fn update(&mut self, data: &[u8]) {
+        if let Some(context) = &mut self.context {
+            context.update(data);
+        }
+    }
+
+    fn finish(&mut self) -> Result<&[u8]> {
+        let context = self.context.take().ok_or_else(|| failed("finished twice"))?;
+        Ok(self.output.insert(context.finish()).as_ref())
+    }
+}
+
+struct Keyed {
+    context: Option<Hmac<Sha256>>,
+    output: Option<HashOutput>,
+}
+
+impl HmacContext for Keyed {
+    fn update(&mut self, data: &[u8]) {
+        if let Some(context) = &mut self.context {
+            context.update(data);
+        }
+    }
+
+    fn finish(&mut self) -> Result<&[u8]> {
+        let context = self.context.take().ok_or_else(|| failed("finished twice"))?;
+        Ok(self.output.insert(context.finish()).as_ref())
+    }
+}
+
+struct Rsa(SigningKey);
+
+impl Signer for Rsa {
+    fn sign(&self, string_to_sign: &[u8]) -> Result<Vec<u8>> {
+        let mut space = [0; LONGEST];
+        self.0.sign_pkcs1_sha256(&mut space, string_to_sign).map(<[u8]>::to_vec).map_err(failed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::seal::hex;
+    use super::*;
+
+    #[test]
+    fn digests_are_those_of_the_standards() {
+        let mut digest = Graviola.digest(DigestAlgorithm::Sha256).unwrap();
+        digest.update(b"ab");
+        digest.update(b"c");
+        assert_eq!(
+            hex(digest.finish().unwrap()),
+            "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+        );
+        assert!(digest.finish().is_err());
+        let mut hmac = Graviola.hmac(DigestAlgorithm::Sha256, b"Jefe").unwrap();
+        hmac.update(b"what do ya want for nothing?");
+        assert_eq!(
+            hex(hmac.finish().unwrap()),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+        );
+    }
+
+    #[test]
+    fn keys_that_are_none_are_refused() {
+        assert!(Graviola.sign(SigningAlgorithm::RS256, b"no key").is_err());
+    }
+}
