@@ -12,6 +12,7 @@ mod needed;
 mod paired;
 mod policy;
 mod rates;
+mod schema;
 mod series;
 mod stored;
 mod verdict;
@@ -21,6 +22,7 @@ pub use comparable::{Difference, GateError};
 pub use paired::{Arm, draw_order};
 pub use policy::{GatesFile, Minimum, Policy, Regression, Steadiness};
 pub use rates::{Look, paired_looks};
+pub use schema::schema;
 pub use verdict::{
     Check, Effect, Limit, Measure, Outcome, Range, Rule, SCHEMA, Side, Statistic, Status, Verdict,
 };
@@ -71,8 +73,8 @@ pub fn judge(
     Ok(verdict(Rule::Stored, candidate, sessions, (checks, warnings), policy, options))
 }
 
-/// Judges a package by another that ran interleaved with it, in the order that was drawn and recorded. Both reports have
-/// their launches in running order, failed ones too.
+/// Judges a package by another that ran interleaved with it, in the order that was drawn and recorded. Both reports
+/// have their launches in running order, failed ones too.
 pub fn paired(
     baseline: &Report,
     candidate: &Report,

@@ -7,8 +7,8 @@ use crate::stats::Shift;
 /// More than this is nothing to ask for.
 const MOST: usize = 200;
 
-/// Further launches of the candidate after which a shift would pass or fail, in steps of `step`; `grown` gives the launches
-/// of both arms after so many. `None` if no number would do.
+/// Further launches of the candidate after which a shift would pass or fail, in steps of `step`; `grown` gives the
+/// launches of both arms after so many. `None` if no number would do.
 pub(super) fn more_launches(
     shift: &Shift,
     bars: &Bars,

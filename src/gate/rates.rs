@@ -94,8 +94,8 @@ impl Look {
     }
 }
 
-/// The looks of a paired comparison: how many launches of each arm, and what may come of them. `extra_blocks` more blocks
-/// of launches may be taken while it is inconclusive.
+/// The looks of a paired comparison: how many launches of each arm, and what may come of them. `extra_blocks` more
+/// blocks of launches may be taken while it is inconclusive.
 pub fn paired_looks(extra_blocks: usize) -> Vec<(usize, Look)> {
     let full = (0..=extra_blocks).map(|extra| {
         let launches = FULL + extra * crate::stats::BLOCK / 2;

@@ -122,7 +122,8 @@ fn between_the_bars_it_says_how_many_launches_would_do() {
     let open = |seed: u64| {
         let verdict = judged(&noisy(seed, 6, 0.02, |_| 1.055));
         let check = find(&verdict, "ttft.p50.128");
-        (check.status == Status::Inconclusive).then_some(check)
+        let steady = !check.reason.contains("quieten the machine");
+        (check.status == Status::Inconclusive && steady).then_some(check)
     };
     let open: Vec<Check> = (0..20).filter_map(open).collect();
     assert!(!open.is_empty());
