@@ -9,6 +9,7 @@ mod generate;
 mod inspect;
 mod lint;
 mod output;
+mod record;
 mod report;
 mod run;
 mod table;

@@ -5,12 +5,14 @@
 
 pub mod chart;
 mod csv_rows;
+mod heat;
 mod html;
 mod markdown;
 mod number;
 mod table;
 
 pub use csv_rows::csv;
+pub use heat::{HeatMap, heat_map};
 pub use html::html;
 pub use markdown::markdown;
 pub use table::{Align, Column, Table, tables};
