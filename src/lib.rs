@@ -41,6 +41,7 @@ pub mod cli;
 pub mod compress;
 pub mod config;
 pub mod cost;
+pub mod eval;
 pub mod evaluate;
 pub mod export;
 pub mod generate;

@@ -3,6 +3,7 @@
 mod bench;
 mod compress;
 mod doctor;
+mod eval;
 mod exit;
 mod export;
 mod generate;
@@ -37,6 +38,7 @@ struct Cli {
 enum Command {
     Bench(bench::Args),
     Doctor(doctor::Args),
+    Eval(eval::Args),
     Export(export::Args),
     Generate(generate::Args),
     Compress(compress::Args),
@@ -63,6 +65,7 @@ pub fn main() -> ExitCode {
     let result = match &cli.command {
         Command::Bench(args) => bench::run(args, &mut output),
         Command::Doctor(args) => doctor::run(args, &mut output),
+        Command::Eval(args) => eval::run(args, &mut output),
         Command::Export(args) => export::run(args, &mut output),
         Command::Generate(args) => generate::run(args, &mut output),
         Command::Compress(args) => compress::run(args, &mut output),
