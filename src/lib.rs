@@ -42,6 +42,7 @@ pub mod cli;
 pub mod compress;
 pub mod config;
 pub mod cost;
+pub mod eval;
 pub mod evaluate;
 pub mod export;
 pub mod gate;

@@ -161,8 +161,8 @@ pub struct Quality {
     pub kv: KvForm,
     /// Every length, shortest first.
     pub shapes: Vec<ShapeQuality>,
-    /// The difference of F1 between its best and its worst length; absent if there are fewer than two lengths that
-    /// took the same cases.
+    /// The difference of F1 between its best and its worst length, over the cases that fit all lengths that any case
+    /// fits; absent if there are fewer than two such lengths.
     pub f1_drift: Option<f64>,
     /// Median of the tokens to the first action over all cases and lengths; see [`ShapeQuality::ttfa_p50`].
     pub ttfa_p50: Option<f64>,

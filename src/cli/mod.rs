@@ -5,6 +5,7 @@ mod bench;
 mod bless;
 mod compress;
 mod doctor;
+mod eval;
 mod exit;
 mod export;
 mod gate;
@@ -13,6 +14,7 @@ mod inspect;
 mod lint;
 mod output;
 mod quickstart;
+mod record;
 mod report;
 mod run;
 mod table;
@@ -42,6 +44,7 @@ enum Command {
     Bench(bench::Args),
     Bless(bless::Args),
     Doctor(doctor::Args),
+    Eval(eval::Args),
     Export(export::Args),
     Gate(gate::Args),
     Generate(generate::Args),
@@ -72,6 +75,7 @@ pub fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args, &mut output),
         Command::Bless(args) => bless::run(args, &mut output),
         Command::Doctor(args) => doctor::run(args, &mut output),
+        Command::Eval(args) => eval::run(args, &mut output),
         Command::Export(args) => export::run(args, &mut output),
         Command::Gate(args) => gate::run(args, &mut output),
         Command::Generate(args) => generate::run(args, &mut output),

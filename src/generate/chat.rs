@@ -52,6 +52,7 @@ pub struct ChatContext {
 pub struct ChatTemplate {
     environment: Environment<'static>,
     context: ChatContext,
+    takes_tools: bool,
 }
 
 impl ChatTemplate {
@@ -71,13 +72,36 @@ impl ChatTemplate {
         environment.add_function("strftime_now", move |format: String| date::strftime(now, &format));
         let parsed = environment.add_template_owned(NAME, without_generation_tags(text));
         parsed.map_err(|e| GenerateError::file(path, format!("is not a chat template: {}", describe(&e))))?;
-        Ok(ChatTemplate { environment, context })
+        Ok(ChatTemplate { environment, context, takes_tools: text.contains("tools") })
+    }
+
+    /// Whether it says anything about tools.
+    pub fn takes_tools(&self) -> bool {
+        self.takes_tools
     }
 
     /// The text of a conversation, ready for the assistant's answer.
     pub fn render(&self, messages: &[Message]) -> Result<String> {
+        self.render_any(messages, None)
+    }
+
+    /// The same of messages as JSON, with tools on offer.
+    pub fn render_with_tools(
+        &self,
+        messages: &[serde_json::Value],
+        tools: &[serde_json::Value],
+    ) -> Result<String> {
+        self.render_any(messages, Some(tools).filter(|tools| !tools.is_empty()))
+    }
+
+    fn render_any<M: Serialize>(
+        &self,
+        messages: &[M],
+        tools: Option<&[serde_json::Value]>,
+    ) -> Result<String> {
         let context = context! {
             messages => messages,
+            tools => tools,
             bos_token => self.context.bos_token,
             eos_token => self.context.eos_token,
             add_generation_prompt => true,

@@ -2,6 +2,8 @@
 
 use std::time::SystemTime;
 
+use serde_json::Value;
+
 use super::chat::{ChatContext, ChatTemplate, Message};
 use super::error::{GenerateError, Result};
 use super::tokenizer::Tokenizer;
@@ -29,6 +31,13 @@ pub enum Input<'a> {
     Raw(&'a str),
     /// Messages, through the chat template.
     Chat(&'a [Message]),
+    /// Messages and tools as JSON, through the chat template.
+    Tools {
+        /// The messages.
+        messages: &'a [Value],
+        /// The tools.
+        tools: &'a [Value],
+    },
 }
 
 impl Text {
@@ -55,14 +64,22 @@ impl Text {
                 self.tokenizer.encode(text, true)
             }
             Input::Chat(messages) => {
-                let chat = self.chat.as_ref().ok_or_else(|| {
-                    GenerateError::request("the bundle has no chat template")
-                        .with_help("give the prompt as it is: --raw")
-                })?;
+                let chat = self.template("give the prompt as it is: --raw")?;
                 messages.iter().try_for_each(|message| check_size(&message.content, longest))?;
                 self.tokenizer.encode(&chat.render(messages)?, false)
             }
+            Input::Tools { messages, tools } => {
+                let chat = self.template("export a checkpoint that has one, such as an instruct model")?;
+                let text = chat.render_with_tools(messages, tools)?;
+                check_size(&text, longest)?;
+                self.tokenizer.encode(&text, false)
+            }
         }
+    }
+
+    fn template(&self, help: &str) -> Result<&ChatTemplate> {
+        let missing = || GenerateError::request("the bundle has no chat template").with_help(help);
+        self.chat.as_ref().ok_or_else(missing)
     }
 }
 

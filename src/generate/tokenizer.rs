@@ -43,6 +43,12 @@ impl Tokenizer {
         text.map_err(|e| GenerateError::file(&self.path, format!("cannot decode tokens: {e}")))
     }
 
+    /// The text of tokens, special ones included.
+    pub fn decode_all(&self, ids: &[u32]) -> Result<String> {
+        let text = self.inner.decode(ids, false);
+        text.map_err(|e| GenerateError::file(&self.path, format!("cannot decode tokens: {e}")))
+    }
+
     /// A token as the tokenizer writes it.
     pub fn token(&self, id: u32) -> Option<String> {
         self.inner.id_to_token(id)

@@ -10,6 +10,7 @@ mod plain;
 mod reader;
 mod ready;
 mod settings;
+mod trace;
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
@@ -22,6 +23,7 @@ use reader::{GPT2, LLAMA, Names};
 use ready::Ready;
 
 pub use error::OracleError;
+pub use trace::{Point, Trace, trace};
 
 /// A model that gives logits for tokens, one sequence at a time.
 pub trait Oracle {

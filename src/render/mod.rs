@@ -6,6 +6,7 @@
 pub mod chart;
 mod csv_rows;
 mod fleet;
+mod heat;
 mod html;
 mod markdown;
 mod number;
@@ -14,6 +15,7 @@ mod verdict;
 
 pub use csv_rows::csv;
 pub use fleet::{by_profile, groups};
+pub use heat::{HeatMap, heat_map};
 pub use html::html;
 pub use markdown::markdown;
 pub use number::{figure, maybe};

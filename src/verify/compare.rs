@@ -220,6 +220,9 @@ impl Found {
             cells,
             drift,
             differences,
+            layers: Vec::new(),
+            tensors: Vec::new(),
+            remarks: Vec::new(),
             thresholds,
             failures,
         }

@@ -1,8 +1,9 @@
-//! A bundle as a candidate: the generator's driver, told which tokens follow.
+//! A bundle as a candidate or as a reference: the generator's driver, told which tokens follow.
 
 use super::compare::Candidate;
 use crate::bundle::KvForm;
-use crate::generate::Driver;
+use crate::generate::{Driver, GenerateError};
+use crate::oracle::{Oracle, OracleError};
 
 /// A driver at some of its lengths.
 pub struct Driven {
@@ -42,5 +43,48 @@ impl Candidate for Driven {
         };
         self.driver.follow(&ids, prompt.len(), Some(shape), &mut keep).map_err(|error| error.to_string())?;
         Ok(logits)
+    }
+}
+
+/// A bundle as the reference of another.
+pub struct DrivenReference {
+    driver: Driver,
+    name: String,
+    begun: bool,
+}
+
+impl DrivenReference {
+    /// A driver under a name.
+    pub fn new(driver: Driver, name: String) -> DrivenReference {
+        DrivenReference { driver, name, begun: false }
+    }
+}
+
+impl Oracle for DrivenReference {
+    fn feed(&mut self, ids: &[u32]) -> Result<Vec<f32>, OracleError> {
+        let failed = |error: GenerateError| OracleError::Computation {
+            architecture: "the other bundle",
+            message: error.to_string(),
+        };
+        let batch = self.driver.batch();
+        if self.begun {
+            ids.iter().try_for_each(|&id| self.driver.step(&vec![id; batch])).map_err(failed)?;
+        } else {
+            self.driver.prefill(&vec![ids; batch], None).map_err(failed)?;
+            self.begun = true;
+        }
+        Ok(self.driver.logits(0).to_vec())
+    }
+
+    fn reset(&mut self) {
+        self.begun = false;
+    }
+
+    fn vocabulary(&self) -> usize {
+        self.driver.vocabulary()
+    }
+
+    fn describe(&self) -> String {
+        self.name.clone()
     }
 }

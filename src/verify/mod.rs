@@ -3,6 +3,7 @@
 //! The reference continues each prompt greedily; the package is given the same tokens and its logits are compared
 //! at every position, so one run serves numbers and greedy tokens alike.
 
+mod calibration;
 mod compare;
 mod driven;
 mod error;
@@ -11,9 +12,11 @@ mod metrics;
 mod prompts;
 mod report;
 mod thresholds;
+pub mod trace;
 
+pub use calibration::{Sample, parse_samples, pieces};
 pub use compare::{Candidate, Options, compare};
-pub use driven::Driven;
+pub use driven::{Driven, DrivenReference};
 pub use error::VerifyError;
 pub use judge::judge;
 pub use metrics::{Comparison, Gathered, NonFinite, Summary, cosine, top};

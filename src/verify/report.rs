@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::metrics::Summary;
 use super::thresholds::Thresholds;
+use super::trace::{Layers, TensorDivergence};
 use crate::bundle::KvForm;
 
 /// Format and version of the JSON document.
@@ -28,6 +29,15 @@ pub struct Report {
     pub drift: Vec<Drift>,
     /// Greedy tokens that differ from the reference's.
     pub differences: Vec<Difference>,
+    /// Hidden states and ranges of each form, if they were looked at.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub layers: Vec<Layers>,
+    /// Tensors against those of the same name in the other bundle, if the reference is one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tensors: Vec<TensorDivergence>,
+    /// What is not as `export.json` says.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub remarks: Vec<String>,
     /// What is good enough.
     pub thresholds: Thresholds,
     /// Everything that is not.

@@ -28,6 +28,8 @@ pub struct Section {
     #[expect(missing_docs, reason = "see cosine")]
     pub drift_cosine: Option<f64>,
     #[expect(missing_docs, reason = "see cosine")]
+    pub layer_error: Option<f64>,
+    #[expect(missing_docs, reason = "see cosine")]
     pub ties_only: Option<bool>,
 }
 
@@ -46,6 +48,8 @@ pub struct Thresholds {
     pub max_abs: Option<f64>,
     /// Smallest cosine between the same tokens at two lengths.
     pub drift_cosine: f64,
+    /// Relative error of a hidden state above which a layer counts as drifting. It names a layer, and fails nothing.
+    pub layer_error: f64,
     /// Whether greedy tokens may differ only where the reference's choice is within rounding.
     pub ties_only: bool,
 }
@@ -62,6 +66,7 @@ impl Thresholds {
                 top5: 0.9,
                 max_abs: None,
                 drift_cosine: 0.9999,
+                layer_error: 0.02,
                 ties_only: true,
             },
             _ => Thresholds {
@@ -71,6 +76,7 @@ impl Thresholds {
                 top5: 0.8,
                 max_abs: None,
                 drift_cosine: 0.999,
+                layer_error: 0.3,
                 ties_only: false,
             },
         }
@@ -91,12 +97,15 @@ impl Thresholds {
             }
             *threshold = value;
         }
-        for (key, given) in [("kl", section.kl), ("max_abs", section.max_abs)] {
+        let numbers =
+            [("kl", section.kl), ("max_abs", section.max_abs), ("layer_error", section.layer_error)];
+        for (key, given) in numbers {
             if let Some(value) = given.filter(|value| !value.is_finite() || *value < 0.0) {
                 return Err(format!("`verify.{key}` is {value}, expected a number that is not negative"));
             }
         }
         self.kl = section.kl.unwrap_or(self.kl);
+        self.layer_error = section.layer_error.unwrap_or(self.layer_error);
         self.max_abs = section.max_abs.or(self.max_abs);
         self.ties_only = section.ties_only.unwrap_or(self.ties_only);
         Ok(self)

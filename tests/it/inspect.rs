@@ -81,5 +81,7 @@ fn costs_are_shown_with_the_bound_of_memory() {
     assert_eq!(decode["bounds"][0]["predictions_per_second"].as_f64().unwrap(), 64e9 / 144.0);
     let text = anemeter(&["inspect", arg(&path), "--cost", "--bandwidth", "M4=64"]);
     assert!(text.succeeded().contains("from shapes and not measured"));
+    let listed = anemeter(&["inspect", arg(&path), "--cost"]);
+    assert!(listed.succeeded().contains("Apple M1 Max, Neural Engine"), "{}", listed.stdout);
     assert!(anemeter(&["inspect", arg(&path), "--cost", "--bandwidth", "M4"]).stderr.contains("CHIP=GB/s"));
 }

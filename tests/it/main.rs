@@ -9,6 +9,7 @@ mod checkpoints;
 mod command;
 mod compress;
 mod damage;
+mod eval;
 mod export;
 mod fixtures;
 mod gate;

@@ -8,6 +8,7 @@ use crate::cli::table::Table;
 use crate::cli::units::{Bytes, Count};
 use crate::cli::{Failure, Output};
 use crate::cost::{self, Bandwidth, Bound, FunctionCost};
+use crate::hardware::Profiles;
 use crate::mil::verify;
 use crate::package::Package;
 use crate::view;
@@ -54,7 +55,10 @@ impl Costs {
         if let Some(fault) = verify::structure(package.model()).into_iter().next() {
             return Err(Failure::bad_input(format!("{}: {fault}", package.path().display())));
         }
-        let chips: Vec<Bandwidth> = chips.iter().map(|given| given.0.clone()).collect();
+        let chips: Vec<Bandwidth> = match chips {
+            [] => listed()?,
+            given => given.iter().map(|given| given.0.clone()).collect(),
+        };
         let bounded = |graph: view::Graph<'_>| {
             let cost = cost::of(&graph);
             Bounded { bounds: cost::bounds(&cost, &chips), cost }
@@ -88,19 +92,28 @@ impl Costs {
         self.print_bounds(out)
     }
 
+    /// Bounds of functions that take one token, which is where memory decides, or else of all; at the default shape,
+    /// because weights are the same at every one.
     fn print_bounds(&self, out: &mut Output) -> Result<(), Failure> {
-        if self.functions.iter().all(|function| function.bounds.is_empty()) {
+        let mut shown: Vec<&Bounded> = Vec::new();
+        for function in self.functions.iter().filter(|function| function.cost.total.weight_bytes > 0) {
+            if shown.iter().all(|of| of.cost.function != function.cost.function) {
+                shown.push(function);
+            }
+        }
+        if shown.iter().any(|function| function.cost.tokens == Some(1)) {
+            shown.retain(|function| function.cost.tokens == Some(1));
+        }
+        if shown.iter().all(|function| function.bounds.is_empty()) {
             return Ok(());
         }
         out.line("\nat most, if every weight is read once per prediction")?;
-        let mut table =
-            Table::new(&["function", "shape", "chip", ">GB/s", ">predictions/s", ">tokens/s", "source"]);
+        let mut table = Table::new(&["function", "chip", ">GB/s", ">predictions/s", ">tokens/s", "source"]);
         let figure = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |value| format!("{value:.1}"));
-        for Bounded { cost, bounds } in &self.functions {
+        for Bounded { cost, bounds } in shown {
             for bound in bounds {
                 table.row([
                     cost.function.clone(),
-                    cost.shape.clone().unwrap_or_default(),
                     bound.chip.clone(),
                     format!("{:.0}", bound.bytes_per_second / 1e9),
                     figure(bound.predictions_per_second),
@@ -113,9 +126,38 @@ impl Costs {
     }
 }
 
+/// The chips of the hardware profiles: what their Neural Engine was seen to read, or else what the whole chip can.
+fn listed() -> Result<Vec<Bandwidth>, Failure> {
+    let profiles = Profiles::built_in()?;
+    let mut chips: Vec<Bandwidth> = Vec::new();
+    for profile in profiles.listed() {
+        let Some(name) = &profile.chip else { continue };
+        let engine = profile.ane_bandwidth.as_ref().map(|listed| (format!("{name}, Neural Engine"), listed));
+        let whole = profile.memory_bandwidth.as_ref().map(|listed| (format!("{name}, whole chip"), listed));
+        let Some((chip, listed)) = engine.or(whole) else { continue };
+        if chips.iter().all(|known| known.chip != chip) {
+            let source = listed.source.clone();
+            chips.push(Bandwidth { chip, bytes_per_second: listed.gb_per_s * 1e9, source });
+        }
+    }
+    Ok(chips)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_listed_chip_has_one_figure_with_its_source() {
+        let chips = listed().unwrap();
+        let find = |name: &str| chips.iter().find(|chip| chip.chip == name).unwrap();
+        assert_eq!(find("Apple M1 Max, Neural Engine").bytes_per_second, 55e9);
+        assert_eq!(find("Apple M1 Pro, whole chip").bytes_per_second, 200e9);
+        let mut names: Vec<&str> = chips.iter().map(|chip| chip.chip.as_str()).collect();
+        names.dedup();
+        assert_eq!(names.len(), chips.len());
+        assert!(chips.iter().all(|chip| !chip.source.is_empty()));
+    }
 
     #[test]
     fn bandwidths_are_a_chip_and_a_figure() {

@@ -32,7 +32,8 @@ pub(super) struct Args {
     /// Show FLOPs, bytes and arithmetic intensity of each function, from shapes.
     #[arg(long)]
     cost: bool,
-    /// Show the most tokens/s that a chip's memory allows, such as M4=64 in GB/s; may be repeated.
+    /// Bound tokens/s by this chip's memory, such as M4=64 in GB/s; may be repeated [default: the chips of the
+    /// hardware profiles].
     #[arg(long, value_name = "CHIP=GB/s", requires = "cost")]
     bandwidth: Vec<GivenBandwidth>,
     /// Print everything but the MIL as one JSON document; with --cost, the costs.

@@ -1,9 +1,8 @@
 //! What a verification leaves beside the bundle: `verify.json`.
 
-use crate::bundle::{self, Bundle, Compared, KvForm, Record, Verification, digest_text};
+use crate::bundle::{self, Bundle, Compared, KvForm, Record, Verification};
 use crate::cli::Failure;
-use crate::package::Package;
-use crate::package::atomic::write_file;
+use crate::cli::record::{self, package_digests};
 use crate::verify::{Failure as Beyond, Report};
 
 /// What was compared with what.
@@ -16,12 +15,7 @@ pub(super) struct Sources {
 
 impl Sources {
     pub(super) fn new(bundle: &Bundle, checkpoint: bundle::Checkpoint) -> Result<Sources, Failure> {
-        let chunks = bundle.manifest().chunks.iter();
-        let digest = |chunk: &bundle::Chunk| {
-            let package = Package::open(bundle.path(&chunk.file.name))?;
-            Ok::<_, Failure>(digest_text(package.digest()?))
-        };
-        Ok(Sources { packages: chunks.map(digest).collect::<Result<_, _>>()?, checkpoint })
+        Ok(Sources { packages: package_digests(bundle)?, checkpoint })
     }
 
     /// What is not as `export.json` says.
@@ -66,9 +60,7 @@ impl Sources {
             positions: report.cells.iter().map(|cell| cell.summary.positions).sum(),
             failures: report.failures.iter().map(in_words).collect(),
         };
-        let path = bundle.path(Verification::FILE);
-        let text = record.to_json().map_err(|e| format!("{}: {e}", path.display()))?;
-        write_file(&path, text.as_bytes()).map_err(|e| format!("{}: cannot be written: {e}", path.display()))
+        record::write(bundle, &record)
     }
 }
 

@@ -1,5 +1,7 @@
 //! The terminal form of a verification.
 
+use super::against::print_tensors;
+use super::layers;
 use super::record::in_words;
 use crate::bundle::Manifest;
 use crate::cli::Failure;
@@ -30,6 +32,10 @@ pub(super) fn print(
     }
     out.line("")?;
     greedy(report, text, out)?;
+    if !report.tensors.is_empty() {
+        print_tensors(&report.tensors, out)?;
+    }
+    layers::print(&report.layers, report.passed, out)?;
     for failure in &report.failures {
         out.line(format_args!("beyond its threshold: {}", in_words(failure)))?;
     }

@@ -13,6 +13,7 @@ mod layout;
 mod part;
 mod rotation;
 
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +25,7 @@ use super::clock::Clock;
 use super::error::{GenerateError, Result};
 use crate::bundle::{self, Bundle, KvForm, MANIFEST, Manifest};
 use crate::kernels::convert::to_f32;
-use crate::runtime::Session;
+use crate::runtime::{Observer, Session};
 use call::{Call, Fed};
 use embedding::HostTable;
 use frame::Frame;
@@ -60,6 +61,8 @@ pub struct Driver {
     /// What is kept may hold numbers that are not finite.
     tainted: bool,
     spent: Spent,
+    /// Positions of the first sequence that each prediction took, while somebody watches.
+    spans: Option<Vec<Range<usize>>>,
 }
 
 impl Driver {
@@ -108,7 +111,22 @@ impl Driver {
             clock,
             tainted: false,
             spent: Spent::default(),
+            spans: None,
         })
+    }
+
+    /// Watches the following predictions with an observer per chunk.
+    pub fn watch(&mut self, observers: Vec<Box<dyn Observer>>) {
+        for (part, observer) in self.chunks.iter_mut().zip(observers) {
+            part.session.observe(Some(observer));
+        }
+        self.spans = Some(Vec::new());
+    }
+
+    /// Stops watching; gives the observers back, and the positions that each prediction took.
+    pub fn unwatch(&mut self) -> (Vec<Box<dyn Observer>>, Vec<Range<usize>>) {
+        let observers = self.chunks.iter_mut().filter_map(|part| part.session.observe(None)).collect();
+        (observers, self.spans.take().unwrap_or_default())
     }
 
     /// Sequences at once.
@@ -295,6 +313,9 @@ impl Driver {
         self.frames[index].fill_places(&self.tables, &fed);
         self.predict(index, &fed)?;
         self.collect(index)?;
+        if let Some(spans) = &mut self.spans {
+            spans.push(self.given[0]..self.given[0] + ids[0].len());
+        }
         self.given.iter_mut().zip(ids).for_each(|(given, ids)| *given += ids.len());
         Ok(())
     }

@@ -7,6 +7,8 @@ use super::*;
 const LINE: usize = 32;
 /// Tensors with fewer elements waste nothing worth a word.
 const SMALL: usize = 1024;
+/// Nor does padding of less than one part in so many.
+const WORTH: usize = 8;
 
 pub(super) static A09: Rule = Rule {
     id: "A09",
@@ -14,7 +16,8 @@ pub(super) static A09: Rule = Rule {
     severity: Severity::Warning,
     confidence: Confidence::Documented,
     why: "Rows are padded to 64 bytes, which is 32 elements of fp16: a shorter or uneven last axis takes memory and \
-          bandwidth for padding. Tensors under 1024 elements are not reported, nor are last axes of 1 (A10).",
+          bandwidth for padding. Tensors under 1024 elements are not reported, nor is padding of less than an eighth, \
+          such as that of 513 scores to 544, nor are last axes of 1 (A10).",
     evidence: &[
         "apple/coreai-models, neural_engine_rules: the last axis is padded to 64 bytes",
         "apple/ml-ane-transformers: the last axis is unpacked and must be contiguous and aligned to 64 bytes",
@@ -24,8 +27,8 @@ pub(super) static A09: Rule = Rule {
     needs: Needs::Package,
     check: Check::Shape(|graph, _, sink| {
         for (op, id, last, dims) in reported(graph) {
-            if last != 1 && last % LINE != 0 {
-                let padded = last.div_ceil(LINE).saturating_mul(LINE);
+            let padded = last.div_ceil(LINE).saturating_mul(LINE);
+            if last != 1 && padded - last >= last.div_ceil(WORTH) {
                 let place = Place::op(graph, &op).tensor(graph.name(id)).dimension(dims.len() - 1);
                 let message = format!("{:?} is padded from {last} to {padded} in its last axis", &dims[..]);
                 sink.at(graph, place, message);

@@ -6,7 +6,8 @@ use candle_core::{D, Device, Module, Result, Tensor};
 use candle_nn::{Activation, LayerNorm, Linear, VarBuilder, ops};
 
 use super::rotary::Rotary;
-use crate::oracle::network::Network;
+use crate::oracle::network::{Network, Watch};
+use crate::oracle::trace::Point;
 
 /// A decoder.
 pub(super) struct Decoder {
@@ -58,14 +59,22 @@ pub(super) struct Heads {
 
 impl Network for Decoder {
     fn forward(&mut self, ids: &Tensor, offset: usize) -> Result<Tensor> {
+        self.forward_watched(ids, offset, &mut |_, _| Ok(()))
+    }
+
+    fn forward_watched(&mut self, ids: &Tensor, offset: usize, watch: Watch<'_>) -> Result<Tensor> {
         let ids = ids.flatten_all()?;
         let tokens = ids.elem_count();
         let mut x = (self.embedding.index_select(&ids, 0)? * self.embedding_scale)?;
         if let Some(positions) = &self.positions {
             x = (x + positions.narrow(0, offset, tokens)?)?;
         }
-        for layer in &mut self.layers {
-            x = layer.forward(&x, offset)?;
+        watch(Point::Embedding, &x)?;
+        for (index, layer) in self.layers.iter_mut().enumerate() {
+            x = layer.attend(&x, offset)?;
+            watch(Point::Attention(index), &x)?;
+            x = layer.transform(&x)?;
+            watch(Point::Layer(index), &x)?;
         }
         let last = self.norm.forward(&x.narrow(0, tokens - 1, 1)?)?;
         let logits = self.head.forward(&last)?;
@@ -81,13 +90,18 @@ impl Network for Decoder {
 }
 
 impl Layer {
-    fn forward(&mut self, x: &Tensor, offset: usize) -> Result<Tensor> {
+    /// Adds what attention makes of the hidden states.
+    fn attend(&mut self, x: &Tensor, offset: usize) -> Result<Tensor> {
         let mut mixed = self.attention.forward(&self.attention_norm.forward(x)?, offset)?;
         if let Some(norm) = &self.post_attention_norm {
             mixed = norm.forward(&mixed)?;
         }
-        let x = (x + mixed)?;
-        let mut wide = self.mlp.forward(&self.mlp_norm.forward(&x)?)?;
+        x + mixed
+    }
+
+    /// Adds what the MLP makes of them.
+    fn transform(&self, x: &Tensor) -> Result<Tensor> {
+        let mut wide = self.mlp.forward(&self.mlp_norm.forward(x)?)?;
         if let Some(norm) = &self.post_mlp_norm {
             wide = norm.forward(&wide)?;
         }

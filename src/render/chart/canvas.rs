@@ -22,7 +22,7 @@ const FONT: &str = "sans-serif";
 /// Placeholders for text and axes, for lines behind the data, and for the ground. Nothing else has these colours.
 pub(super) const INK: RGBColor = RGBColor(1, 2, 3);
 pub(super) const GRID: RGBColor = RGBColor(1, 2, 4);
-const GROUND: RGBColor = RGBColor(1, 2, 5);
+pub(in crate::render) const GROUND: RGBColor = RGBColor(1, 2, 5);
 
 /// Colours of series that can be told apart with any kind of colour vision, on light and dark ground.
 pub(super) const SERIES: [RGBColor; 6] = [
@@ -44,7 +44,7 @@ pub enum Theme {
 }
 
 impl Theme {
-    fn apply(self, svg: &str, title: &str) -> String {
+    pub(in crate::render) fn apply(self, svg: &str, title: &str) -> String {
         let colours = match self {
             Theme::File => ["#222222", "#dddddd", "#ffffff"],
             Theme::Page => ["var(--ink)", "var(--grid)", "var(--ground)"],
@@ -107,7 +107,7 @@ fn headline(area: &Area<'_>, frame: &Frame<'_>) -> Result<(), String> {
 }
 
 /// Text of a size in ink.
-pub(super) fn text(size: i32) -> TextStyle<'static> {
+pub(in crate::render) fn text(size: i32) -> TextStyle<'static> {
     (FONT, size).into_font().color(&INK)
 }
 

@@ -3,7 +3,7 @@
 //! A chart is drawn once with placeholder colours for ink, grid and ground; [`Theme`] puts in fixed colours for a file
 //! of its own, or those of the page around it.
 
-mod canvas;
+pub(super) mod canvas;
 mod distribution;
 mod history;
 mod latency;

@@ -1,7 +1,7 @@
 //! Bundles through the generator: every form gives the same tokens.
 
-mod bundles;
+pub(crate) mod bundles;
 mod command;
-mod fake;
+pub(crate) mod fake;
 mod forms;
 mod requests;

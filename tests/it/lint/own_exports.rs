@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
 use anemeter::bundle::{Embeddings, KvForm};
+use anemeter::checkpoint;
 use anemeter::lint::{Device, Setting, Severity, Subject, Target, lint};
 use anemeter::lower::{Options, lower};
-use anemeter::model::{Activation, Decoder, Head, Mlp};
+use anemeter::model::{self, Activation, Decoder, Head, Mlp};
 
+use crate::architectures;
 use crate::lower::models::{Sizes, llama};
 
 const SIZES: Sizes =
@@ -74,5 +76,22 @@ fn variants_of_the_model_have_no_errors() {
         let report = lint(&Subject::of(chunk.model), &Setting::default(), &[]).unwrap();
         assert_eq!(report.counts.errors, 0, "{form:?}: {:?}", report.findings.first());
         assert!(report.findings.iter().any(|finding| finding.rule == "A36"), "the cap keeps tanh");
+    }
+}
+
+#[test]
+fn no_architecture_has_errors_in_any_form() {
+    let folder = tempfile::tempdir().unwrap();
+    for tiny in architectures::all() {
+        let checkpoint = checkpoint::open(tiny.write(folder.path())).unwrap();
+        let decoder = model::build(&checkpoint).unwrap();
+        for form in [KvForm::Io, KvForm::State, KvForm::None] {
+            let options = Options { shapes: vec![64], contexts: vec![64], query: 16, ..options(form) };
+            for chunk in lower(&decoder, &options).unwrap() {
+                let report = lint(&Subject::of(chunk.model), &Setting::default(), &[]).unwrap();
+                let worst = report.findings.iter().find(|finding| finding.severity == Severity::Error);
+                assert_eq!(report.counts.errors, 0, "{} {form}: {worst:?}", tiny.name);
+            }
+        }
     }
 }

@@ -3,6 +3,7 @@
 mod architectures;
 mod compression;
 mod corpus;
+mod lint;
 mod ops;
 mod round_trip;
 mod signatures;
@@ -19,7 +20,7 @@ use crate::project::Project;
 
 pub(crate) const COMMAND: Command = Command {
     name: "conformance",
-    arguments: "[--round-trip] [--signatures] [--ops] [--compression] [--torch] [--architectures] [--tokenizer] [--limit N]",
+    arguments: "[--round-trip] [--signatures] [--ops] [--compression] [--torch] [--lint] [--architectures] [--tokenizer] [--limit N]",
     about: "packages, signatures and results against coremltools; on request against torch and transformers (installs them)",
     not_checked: 0,
     run: |project, arguments| check(project, &Selection::parse(arguments)?),
@@ -39,6 +40,7 @@ const PARTS: &[Part] = &[
     Part { flag: "--ops", on_request: false, run: ops::check },
     Part { flag: "--compression", on_request: false, run: compression::check },
     Part { flag: "--torch", on_request: true, run: torch::check },
+    Part { flag: "--lint", on_request: true, run: lint::check },
     Part { flag: "--architectures", on_request: true, run: architectures::check },
     Part { flag: "--tokenizer", on_request: true, run: tokenizer::check },
 ];

@@ -1,5 +1,8 @@
 //! `anemeter verify`: exports of every architecture against their checkpoints.
 
+mod against;
+mod faults;
+
 use std::path::{Path, PathBuf};
 
 use anemeter::bundle::{Bundle, Verification};
@@ -38,47 +41,15 @@ fn every_architecture_and_form_passes() {
     for tiny in architectures::all() {
         let checkpoint = tiny.write(folder.path());
         let bundle = export(&checkpoint, folder.path(), &[]);
-        let (code, report) = verify_json(&bundle, &checkpoint, &["--tokens", "4"]);
+        let (code, report) = verify_json(&bundle, &checkpoint, &["--tokens", "4", "--layers"]);
         assert_eq!((code, &report["passed"]), (0, &json!(true)), "{}: {report:#}", tiny.name);
+        faults::no_layer_drifts(tiny.name, &report);
         let cells = report["cells"].as_array().unwrap();
         assert_eq!(cells.len(), 3 * 2 * 2);
         for cell in cells {
             assert!(cell["cosine_min"].as_f64().unwrap() >= 0.9999, "{}: {cell}", tiny.name);
             assert_eq!(cell["positions"], if cell["phase"] == "prefill" { 8 } else { 24 });
         }
-    }
-}
-
-/// Spoils a checkpoint.
-type Fault<'a> = &'a dyn Fn(&mut Tiny);
-
-#[test]
-fn faults_are_found() {
-    let folder = tempfile::tempdir().unwrap();
-    let sound = architectures::llama("sound", &json!({}));
-    let bundle = export(&sound.write(folder.path()), folder.path(), &[]);
-    let broken = |name: &'static str, fault: Fault<'_>| {
-        let mut tiny = Tiny { name, ..sound.clone() };
-        fault(&mut tiny);
-        let checkpoint = tiny.write(folder.path());
-        verify_json(&bundle, &checkpoint, &["--kv", "io", "--shapes", "16", "--tokens", "6"])
-    };
-    assert_eq!(broken("same", &|_| {}).0, 0);
-    let faults: [(&'static str, Fault<'_>); 4] = [
-        ("one weight", &|tiny| set(tiny, "model.layers.1.mlp.down_proj.weight", 17, 4.0)),
-        ("one scale", &|tiny| set(tiny, "model.norm.weight", 3, -1.0)),
-        ("swapped heads", &|tiny| {
-            let values = &mut tiny.tensors.get_mut("model.layers.0.self_attn.k_proj.weight").unwrap().1;
-            let half = values.len() / 2;
-            values.rotate_left(half);
-        }),
-        ("another base", &|tiny| tiny.config["rope_theta"] = json!(100.0)),
-    ];
-    for (name, fault) in faults {
-        let (code, report) = broken(name, fault);
-        assert_eq!((code, &report["passed"]), (1, &json!(false)), "{name}");
-        let failures = report["failures"].as_array().unwrap();
-        assert!(failures.iter().any(|f| f["metric"] == "cosine"), "{name}: {failures:?}");
     }
 }
 

@@ -1,0 +1,91 @@
+//! The terminal form of an evaluation.
+
+use crate::bundle::Quality;
+use crate::cli::Failure;
+use crate::cli::output::Output;
+use crate::cli::table::Table;
+use crate::eval::{CaseResult, Evaluation};
+
+/// More cases than this are not listed one by one.
+const LISTED: usize = 10;
+
+pub(super) fn print(
+    name: &str,
+    quality: &Quality,
+    evaluation: &Evaluation,
+    out: &mut Output,
+) -> Result<(), Failure> {
+    out.line(format_args!(
+        "{name} on the {} runtime, cache form {}, {} cases of up to {} tokens\n",
+        quality.runtime, quality.kv, quality.cases, quality.max_tokens
+    ))?;
+    out.text(shapes(quality))?;
+    out.line("")?;
+    out.line(match quality.f1_drift {
+        Some(drift) => format!("F1 drift between lengths: {drift:.4}"),
+        None => "F1 drift between lengths: needs two lengths that take the same cases".to_owned(),
+    })?;
+    let [p50, p95] =
+        [quality.ttfa_p50, quality.ttfa_p95].map(|tokens| shown(tokens, quality.expects_calls()));
+    out.line(format_args!("tokens to the first action: p50 {p50}, p95 {p95}"))?;
+    wrong(evaluation, out)
+}
+
+fn shapes(quality: &Quality) -> Table {
+    let mut table = Table::new(&[
+        ">length",
+        ">cases",
+        ">too long",
+        ">F1",
+        ">F1 of names",
+        ">exact",
+        ">no call",
+        ">TTFA p50",
+        ">TTFA p95",
+    ]);
+    for shape in &quality.shapes {
+        let expects = shape.ttfa_p50.is_some() || shape.without_call > 0;
+        table.row([
+            shape.shape.to_string(),
+            shape.cases.to_string(),
+            shape.too_long.to_string(),
+            format!("{:.4}", shape.f1),
+            format!("{:.4}", shape.name_f1),
+            format!("{:.1} %", shape.exact * 100.0),
+            shape.without_call.to_string(),
+            shown(shape.ttfa_p50, expects),
+            shown(shape.ttfa_p95, expects),
+        ]);
+    }
+    table.indented(2)
+}
+
+fn shown(tokens: Option<f64>, expects_calls: bool) -> String {
+    match tokens {
+        Some(tokens) => format!("{tokens}"),
+        None if expects_calls => "never".to_owned(),
+        None => "-".to_owned(),
+    }
+}
+
+/// Cases that are not exactly right at the first length, a few of them.
+fn wrong(evaluation: &Evaluation, out: &mut Output) -> Result<(), Failure> {
+    let Some(first) = evaluation.results.iter().find(|result| !result.cases.is_empty()) else {
+        return Ok(());
+    };
+    let wrong: Vec<&CaseResult> = first.cases.iter().filter(|case| !case.exact).collect();
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    out.line(format_args!("\nnot as expected at length {}:", first.shape))?;
+    let mut table = Table::new(&["case", ">F1", "answer"]);
+    for case in wrong.iter().take(LISTED) {
+        let answer: String = case.answer.chars().take(60).collect();
+        table.row([case.id.clone(), format!("{:.2}", case.counts.f1()), format!("{answer:?}")]);
+    }
+    out.text(table.indented(2))?;
+    match wrong.len().saturating_sub(LISTED) {
+        0 => Ok(()),
+        more => out.line(format_args!("  and {more} more; --json has every answer")),
+    }
+}

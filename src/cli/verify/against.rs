@@ -1,0 +1,182 @@
+//! `anemeter verify A --against B`: two bundles or two packages, without a checkpoint.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::progress::Bar;
+use super::prompts::prompts;
+use super::{Args, candidates, driver, failure, longest, numerics, text, thresholds};
+use crate::bundle::Bundle;
+use crate::cli::output::Output;
+use crate::cli::table::Table;
+use crate::cli::{Failure, Status};
+use crate::generate::Text;
+use crate::mil::Model;
+use crate::package::Package;
+use crate::runtime::{self, LoadOptions, Runtime};
+use crate::verify::trace::{LONGEST, PackageComparison, TensorDivergence, compare_bundles, compare_packages};
+use crate::verify::{self, DrivenReference, Options, Thresholds};
+
+/// Tensors that are listed.
+const LISTED: usize = 20;
+/// Tokens at the end of the sequence that are taken one by one.
+const STEPS: usize = 4;
+
+pub(super) fn run(args: &Args, other: &Path, output: &mut Output) -> Result<Status, Failure> {
+    match (is_package(&args.bundle), is_package(other)) {
+        (true, true) => packages(args, other, output),
+        (false, false) => bundles(args, other, output),
+        _ => Err(Failure::bad_input(format!(
+            "{} and {}: one is a package and the other is not",
+            args.bundle.display(),
+            other.display()
+        ))
+        .with_help("give two bundles or two packages")),
+    }
+}
+
+fn is_package(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == "mlpackage")
+}
+
+fn bundles(args: &Args, other: &Path, output: &mut Output) -> Result<Status, Failure> {
+    let (a, b) = (Bundle::open(&args.bundle)?, Bundle::open(other)?);
+    check_vocabulary(&a, &b)?;
+    let options = Options { tokens: args.tokens as usize, thresholds: thresholds(args, &a)? };
+    let tokenizer = Text::open(&a, None)?;
+    let mut candidates = candidates(args, &a)?;
+    let prompts = prompts(args, &a, tokenizer.as_ref(), longest(&candidates))?;
+    let manifest = b.manifest();
+    let name = format!("the bundle {} ({}) on the CPU runtime", manifest.name, manifest.settings.precision);
+    let mut reference = DrivenReference::new(driver(args, &b, None, numerics(args))?, name);
+    let mut bar = Bar::new();
+    let report = verify::compare(&mut reference, &mut candidates, &prompts, &options, &mut |done, total| {
+        bar.show(done, total);
+    });
+    bar.finish();
+    let mut report = report.map_err(|e| failure(&e))?;
+    report.tensors = tensors(args, &a, &b, &prompts)?;
+    if args.json {
+        output.json(&report)?;
+    } else {
+        text::print(a.manifest(), &report, tokenizer.as_ref(), output)?;
+    }
+    Ok(if report.passed { Status::Good } else { Status::Failed })
+}
+
+fn check_vocabulary(a: &Bundle, b: &Bundle) -> Result<(), Failure> {
+    let [ours, other] = [a, b].map(|bundle| bundle.manifest().architecture.vocabulary);
+    if ours == other {
+        return Ok(());
+    }
+    let path = b.folder().display();
+    Err(Failure::bad_input(format!(
+        "{path}: has a vocabulary of {other}, {} has {ours}",
+        a.folder().display()
+    ))
+    .with_help("give two bundles of one model"))
+}
+
+/// Tensors of both bundles in the first form and at the first length that both have; none if they share none.
+fn tensors(
+    args: &Args,
+    a: &Bundle,
+    b: &Bundle,
+    prompts: &[Vec<u32>],
+) -> Result<Vec<TensorDivergence>, Failure> {
+    let forms = args.kv.as_ref().unwrap_or(&a.manifest().settings.kv);
+    let form = forms.iter().copied().find(|&form| b.manifest().has(form));
+    let (Some(form), Some(prompt)) = (form, prompts.iter().max_by_key(|prompt| prompt.len())) else {
+        return Ok(Vec::new());
+    };
+    let mut ours = driver(args, a, Some(form), numerics(args))?;
+    let mut others = driver(args, b, Some(form), numerics(args))?;
+    let Some(&shape) = ours.lengths().iter().find(|length| others.lengths().contains(length)) else {
+        return Ok(Vec::new());
+    };
+    let packages = [models(a)?, models(b)?];
+    let [models_a, models_b] =
+        packages.each_ref().map(|of| of.iter().map(Package::model).collect::<Vec<&Model>>());
+    let ids = &prompt[..prompt.len().min(shape).min(LONGEST)];
+    let run = (ids, ids.len() - STEPS.min(ids.len() / 2), shape);
+    compare_bundles((&mut ours, &models_a), (&mut others, &models_b), run).map_err(Failure::bad_input)
+}
+
+fn models(bundle: &Bundle) -> Result<Vec<Package>, Failure> {
+    let chunks = bundle.manifest().chunks.iter();
+    Ok(chunks.map(|chunk| Package::open(bundle.path(&chunk.file.name))).collect::<Result<_, _>>()?)
+}
+
+/// What is printed about two packages.
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    passed: bool,
+    /// Smallest cosine of an output that passes.
+    cosine: f64,
+    functions: Vec<PackageComparison>,
+}
+
+fn packages(args: &Args, other: &Path, output: &mut Output) -> Result<Status, Failure> {
+    let limits = match &args.config {
+        Some(path) => super::configured(path, Thresholds::of_precision("fp16"))?,
+        None => Thresholds::of_precision("fp16"),
+    };
+    let options =
+        LoadOptions { numerics: numerics(args), threads: args.threads.map(usize::from), memory: None };
+    let load = |path: &Path| {
+        let package = Package::open(path)?;
+        let loaded = runtime::cpu().load(&package, &options);
+        loaded.map_err(Failure::from)
+    };
+    let functions = compare_packages(&load(&args.bundle)?, &load(other)?).map_err(Failure::bad_input)?;
+    let outputs = || functions.iter().flat_map(|function| &function.outputs);
+    let passed = outputs().next().is_some()
+        && outputs().all(|found| found.cosine.is_some_and(|cosine| cosine >= limits.cosine));
+    let document =
+        Document { schema: "anemeter.verify-packages/1", passed, cosine: limits.cosine, functions };
+    match args.json {
+        true => output.json(&document)?,
+        false => print_packages(args, other, &document, output)?,
+    }
+    Ok(if passed { Status::Good } else { Status::Failed })
+}
+
+fn print_packages(args: &Args, other: &Path, document: &Document, out: &mut Output) -> Result<(), Failure> {
+    out.line(format_args!("{} against {}, on made-up inputs", args.bundle.display(), other.display()))?;
+    for function in &document.functions {
+        out.line(format_args!("\nfunction {}: outputs", function.function))?;
+        out.text(table(function.outputs.iter()))?;
+        print_tensors(&function.tensors, out)?;
+    }
+    out.line(if document.passed { "passed" } else { "failed" })
+}
+
+/// The tensors that differ most, in the order in which they are computed.
+pub(super) fn print_tensors(tensors: &[TensorDivergence], out: &mut Output) -> Result<(), Failure> {
+    let different = tensors.iter().filter(|tensor| tensor.error != Some(0.0));
+    let count = different.clone().count();
+    if count == 0 {
+        return out.line(format_args!("\n{} tensors share names, none differs", tensors.len()));
+    }
+    out.line(format_args!("\n{} tensors share names, {count} differ; the first of those:", tensors.len()))?;
+    out.text(table(different.take(LISTED)))
+}
+
+fn table<'a>(tensors: impl Iterator<Item = &'a TensorDivergence>) -> Table {
+    let mut table = Table::new(&["tensor", ">error", ">cosine", ">max abs", ">not finite"]);
+    let number = |value: Option<f64>, digits: usize| {
+        value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
+    };
+    for found in tensors {
+        table.row([
+            found.tensor.clone(),
+            number(found.error, 6),
+            number(found.cosine, 8),
+            number(found.max_abs, 4),
+            found.not_finite.to_string(),
+        ]);
+    }
+    table.indented(2)
+}

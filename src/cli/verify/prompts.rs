@@ -1,0 +1,76 @@
+//! The tokens to compare on: the program's own, or those of a file.
+
+use std::fs;
+use std::path::Path;
+
+use super::Args;
+use crate::bundle::Bundle;
+use crate::cli::Failure;
+use crate::generate::{Input, Text};
+use crate::verify::{self, PROMPTS, Sample};
+
+/// The prompts that a bundle is given, in tokens. `longest` is its longest length.
+pub(super) fn prompts(
+    args: &Args,
+    bundle: &Bundle,
+    text: Option<&Text>,
+    longest: usize,
+) -> Result<Vec<Vec<u32>>, Failure> {
+    if let Some(path) = &args.calibration {
+        return calibration(path, args.samples as usize, text, longest);
+    }
+    let architecture = &bundle.manifest().architecture;
+    let Some(text) = text else {
+        if args.prompts.is_some() {
+            return Err(Failure::bad_input("--prompts needs a tokenizer, and the bundle has none")
+                .with_help("leave --prompts out: pseudo-random ids are compared instead"));
+        }
+        return Ok(verify::pseudo_random(architecture.vocabulary));
+    };
+    let lines = match &args.prompts {
+        Some(path) => read(path, "has no prompt", "write one prompt per line")?,
+        None => PROMPTS.to_owned(),
+    };
+    let lines = lines.lines().filter(|line| !line.trim().is_empty());
+    let encoded = lines.map(|line| text.tokens(Input::Raw(line), architecture.max_positions));
+    Ok(encoded.collect::<Result<Vec<_>, _>>()?)
+}
+
+fn calibration(
+    path: &Path,
+    samples: usize,
+    text: Option<&Text>,
+    longest: usize,
+) -> Result<Vec<Vec<u32>>, Failure> {
+    let content = read(path, "is empty", "write running text, or one JSON object per line")?;
+    let needs_tokenizer = || {
+        let message = format!("{}: is text, and the bundle has no tokenizer", path.display());
+        Failure::bad_input(message).with_help("give JSON lines with `token_ids`")
+    };
+    let lines = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("jsonl"));
+    if !lines {
+        let text = text.ok_or_else(needs_tokenizer)?;
+        return Ok(verify::pieces(&text.tokenizer.encode(&content, true)?, longest, samples));
+    }
+    let wrong = |problem: String| Failure::bad_input(format!("{}: {problem}", path.display()));
+    let all = verify::parse_samples(&content).map_err(wrong)?;
+    let places = verify::pieces(&(0..).take(all.len()).collect::<Vec<u32>>(), 1, samples);
+    let chosen = places.into_iter().flatten().map(|place| &all[place as usize]);
+    let encoded = chosen.map(|sample| match sample {
+        Sample::Ids(ids) => Ok(ids.clone()),
+        Sample::Text(line) => Ok(text.ok_or_else(needs_tokenizer)?.tokens(Input::Raw(line), usize::MAX)?),
+        Sample::Chat(messages) => {
+            Ok(text.ok_or_else(needs_tokenizer)?.tokens(Input::Chat(messages), usize::MAX)?)
+        }
+    });
+    encoded.collect()
+}
+
+fn read(path: &Path, empty: &str, help: &str) -> Result<String, Failure> {
+    let unreadable = |e: std::io::Error| Failure::bad_input(format!("{}: {e}", path.display()));
+    let text = fs::read_to_string(path).map_err(unreadable)?;
+    if text.trim().is_empty() {
+        return Err(Failure::bad_input(format!("{}: {empty}", path.display())).with_help(help));
+    }
+    Ok(text)
+}

@@ -1,0 +1,248 @@
+//! `anemeter eval`: scripted answers through the generator give figures computed by hand.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::Arc;
+
+use anemeter::bundle::{Bundle, Manifest, Quality, Record, Tokenizer as Described};
+use anemeter::eval::{Options, parse_cases, run};
+use anemeter::generate::{ChatContext, ChatTemplate, Driver, Generator, ManualClock, Text, Tokenizer};
+use anemeter::runtime::{Observer, RuntimeError, Session};
+use anemeter::tensor::{Tensor, TensorView};
+use half::f16;
+use serde_json::{Value, json};
+
+use crate::command::{anemeter, arg};
+use crate::generate::{bundles, fake};
+use crate::lower::models::{TINY, llama};
+
+/// Printable ASCII and a new line, one token each, then the token that ends an answer.
+const LETTERS: usize = 96;
+const END: u32 = 96;
+const VOCABULARY: usize = 97;
+
+fn token(letter: char) -> u32 {
+    if letter == '\n' { 95 } else { letter as u32 - 32 }
+}
+
+fn tokenizer() -> Vec<u8> {
+    let letters = (32u8..127).map(char::from).chain(['\n']);
+    let mut vocabulary: serde_json::Map<String, Value> =
+        letters.map(|letter| (letter.to_string(), json!(token(letter)))).collect();
+    assert_eq!(vocabulary.len(), LETTERS);
+    vocabulary.insert("<end>".to_owned(), json!(END));
+    let end = json!({"id": END, "content": "<end>", "special": true, "single_word": false, "lstrip": false,
+        "rstrip": false, "normalized": false});
+    let split =
+        json!({"type": "Split", "pattern": {"Regex": "(?s)."}, "behavior": "Isolated", "invert": false});
+    json!({"version": "1.0", "truncation": null, "padding": null, "added_tokens": [end], "normalizer": null,
+        "pre_tokenizer": split, "post_processor": null, "decoder": {"type": "Fuse"},
+        "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": " "}})
+    .to_string()
+    .into_bytes()
+}
+
+/// A session that writes down one answer per prompt, letter by letter.
+struct Scripted {
+    answers: VecDeque<&'static str>,
+    /// What is left of the answer.
+    rest: VecDeque<u32>,
+    outputs: Vec<(&'static str, Tensor)>,
+}
+
+impl Session for Scripted {
+    fn predict(&mut self, function: &str, inputs: &[(&str, TensorView<'_>)]) -> Result<(), RuntimeError> {
+        let width = inputs[0].1.shape().last().copied().unwrap();
+        let zeros =
+            |shape: &[usize]| Tensor::from_slice(shape, &vec![f16::ZERO; shape.iter().product()]).unwrap();
+        if function == "embed" {
+            self.outputs = vec![("hidden", zeros(&[1, 2, 1, width]))];
+            return Ok(());
+        }
+        if function == "prefill" {
+            self.rest = self.answers.pop_front().unwrap().chars().map(token).collect();
+        }
+        let mut logits = vec![f16::ZERO; VOCABULARY];
+        logits[self.rest.pop_front().unwrap_or(END) as usize] = f16::ONE;
+        let logits = Tensor::from_slice(&[1, VOCABULARY, 1, 1], &logits).unwrap();
+        self.outputs = vec![
+            ("logits", logits),
+            ("k_new", zeros(&[1, 2, 1, width])),
+            ("v_new", zeros(&[1, 2, 1, width])),
+        ];
+        Ok(())
+    }
+
+    fn output(&self, name: &str) -> Option<TensorView<'_>> {
+        self.outputs.iter().find(|(output, _)| *output == name).map(|(_, tensor)| tensor.view())
+    }
+
+    fn state(&self, _: &str) -> Option<TensorView<'_>> {
+        None
+    }
+
+    fn set_state(&mut self, _: &str, _: &Tensor) -> Result<(), RuntimeError> {
+        Ok(())
+    }
+
+    fn state_names(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn observe(&mut self, _: Option<Box<dyn Observer>>) -> Option<Box<dyn Observer>> {
+        None
+    }
+}
+
+const TEMPLATE: &str =
+    "{% for tool in tools %}{{ tool.function.name }};{% endfor %}{{ messages[-1].content }}";
+
+fn generator(shapes: &[usize], answers: &[&'static str]) -> Generator {
+    let mut manifest: Manifest = fake::manifest();
+    manifest.architecture.vocabulary = VOCABULARY;
+    manifest.architecture.max_positions = 512;
+    manifest.settings.shapes = shapes.to_vec();
+    let session =
+        Scripted { answers: answers.iter().copied().collect(), rest: VecDeque::new(), outputs: Vec::new() };
+    let clock = Arc::new(ManualClock::default());
+    let driver = Driver::over(&manifest, None, vec![Box::new(session)], None, clock.clone()).unwrap();
+    let text = Text {
+        tokenizer: Tokenizer::from_bytes(&tokenizer(), Path::new("tokenizer.json")).unwrap(),
+        chat: Some(ChatTemplate::new(TEMPLATE, "export.json", ChatContext::default()).unwrap()),
+        ends: vec![END],
+    };
+    Generator::new(driver, Some(Arc::new(text)), clock)
+}
+
+/// Three cases: one call with two arguments, one without arguments, none.
+fn cases() -> String {
+    let tools = json!([{"name": "f"}, {"name": "g"}]);
+    let line = |id: &str, content: &str, expected: Value| {
+        json!({"id": id, "messages": [{"role": "user", "content": content}], "tools": tools, "expected": expected})
+            .to_string()
+    };
+    [
+        line("two", "a", json!({"name": "f", "arguments": {"x": 1, "y": "b"}})),
+        line("bare", &"long ".repeat(20), json!({"name": "g"})),
+        line("none", "c", Value::Null),
+    ]
+    .join("\n")
+}
+
+#[test]
+fn figures_equal_those_computed_by_hand() {
+    let good = "<tool_call>{\"name\": \"f\", \"arguments\": {\"x\": 1, \"y\": \"b\"}}</tool_call>";
+    let half = "I will. <tool_call>{\"name\": \"f\", \"arguments\": {\"x\": 1, \"y\": \"c\"}}</tool_call>";
+    let bare = "ab{\"name\": \"g\"}";
+    // `bare` has a prompt of 4 + 100 letters, too long for 100; so two answers at the first length, three at the others.
+    let answers = [good, "No.", half, bare, "No.", good, "Well?", "{\"name\": \"g\"}"];
+    let mut generator = generator(&[100, 200, 300], &answers);
+    let cases = parse_cases(&cases()).unwrap();
+    let options = Options { shapes: vec![100, 200, 300], max_tokens: 90 };
+    let mut heard = Vec::new();
+    let found = run(&mut generator, &cases, &options, &mut |done, total| heard.push((done, total))).unwrap();
+    assert_eq!((heard.len(), heard.last()), (9, Some(&(9, 9))));
+
+    let [short, middle, long] = &found.shapes[..] else { panic!("{found:?}") };
+    // Length 100: three of three items, and nothing where nothing should be.
+    assert_eq!((short.cases, short.too_long, short.f1, short.exact), (2, 1, 1.0, 1.0));
+    assert_eq!((short.ttfa_p50, short.ttfa_p95, short.without_call), (Some(1.0), Some(1.0), 0));
+    // Length 200: name and x of `two` match, y does not, the name of `bare` matches: 3 of 4 found, 3 of 4 expected.
+    assert_eq!((middle.cases, middle.f1, middle.name_f1), (3, 2.0 * 3.0 / 8.0, 1.0));
+    assert_eq!(middle.exact, 2.0 / 3.0);
+    // Calls begin with the ninth and with the third letter.
+    assert_eq!((middle.ttfa_p50, middle.ttfa_p95), (Some(3.0), Some(9.0)));
+    // Length 300: all of `two`; `bare` gets no call; `none` gets one: 3 of 4 found, 3 of 4 expected.
+    assert_eq!((long.f1, long.name_f1, long.exact), (0.75, 0.5, 1.0 / 3.0));
+    assert_eq!((long.without_call, long.ttfa_p50, long.ttfa_p95), (1, Some(1.0), None));
+    // `two` and `none` fit everywhere: 3/3 and 3/3; 2/3 and 2/3; 3/4 found and 3/3 expected.
+    let common = [1.0, 4.0 / 6.0, 6.0 / 7.0];
+    assert_eq!(found.f1_drift, Some(common[0] - common[1]));
+    // Tokens to the first action of all: 1, 9, 3, 1 and never. The third of five is 3, the fifth is none.
+    assert_eq!((found.ttfa_p50, found.ttfa_p95), (Some(3.0), None));
+    assert_eq!(found.results[1].cases[0].prompt_tokens, "f;g;a".len());
+}
+
+#[test]
+fn answers_end_where_a_length_is_full() {
+    let endless = "Let me think about it for a very long time before I do anything at all.";
+    let mut generator = generator(&[16, 32], &[endless, endless]);
+    let case = cases().lines().next().unwrap().to_owned();
+    let options = Options { shapes: vec![16, 32], max_tokens: 20 };
+    let found = run(&mut generator, &parse_cases(&case).unwrap(), &options, &mut |_, _| {}).unwrap();
+    // A prompt of five tokens leaves room for eleven, and the twelfth need not be given to the model.
+    let tokens: Vec<usize> = found.results.iter().map(|result| result.cases[0].tokens).collect();
+    assert_eq!(tokens, [12, 20]);
+}
+
+/// A random model with a tokenizer; it answers nonsense.
+fn bundle(folder: &Path, template: Option<&str>) -> Bundle {
+    let mut size = TINY;
+    size.vocabulary = VOCABULARY;
+    let options = anemeter::lower::Options { shapes: vec![64, 128], ..anemeter::lower::Options::default() };
+    let described = Described {
+        file: bundles::file("tokenizer.json"),
+        chat_template: template.map(ToOwned::to_owned),
+        bos: None,
+        eos: vec![END],
+    };
+    bundles::write(&llama(size, 31), &options, Some((&tokenizer(), described)), folder)
+}
+
+#[test]
+fn the_command_scores_honestly_and_keeps_the_record() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = bundle(folder.path(), Some(TEMPLATE));
+    let file = folder.path().join("cases.jsonl");
+    crate::checkpoints::write_text(&file, &cases());
+    let given = ["eval", arg(bundle.folder()), "--cases", arg(&file), "--max-tokens", "8"];
+    let outcome = anemeter(&given);
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    for line in [
+        "on the cpu runtime, cache form io, 3 cases of up to 8 tokens",
+        "F1 drift between lengths: 0.0000",
+        "p50 never, p95 never",
+    ] {
+        assert!(outcome.stdout.contains(line), "{line}: {}", outcome.stdout);
+    }
+    let kept = std::fs::read_to_string(folder.path().join("eval.json")).unwrap();
+    let quality = Quality::parse(&kept).unwrap();
+    assert_eq!(
+        quality.shapes.iter().map(|of| (of.shape, of.cases, of.f1)).collect::<Vec<_>>(),
+        [(64, 2, 0.0), (128, 3, 0.0)]
+    );
+    assert!(quality.expects_calls());
+
+    let again = anemeter(&[&given[..], &["--json"]].concat());
+    let document: Value = serde_json::from_str(&again.stdout).unwrap();
+    assert_eq!(document["schema"], "anemeter.eval/1");
+    assert_eq!(document["quality"], serde_json::from_str::<Value>(&kept).unwrap(), "the same every time");
+    assert_eq!(document["results"][1]["cases"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn what_cannot_be_evaluated_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (with, without) = (folder.path().join("with"), folder.path().join("without"));
+    [&with, &without].into_iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+    bundle(&with, Some("{{ messages[0].content }}"));
+    bundle(&without, None);
+    let good = folder.path().join("good.jsonl");
+    crate::checkpoints::write_text(&good, &cases());
+    let bad = folder.path().join("bad.jsonl");
+    crate::checkpoints::write_text(&bad, &format!("{}\n{{\"id\": \"x\", \"prompt\": 1}}", cases()));
+    let none = folder.path().join("none.jsonl");
+    for (bundle, file, more, message) in [
+        (&with, &bad, &[][..], "bad.jsonl: line 4: unknown field `prompt`"),
+        (&with, &none, &[], "none.jsonl: "),
+        (&without, &good, &[], "the bundle has no chat template"),
+        (&with, &good, &["--shapes", "99"], "the form `io` has no length 99, but 64, 128"),
+        (&none, &good, &[], "is not a folder"),
+    ] {
+        let outcome = anemeter(&[&["eval", arg(bundle), "--cases", arg(file)][..], more].concat());
+        let error = outcome.refused();
+        assert!(error.contains(message), "{message}: {error}");
+    }
+    let told = anemeter(&["eval", arg(&with), "--cases", arg(&good), "--max-tokens", "1"]);
+    assert!(told.stderr.contains("the chat template knows of no tools"), "{}", told.stderr);
+}
