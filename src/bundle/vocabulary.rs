@@ -60,6 +60,17 @@ pub enum ComputeUnits {
     CpuAne,
 }
 
+impl std::fmt::Display for ComputeUnits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            ComputeUnits::All => "all",
+            ComputeUnits::Cpu => "cpu",
+            ComputeUnits::CpuGpu => "cpu+gpu",
+            ComputeUnits::CpuAne => "cpu+ane",
+        })
+    }
+}
+
 impl std::fmt::Display for KvForm {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

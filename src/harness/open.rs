@@ -30,7 +30,7 @@ pub(super) fn open(model: &ModelUse, clock: &Arc<dyn Clock>) -> Result<Ready, St
     let opened = clock.now();
 
     let runtime = runtime::choose(&model.runtime).map_err(|e| e.to_string())?;
-    let options = LoadOptions { numerics: model.numerics.into(), threads: model.threads, memory: None };
+    let options = LoadOptions { numerics: model.numerics.into(), threads: model.threads, ..LoadOptions::default() };
     let loaded = packages.iter().map(|package| runtime.load(package, &options));
     let loaded: Vec<_> = loaded.collect::<Result<_, _>>().map_err(|e| e.to_string())?;
     let sessions = loaded.into_iter().map(runtime::Loaded::session).collect();

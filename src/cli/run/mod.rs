@@ -95,7 +95,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
 
 fn options(args: &Args) -> LoadOptions {
     let numerics = if args.numerics == "fp16-exact" { Numerics::Fp16Exact } else { Numerics::Fast };
-    LoadOptions { numerics, threads: args.threads.map(usize::from), memory: None }
+    LoadOptions { numerics, threads: args.threads.map(usize::from), ..LoadOptions::default() }
 }
 
 fn views(inputs: &[(String, Tensor)]) -> Vec<(&str, crate::tensor::TensorView<'_>)> {

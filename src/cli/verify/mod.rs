@@ -148,7 +148,7 @@ fn read_prompts(path: &Path) -> Result<String, Failure> {
 /// A driver per form, each with sessions of its own.
 fn candidates(args: &Args, bundle: &Bundle) -> Result<Vec<Box<dyn Candidate>>, Failure> {
     let numerics = if args.numerics == "fp16-exact" { Numerics::Fp16Exact } else { Numerics::Fast };
-    let load = LoadOptions { numerics, threads: args.threads.map(usize::from), memory: None };
+    let load = LoadOptions { numerics, threads: args.threads.map(usize::from), ..LoadOptions::default() };
     let forms = args.kv.as_ref().unwrap_or(&bundle.manifest().settings.kv);
     let candidate = |&form: &KvForm| {
         let sessions = sessions(bundle, &runtime::cpu(), &load)?;
