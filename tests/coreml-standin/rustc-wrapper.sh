@@ -3,7 +3,8 @@
 #
 # Bindings of frameworks say `#[link(name = "…", kind = "framework")]` in one generated line, which the compiler
 # refuses where there are no frameworks (E0455). This compiles a copy of such a crate without that line and hands
-# every other crate on as it is.
+# every other crate on as it is. Some shells drop variables that have a hyphen in their name, as those of cargo have for
+# programs with one; the program of this package has none.
 set -eu
 rustc=$1
 shift

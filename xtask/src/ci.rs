@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, bail};
 use crate::outcome::{Outcome, Shown};
 use crate::process::succeed;
 use crate::project::Project;
-use crate::{Command, conformance, smollm2, test, tidy};
+use crate::{Command, conformance, smollm2, test, test_coreml, tidy};
 
 pub(crate) const COMMAND: Command = Command {
     name: "ci",
@@ -58,6 +58,7 @@ fn run(project: &Project) -> Result<Outcome> {
     step("conformance", &mut || conformance::check(project, &conformance::Selection::all()));
 
     step("smollm2", &mut || smollm2::check(project));
+    step("coreml", &mut || test_coreml::check(project));
 
     let failed = steps.iter().filter(|step| step.result.is_err()).count();
     print!("{}", summary(&steps, start.elapsed()));

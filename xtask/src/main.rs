@@ -17,6 +17,7 @@ mod record;
 mod sanitize;
 mod smollm2;
 mod test;
+mod test_coreml;
 mod tidy;
 mod tiny_checkpoints;
 
@@ -52,6 +53,7 @@ const COMMANDS: &[Command] = &[
     sanitize::COMMAND,
     smollm2::COMMAND,
     test::COMMAND,
+    test_coreml::COMMAND,
     tidy::COMMAND,
     tiny_checkpoints::COMMAND,
 ];

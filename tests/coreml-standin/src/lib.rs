@@ -2,13 +2,14 @@
 //! the very same code, is executed on Linux.
 //!
 //! Link this crate and the classes are there before `main`. [`census`] tells what lives and what went wrong;
-//! [`fault`] makes Core ML fail on demand. What this proves and what it does not is in `docs/coreml-testing.md`.
+//! [`fault`] makes Core ML fail on demand; [`witness`] tells what it was asked for. What this proves and what it does not is in `docs/coreml-testing.md`.
 
 mod coreml;
 pub mod fault;
 mod foundation;
 mod instance;
 mod runtime;
+pub mod witness;
 
 pub use runtime::census;
 

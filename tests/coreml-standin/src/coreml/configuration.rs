@@ -9,6 +9,7 @@ use objc2_core_ml::{MLModelConfiguration, MLOptimizationHints};
 use objc2_foundation::NSString;
 
 use crate::instance::{behind, make, make_public};
+use crate::witness::Asked;
 
 /// `MLComputeUnitsAll`, which holds unless another is set.
 const ALL_UNITS: isize = 2;
@@ -155,9 +156,17 @@ pub(super) fn units(configuration: &MLModelConfiguration) -> isize {
     behind::<Configuration>(configuration).ivars().units.get()
 }
 
-/// The function that a configuration names.
-pub(super) fn function(configuration: &MLModelConfiguration) -> Option<String> {
-    behind::<Configuration>(configuration).ivars().function.borrow().as_ref().map(ToString::to_string)
+/// What a configuration asks for.
+pub(super) fn asked(configuration: &MLModelConfiguration) -> Asked {
+    let settings = behind::<Configuration>(configuration).ivars();
+    let hints = settings.hints.borrow();
+    let hints = hints.as_deref().map(|hints| behind::<Hints>(hints).ivars());
+    Asked {
+        function: settings.function.borrow().as_ref().map(ToString::to_string),
+        units: settings.units.get(),
+        reshape_frequency: hints.map_or(0, |hints| hints.reshape_frequency.get()),
+        specialization: hints.map_or(0, |hints| hints.specialization.get()),
+    }
 }
 
 pub(super) fn register() {

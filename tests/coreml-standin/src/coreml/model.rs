@@ -25,6 +25,7 @@ use super::{code, compile, configuration, description, features, options};
 use crate::fault::{self, Fault};
 use crate::foundation::error::Failure;
 use crate::instance::{behind, make_public};
+use crate::witness;
 
 pub(super) type Features = ProtocolObject<dyn MLFeatureProvider>;
 
@@ -134,6 +135,8 @@ fn open(
     path: &std::path::Path,
     configuration: Retained<MLModelConfiguration>,
 ) -> Result<Option<Retained<MLModel>>, Failure> {
+    let asked = configuration::asked(&configuration);
+    witness::asked(asked.clone());
     fault::hang();
     if fault::is_on(Fault::LoadGivesNothing) {
         return Ok(None);
@@ -149,12 +152,11 @@ fn open(
             "ANECCompile() FAILED (error code: -14)",
         ));
     }
-    let name = configuration::function(&configuration);
-    if name.is_some() && fault::is_on(Fault::FunctionRefused) {
+    if asked.function.is_some() && fault::is_on(Fault::FunctionRefused) {
         let text = "functionName must be nil unless the model has several functions.";
         return Err(Failure::new(code::GENERIC, text));
     }
-    let function = Function::open(path, name.as_deref())?;
+    let function = Function::open(path, asked.function.as_deref())?;
     let session = Mutex::new(function.session());
     let loaded = Loaded { function, configuration, session, kept: Mutex::default() };
     Ok(Some(make_public::<Model, _>(loaded)))

@@ -1,12 +1,14 @@
 //! `NSString`: UTF-8 that never changes.
 
-use std::ffi::{c_char, c_void};
+use std::ffi::{CStr, c_char, c_void};
 use std::slice;
 
 use objc2::rc::{Allocated, Retained};
 use objc2::runtime::{AnyObject, NSObject, NSZone};
 use objc2::{ClassType, DefinedClass, Message, define_class, msg_send};
 use objc2_foundation::NSString;
+
+use crate::instance::make;
 
 /// `NSUTF8StringEncoding`, the only one that the bindings use.
 const UTF8: i32 = 4;
@@ -21,6 +23,13 @@ define_class!(
         #[unsafe(method_id(initWithBytes:length:encoding:))]
         fn init(this: Allocated<Self>, bytes: *const c_void, length: usize, encoding: i32) -> Option<Retained<Self>> {
             start(this, bytes, length, encoding)
+        }
+
+        #[unsafe(method_id(stringWithUTF8String:))]
+        fn of_c_string(text: *const c_char) -> Option<Retained<Self>> {
+            // SAFETY: the caller passes a C string.
+            let bytes = unsafe { CStr::from_ptr(text) }.to_bytes_with_nul();
+            std::str::from_utf8(bytes).ok().map(|text| make(text.as_bytes().to_vec()))
         }
 
         #[unsafe(method(UTF8String))]
