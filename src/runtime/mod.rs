@@ -36,7 +36,7 @@ pub use error::RuntimeError;
 pub use inputs::check as check_inputs;
 pub use loading::{Compilation, FunctionLoad, Hints, Loading, ReshapeFrequency, Specialization};
 pub use placement::Placement;
-pub use system::{OsVersion, SystemState, Thermal, system_state};
+pub use system::{OsVersion, ProcessMemory, SystemState, Thermal, process_memory, system_state};
 
 /// Somewhere a package can be executed.
 pub trait Runtime: Send + Sync {

@@ -7,6 +7,8 @@
 mod array;
 mod compile;
 mod error;
+#[cfg(target_os = "macos")]
+mod memory;
 mod model;
 mod plan;
 mod session;
@@ -24,6 +26,8 @@ use super::{
 };
 use crate::mil::Model;
 use crate::package::Package;
+#[cfg(target_os = "macos")]
+pub(super) use memory::process_memory;
 use model::FunctionModel;
 pub(super) use system::{observe, os_version};
 
@@ -51,7 +55,8 @@ impl CoreMlRuntime {
         let cache = self.cache.clone().map(CompileCache::at).or_else(CompileCache::of_user);
         cache.ok_or_else(|| {
             RuntimeError::Environment(
-                "there is no folder for compiled models: neither ANEMETER_CACHE_DIR nor HOME is set".to_owned(),
+                "there is no folder for compiled models: neither ANEMETER_CACHE_DIR nor HOME is set"
+                    .to_owned(),
             )
         })
     }
@@ -155,10 +160,8 @@ impl Loaded for CoreMlLoaded {
     }
 
     fn placement(&self, functions: &[&str]) -> Result<Option<Placement>, RuntimeError> {
-        let plans: Result<Vec<_>, _> = functions
-            .iter()
-            .map(|name| plan::of_function(self.compiled(), name, &self.options))
-            .collect();
-        Ok(Some(Placement::new(plans?)))
+        let plans: Result<Vec<_>, _> =
+            functions.iter().map(|name| plan::of_function(self.compiled(), name, &self.options)).collect();
+        Ok(Some(Placement::new(&plans?)))
     }
 }
