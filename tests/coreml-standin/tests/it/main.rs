@@ -1,0 +1,10 @@
+//! Tests of the stand-in, and of anemeter's Core ML module on it.
+
+mod balance;
+#[path = "../../../it/checkpoints.rs"]
+#[allow(dead_code, reason = "made for more tests than these")]
+mod checkpoints;
+#[path = "../../../it/fixtures.rs"]
+#[allow(dead_code, reason = "made for more tests than these")]
+mod fixtures;
+mod standin;
