@@ -51,6 +51,16 @@ impl CoreMlRuntime {
         CoreMlRuntime { cache: Some(folder.into()) }
     }
 
+    /// A package compiled, and what that took.
+    pub(super) fn compile(
+        &self,
+        package: &Package,
+        options: &LoadOptions,
+    ) -> Result<(PathBuf, Compilation), RuntimeError> {
+        let compiled = compile::compiled(package, &self.cache()?, options.load_limit)?;
+        Ok((compiled.path, Compilation { elapsed: compiled.elapsed, cached: compiled.cached }))
+    }
+
     fn cache(&self) -> Result<CompileCache, RuntimeError> {
         let cache = self.cache.clone().map(CompileCache::at).or_else(CompileCache::of_user);
         cache.ok_or_else(|| {
@@ -79,14 +89,11 @@ impl Runtime for CoreMlRuntime {
     }
 
     fn load(&self, package: &Package, options: &LoadOptions) -> Result<Arc<dyn Loaded>, RuntimeError> {
-        let compiled = compile::compiled(package, &self.cache()?, options.load_limit)?;
-        let loading = Loading {
-            compilation: Some(Compilation { elapsed: compiled.elapsed, cached: compiled.cached }),
-            ..Loading::default()
-        };
+        let (compiled, compilation) = self.compile(package, options)?;
+        let loading = Loading { compilation: Some(compilation), ..Loading::default() };
         Ok(Arc::new(CoreMlLoaded {
             model: package.model().clone(),
-            compiled: compiled.path,
+            compiled,
             options: *options,
             functions: Mutex::default(),
             loading: Mutex::new(loading),
