@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::bundle::Bundle;
+use crate::bundle::{Bundle, KvForm};
 use crate::generate::SystemClock;
 use crate::hardware::{Conditions, Machine, Profiles, System, match_profile};
 use crate::harness::{self, BenchConfig, Context, Event, Launcher, Plan, PlanError, Surroundings};
@@ -16,6 +16,8 @@ pub struct Wishes<'a> {
     pub config: BenchConfig,
     /// Name of the runtime, or `auto`.
     pub runtime: &'a str,
+    /// Whether a probe chooses the form of the key-value cache.
+    pub probe_kv: bool,
     /// Steps of a long run after the launches.
     pub soak: Option<usize>,
     /// Profiles that the machine is matched to.
@@ -46,7 +48,7 @@ impl From<RuntimeError> for EvaluateError {
 /// Measures a bundle in workers that `launcher` starts. Failed launches are part of the report.
 pub fn measure(
     bundle: &Bundle,
-    wishes: Wishes<'_>,
+    wishes: &Wishes<'_>,
     launcher: &mut dyn Launcher,
     tell: &mut dyn FnMut(Event),
 ) -> Result<Report, EvaluateError> {
@@ -54,13 +56,27 @@ pub fn measure(
     let machine = Machine::detect(&System);
     let profile = match_profile(wishes.profiles, &machine);
     let mix = &profile.profile.shape_mix;
-    let plan = Plan::new(wishes.config, bundle, runtime.name(), mix, wishes.soak)?;
     let header = harness::header(&profile, SystemTime::now(), &System);
 
-    let at_start = Conditions::observe(&System);
     let clock = SystemClock::default();
     let rest = &mut |time: Duration| std::thread::sleep(time);
     let mut around = Surroundings { launcher, clock: &clock, source: &System, rest };
+    let plan_with = |kv: Option<KvForm>| {
+        let mut config = wishes.config.clone();
+        config.kv = kv.or(config.kv);
+        Plan::new(config, bundle, runtime.name(), mix, wishes.soak)
+    };
+    let (form, kv_choice) = wishes
+        .probe_kv
+        .then(|| {
+            let floor = profile.profile.gating.residency.floor_pct / 100.0;
+            let forms = &bundle.manifest().settings.kv;
+            let plan_of = &mut |form| plan_with(Some(form)).map_err(|PlanError { problem, .. }| problem);
+            harness::choose_form(forms, plan_of, &mut around, floor)
+        })
+        .unzip();
+    let plan = plan_with(form)?;
+    let at_start = Conditions::observe(&System);
     let observed = harness::run(&plan, &mut around, tell);
     let at_end = Conditions::observe(&System);
 
@@ -73,6 +89,7 @@ pub fn measure(
         at_start,
         at_end,
         predicted_residency: predicted_residency(bundle),
+        kv_choice,
     };
     Ok(harness::assemble(context, observed))
 }

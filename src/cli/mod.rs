@@ -1,6 +1,7 @@
 //! The command line: the only place that prints.
 
 mod bench;
+mod cache;
 mod compress;
 mod doctor;
 mod exit;
@@ -35,6 +36,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Bench(bench::Args),
+    Cache(cache::Args),
     Doctor(doctor::Args),
     Export(export::Args),
     Generate(generate::Args),
@@ -61,6 +63,7 @@ pub fn main() -> ExitCode {
     let mut output = Output::stdout();
     let result = match &cli.command {
         Command::Bench(args) => bench::run(args, &mut output),
+        Command::Cache(args) => cache::run(args, &mut output),
         Command::Doctor(args) => doctor::run(args, &mut output),
         Command::Export(args) => export::run(args, &mut output),
         Command::Generate(args) => generate::run(args, &mut output),

@@ -73,6 +73,9 @@ pub struct RuntimeUse {
     pub threads: Option<usize>,
     /// How fp16 was computed, where the runtime has a say in it.
     pub numerics: Option<String>,
+    /// What the runtime did otherwise than asked, such as a fallback.
+    #[serde(default)]
+    pub remarks: Vec<String>,
 }
 
 /// What was asked for.

@@ -62,7 +62,8 @@ impl CompileCache {
 
     /// The user's cache: `ANEMETER_CACHE_DIR`, or the folder that the system has for caches.
     pub fn of_user() -> Option<CompileCache> {
-        let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let variable =
+            |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let home = || variable("HOME");
         let system = || match cfg!(target_os = "macos") {
             true => home().map(|home| home.join("Library/Caches")),
@@ -107,8 +108,11 @@ impl CompileCache {
     pub fn list(&self) -> io::Result<Vec<CacheEntry>> {
         let mut entries = Vec::new();
         for build in folders(&self.root)? {
-            for path in folders(&build)?.into_iter().filter(|path| path.extension().is_some_and(|e| e == ENDING)) {
-                let text = |name: Option<&std::ffi::OsStr>| name.unwrap_or_default().to_string_lossy().into_owned();
+            for path in
+                folders(&build)?.into_iter().filter(|path| path.extension().is_some_and(|e| e == ENDING))
+            {
+                let text =
+                    |name: Option<&std::ffi::OsStr>| name.unwrap_or_default().to_string_lossy().into_owned();
                 entries.push(CacheEntry {
                     digest: text(path.file_stem()),
                     build: text(build.file_name()),
@@ -257,7 +261,10 @@ mod tests {
         let (other, cached) = cache.get_or_make(&newer, || Ok(made(work.path(), "b"))).unwrap();
         assert!(!cached && other != path && other.starts_with(cache.folder()));
         let entries = cache.list().unwrap();
-        assert_eq!(entries.iter().map(|e| e.build.as_str()).collect::<Vec<_>>(), ["24C101", "25A1--beta----"]);
+        assert_eq!(
+            entries.iter().map(|e| e.build.as_str()).collect::<Vec<_>>(),
+            ["24C101", "25A1--beta----"]
+        );
         assert_eq!((entries[0].bytes, entries[0].digest.as_str()), (11, "00000000000000000000000000000007"));
         assert_eq!(cache.clear().unwrap(), entries);
         assert_eq!(cache.list().unwrap(), []);

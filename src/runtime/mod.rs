@@ -7,6 +7,8 @@
 mod compiled;
 #[cfg(any(target_os = "macos", coreml_standin))]
 pub mod coreml;
+#[cfg(all(feature = "coreml-rs", target_os = "macos"))]
+mod coreml_rs;
 pub mod cpu;
 mod error;
 mod inputs;
@@ -31,12 +33,14 @@ use crate::tensor::{Tensor, TensorView};
 pub use compiled::{CacheEntry, CompileCache, Key};
 #[cfg(any(target_os = "macos", coreml_standin))]
 pub use coreml::CoreMlRuntime;
+#[cfg(all(feature = "coreml-rs", target_os = "macos"))]
+pub use coreml_rs::CoreMlRsRuntime;
 pub use cpu::CpuRuntime;
 pub use error::RuntimeError;
 pub use inputs::check as check_inputs;
 pub use loading::{Compilation, FunctionLoad, Hints, Loading, ReshapeFrequency, Specialization};
 pub use placement::Placement;
-pub use system::{OsVersion, SystemState, Thermal, system_state};
+pub use system::{OsVersion, ProcessMemory, SystemState, Thermal, process_memory, system_state};
 
 /// Somewhere a package can be executed.
 pub trait Runtime: Send + Sync {
@@ -168,8 +172,13 @@ pub struct Executed<'a> {
 }
 
 /// Every runtime that this program knows, the preferred first.
-pub fn runtimes() -> [&'static dyn Runtime; 2] {
-    [core_ml(), &CpuRuntime]
+pub fn runtimes() -> Vec<&'static dyn Runtime> {
+    vec![
+        core_ml(),
+        &CpuRuntime,
+        #[cfg(all(feature = "coreml-rs", target_os = "macos"))]
+        &CoreMlRsRuntime,
+    ]
 }
 
 #[cfg(any(target_os = "macos", coreml_standin))]
@@ -191,8 +200,8 @@ pub fn choose(name: &str) -> Result<&'static dyn Runtime, RuntimeError> {
         let first = runtimes.into_iter().find(|runtime| ready(*runtime));
         return first.ok_or_else(|| RuntimeError::Environment("no runtime is available".to_owned()));
     }
-    let Some(runtime) = runtimes.into_iter().find(|runtime| runtime.name() == name) else {
-        let names = runtimes.map(Runtime::name).join(", ");
+    let Some(runtime) = runtimes.iter().copied().find(|runtime| runtime.name() == name) else {
+        let names = runtimes.iter().map(|runtime| runtime.name()).collect::<Vec<_>>().join(", ");
         return Err(RuntimeError::Environment(format!("there is no runtime `{name}`; there are {names}")));
     };
     match runtime.availability() {

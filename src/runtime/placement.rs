@@ -68,7 +68,7 @@ pub struct Placement {
 
 impl Placement {
     /// What plans say.
-    pub fn new(plans: Vec<FunctionPlan>) -> Placement {
+    pub fn new(plans: &[FunctionPlan]) -> Placement {
         Placement { functions: plans.iter().map(FunctionPlacement::of).collect() }
     }
 }
@@ -243,7 +243,9 @@ impl Evidence {
         let planned = |why: String| Standing::Planned(why);
         match self.units {
             Some(ComputeUnits::CpuAne) => {}
-            Some(units) => return planned(format!("compute units were {units}, only cpu+ane can be verified")),
+            Some(units) => {
+                return planned(format!("compute units were {units}, only cpu+ane can be verified"));
+            }
             None => return planned("the compute units in use are not known".to_owned()),
         }
         if let Some(words) = &self.compiler_failure {

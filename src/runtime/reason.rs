@@ -93,7 +93,10 @@ pub fn explain(chain: &[Reason]) -> Option<Explanation> {
     };
     let by_code = |reason: &Reason| {
         let is_engine = reason.domain.contains("appleneuralengine") || reason.domain.contains("e5rt");
-        KNOWN.first().filter(|_| reason.code == -14).or(KNOWN.get(1).filter(|_| reason.code == 0x1d && is_engine))
+        KNOWN
+            .first()
+            .filter(|_| reason.code == -14)
+            .or(KNOWN.get(1).filter(|_| reason.code == 0x1d && is_engine))
     };
     let found = chain.iter().rev().find_map(|reason| by_words(reason).or_else(|| by_code(reason)));
     found.map(|known| known.explanation)

@@ -43,9 +43,10 @@ impl Strided {
         if self.shape.contains(&0) {
             return Some(0);
         }
-        let last = self.shape.iter().zip(&self.strides).try_fold(0usize, |last, (&size, &stride)| {
-            last.checked_add((size - 1).checked_mul(stride)?)
-        })?;
+        let last =
+            self.shape.iter().zip(&self.strides).try_fold(0usize, |last, (&size, &stride)| {
+                last.checked_add((size - 1).checked_mul(stride)?)
+            })?;
         last.checked_add(1)?.checked_mul(self.element)
     }
 
@@ -135,7 +136,8 @@ mod tests {
 
     #[test]
     fn impossible_layouts_are_refused() {
-        let error = |shape: &[usize], strides: &[usize]| Strided::new(shape, strides, 2).unwrap_err().to_string();
+        let error =
+            |shape: &[usize], strides: &[usize]| Strided::new(shape, strides, 2).unwrap_err().to_string();
         assert_eq!(error(&[2, 2], &[1]), "has 1 strides for shape [2, 2]");
         assert!(error(&[2, 3], &[usize::MAX, 1]).contains("impossible strides"));
         let layout = Strided::new(&[2, 3], &[4, 1], 2).unwrap();

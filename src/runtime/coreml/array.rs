@@ -135,7 +135,8 @@ pub(super) struct Lent {
 pub(super) fn lend(view: &TensorView<'_>) -> Result<Lent, RuntimeError> {
     let returned = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&returned);
-    let deallocator: Deallocator = RcBlock::new(move |_: NonNull<c_void>| flag.store(true, Ordering::Release));
+    let deallocator: Deallocator =
+        RcBlock::new(move |_: NonNull<c_void>| flag.store(true, Ordering::Release));
     // Inputs are only read, so that a pointer that could be written through does no harm.
     let memory = NonNull::from(view.bytes()).cast::<c_void>();
     let array = over(memory, view.dtype(), view.shape(), &deallocator)?;
@@ -168,7 +169,8 @@ impl Copied {
             return Err(format!("is {ty}, expected {expected}"));
         }
         // SAFETY: a plain getter.
-        let strides = sizes(&unsafe { array.strides() }).ok_or("has a negative stride")?;
+        let strides = unsafe { array.strides() };
+        let strides = sizes(&strides).ok_or("has a negative stride")?;
         let layout = layout(ty, &shape, &strides)?;
         self.dtype = Some(ty);
         self.shape = shape;
@@ -215,7 +217,8 @@ pub(super) fn write(array: &MLMultiArray, view: &TensorView<'_>) -> Result<(), S
 fn describe(array: &MLMultiArray) -> Result<(DType, Shape), String> {
     let ty = dtype(array).ok_or("has an element type that is not known")?;
     // SAFETY: a plain getter.
-    let shape = sizes(&unsafe { array.shape() }).ok_or("has a negative size")?;
+    let shape = unsafe { array.shape() };
+    let shape = sizes(&shape).ok_or("has a negative size")?;
     Ok((ty, shape))
 }
 

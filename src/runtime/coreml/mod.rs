@@ -7,6 +7,8 @@
 mod array;
 mod compile;
 mod error;
+#[cfg(target_os = "macos")]
+mod memory;
 mod model;
 mod plan;
 mod session;
@@ -24,6 +26,8 @@ use super::{
 };
 use crate::mil::Model;
 use crate::package::Package;
+#[cfg(target_os = "macos")]
+pub(super) use memory::process_memory;
 use model::FunctionModel;
 pub(super) use system::{observe, os_version};
 
@@ -47,11 +51,22 @@ impl CoreMlRuntime {
         CoreMlRuntime { cache: Some(folder.into()) }
     }
 
+    /// A package compiled, and what that took.
+    pub(super) fn compile(
+        &self,
+        package: &Package,
+        options: &LoadOptions,
+    ) -> Result<(PathBuf, Compilation), RuntimeError> {
+        let compiled = compile::compiled(package, &self.cache()?, options.load_limit)?;
+        Ok((compiled.path, Compilation { elapsed: compiled.elapsed, cached: compiled.cached }))
+    }
+
     fn cache(&self) -> Result<CompileCache, RuntimeError> {
         let cache = self.cache.clone().map(CompileCache::at).or_else(CompileCache::of_user);
         cache.ok_or_else(|| {
             RuntimeError::Environment(
-                "there is no folder for compiled models: neither ANEMETER_CACHE_DIR nor HOME is set".to_owned(),
+                "there is no folder for compiled models: neither ANEMETER_CACHE_DIR nor HOME is set"
+                    .to_owned(),
             )
         })
     }
@@ -74,14 +89,11 @@ impl Runtime for CoreMlRuntime {
     }
 
     fn load(&self, package: &Package, options: &LoadOptions) -> Result<Arc<dyn Loaded>, RuntimeError> {
-        let compiled = compile::compiled(package, &self.cache()?, options.load_limit)?;
-        let loading = Loading {
-            compilation: Some(Compilation { elapsed: compiled.elapsed, cached: compiled.cached }),
-            ..Loading::default()
-        };
+        let (compiled, compilation) = self.compile(package, options)?;
+        let loading = Loading { compilation: Some(compilation), ..Loading::default() };
         Ok(Arc::new(CoreMlLoaded {
             model: package.model().clone(),
-            compiled: compiled.path,
+            compiled,
             options: *options,
             functions: Mutex::default(),
             loading: Mutex::new(loading),
@@ -155,10 +167,8 @@ impl Loaded for CoreMlLoaded {
     }
 
     fn placement(&self, functions: &[&str]) -> Result<Option<Placement>, RuntimeError> {
-        let plans: Result<Vec<_>, _> = functions
-            .iter()
-            .map(|name| plan::of_function(self.compiled(), name, &self.options))
-            .collect();
-        Ok(Some(Placement::new(plans?)))
+        let plans: Result<Vec<_>, _> =
+            functions.iter().map(|name| plan::of_function(self.compiled(), name, &self.options)).collect();
+        Ok(Some(Placement::new(&plans?)))
     }
 }

@@ -49,8 +49,11 @@ impl FunctionModel {
             }
             loaded => loaded?,
         };
-        // SAFETY: a plain getter.
-        let units = autoreleasepool(|_| units_of(&unsafe { model.configuration() }));
+        let units = autoreleasepool(|_| {
+            // SAFETY: a plain getter.
+            let configuration = unsafe { model.configuration() };
+            units_of(&configuration)
+        });
         if units != Some(options.units) {
             let found = units.map_or("unknown ones".to_owned(), |units| units.to_string());
             remarks.push(format!("asked for the compute units {}, Core ML says {found}", options.units));

@@ -72,10 +72,12 @@ fn walk(
         return;
     }
     // SAFETY: a plain getter.
-    for operation in unsafe { block.operations() }.iter() {
+    let operations = unsafe { block.operations() };
+    for operation in &operations {
         into.push(planned(plan, &operation));
         // SAFETY: a plain getter.
-        for nested in unsafe { operation.blocks() }.iter() {
+        let blocks = unsafe { operation.blocks() };
+        for nested in &blocks {
             walk(plan, &nested, depth + 1, into);
         }
     }

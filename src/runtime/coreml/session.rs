@@ -176,7 +176,8 @@ impl CoreMlSession {
                 &dictionary,
             )
         };
-        provider.map_err(|e| error::failed(format!("give inputs to the function `{}`", interface.function), &e))
+        provider
+            .map_err(|e| error::failed(format!("give inputs to the function `{}`", interface.function), &e))
     }
 
     /// The array of an input: a large one is lent, a small one copied into an array that is kept.
@@ -253,8 +254,10 @@ impl Results {
             let value = unsafe { given.featureValueForName(&NSString::from_str(&output.name)) };
             let value = value.ok_or_else(|| format!("no output `{}`", output.name))?;
             // SAFETY: as above.
-            let array = unsafe { (value.r#type() == MLFeatureType::MultiArray).then(|| value.multiArrayValue()) };
-            let array = array.flatten().ok_or_else(|| format!("an output `{}` that is no array", output.name))?;
+            let array =
+                unsafe { (value.r#type() == MLFeatureType::MultiArray).then(|| value.multiArrayValue()) };
+            let array =
+                array.flatten().ok_or_else(|| format!("an output `{}` that is no array", output.name))?;
             let backing = output.backing.as_ref().map(|backing| Retained::as_ptr(backing.array()));
             output.backed = backing == Some(Retained::as_ptr(&array));
             if !output.backed {
@@ -310,7 +313,8 @@ impl Session for CoreMlSession {
     fn set_state(&mut self, name: &str, value: &Tensor) -> Result<(), RuntimeError> {
         let loaded = Arc::clone(&self.loaded);
         let has = |interface: &&Interface| interface.states.iter().any(|feature| feature.name == name);
-        let Some(interface) = loaded.model().interfaces().iter().find(has).filter(|_| self.states.contains(name))
+        let Some(interface) =
+            loaded.model().interfaces().iter().find(has).filter(|_| self.states.contains(name))
         else {
             let problem = "the model has no such state".to_owned();
             return Err(RuntimeError::State { name: name.to_owned(), problem });

@@ -171,6 +171,5 @@ fn with_array(
         // SAFETY: the handler takes what the method gives and is called before the method returns.
         unsafe { state.getMultiArrayForStateNamed_handler(&NSString::from_str(name), &handler) };
     });
-    drop(handler);
-    done.into_inner().ok_or("Core ML does not give access to it")?
+    done.take().ok_or("Core ML does not give access to it")?
 }

@@ -2,7 +2,8 @@
 
 use objc2::rc::Retained;
 use objc2_core_ml::{
-    MLComputeUnits, MLModelConfiguration, MLOptimizationHints, MLReshapeFrequencyHint, MLSpecializationStrategy,
+    MLComputeUnits, MLModelConfiguration, MLOptimizationHints, MLReshapeFrequencyHint,
+    MLSpecializationStrategy,
 };
 use objc2_foundation::NSString;
 
