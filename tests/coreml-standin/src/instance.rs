@@ -32,7 +32,7 @@ pub(crate) fn behind<T: DowncastTarget>(object: &AnyObject) -> &T {
     object.downcast_ref().unwrap_or_else(|| panic!("an object of another class was passed as {}", T::NAME))
 }
 
-/// An array of objects that are all of one class.
+/// Whether two objects say that they are equal.
 pub(crate) fn is_equal(left: &AnyObject, right: &AnyObject) -> bool {
     // SAFETY: every object answers `isEqual:`.
     unsafe { msg_send![left, isEqual: right] }

@@ -1,4 +1,4 @@
-//! Compiling: a package becomes a folder `NAME.mlmodelc` in a temporary place, from where the caller takes it.
+//! Compiling: a package becomes a folder `NAME….mlmodelc` in a temporary place, from where the caller takes it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -39,9 +39,8 @@ pub(super) fn compile(package: &Path) -> Result<Option<PathBuf>, Failure> {
 }
 
 fn make(package: &Path, title: &str) -> std::io::Result<PathBuf> {
-    let compiled = tempfile::Builder::new().prefix("coreml-standin-").tempdir()?.keep().join(title);
-    let compiled = compiled.with_extension("mlmodelc");
-    fs::create_dir_all(&compiled)?;
+    let prefix = format!("{title}-");
+    let compiled = tempfile::Builder::new().prefix(&prefix).suffix(".mlmodelc").tempdir()?.keep();
     fs::write(compiled.join(MARK), title)?;
     copy(package, &compiled.join(CONTENT))?;
     Ok(compiled)

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anemeter::bundle::KvForm;
 use anemeter::generate::GenerateError;
 use anemeter::runtime::{LoadOptions, Loaded, Runtime, RuntimeError, Session, Thermal, system_state};
+use coreml_standin::census;
 use coreml_standin::fault::{self, Fault};
 use coreml_standin::witness;
 use half::f16;
@@ -128,6 +129,9 @@ fn a_prediction_without_result_and_without_error() {
         // Of the first such call objc2 keeps an error for ever.
         let _faults = fault::inject(&[Fault::PredictionGivesNothing]);
         fail();
+        while census::take().blocks > 0 {
+            std::thread::yield_now();
+        }
     }
     let _balance = balanced(&[Fault::PredictionGivesNothing]);
     let text = fail();

@@ -149,7 +149,7 @@ fn a_model_is_compiled_loaded_and_predicts_into_padded_rows() {
     let package = fixtures::write(fixtures::two_functions(), folder.path(), "two.mlpackage");
     autoreleasepool(|_| {
         let compiled = compile(&package).unwrap();
-        assert!(compiled.to_file_path().unwrap().to_str().unwrap().ends_with("two.mlmodelc"));
+        assert_eq!(compiled.to_file_path().unwrap().extension().unwrap(), "mlmodelc");
         let error = load(&compiled, Some("missing")).unwrap_err();
         assert!(error.contains("does not have a function named missing"), "{error}");
         let model = load(&compiled, Some("prefill")).unwrap();
