@@ -37,13 +37,17 @@ fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
         None => match fetch(project)? {
             Fetched::There(path) => path,
             Fetched::NotAvailable(why) => {
-                return Ok(Outcome::not_checked("Core ML", &format!("{why}; --checkpoint names another model")));
+                return Ok(Outcome::not_checked(
+                    "Core ML",
+                    &format!("{why}; --checkpoint names another model"),
+                ));
             }
         },
     };
     let folder = project.target.join("mac-smoke");
     fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
-    let mut smoke = Smoke { anemeter: project.release("anemeter")?, folder, results: String::new(), failed: Vec::new() };
+    let mut smoke =
+        Smoke { anemeter: project.release("anemeter")?, folder, results: String::new(), failed: Vec::new() };
     smoke.all(&checkpoint)?;
     let path = smoke.folder.join("results.md");
     fs::write(&path, &smoke.results).with_context(|| format!("write {}", path.display()))?;
@@ -72,7 +76,8 @@ impl Smoke {
         for form in FORMS {
             self.same_tokens(&bundle, form)?;
         }
-        for (form, units) in [("io", "cpu+ane"), ("state", "cpu+ane"), ("auto", "cpu+ane"), ("io", "cpu+gpu")] {
+        for (form, units) in [("io", "cpu+ane"), ("state", "cpu+ane"), ("auto", "cpu+ane"), ("io", "cpu+gpu")]
+        {
             self.measure(&bundle, form, units)?;
         }
         self.step("cache after", &["cache", "list"])?;
@@ -110,7 +115,11 @@ impl Smoke {
             all.push(printed.and_then(|text| tokens(&text)));
         }
         let same = matches!(&all[..], [Some(cpu), Some(core_ml)] if cpu == core_ml);
-        writeln!(self.results, "Same tokens with `{form}`: {}\n\n{all:?}\n", if same { "yes" } else { "NO" })?;
+        writeln!(
+            self.results,
+            "Same tokens with `{form}`: {}\n\n{all:?}\n",
+            if same { "yes" } else { "NO" }
+        )?;
         if !same {
             self.failed.push(format!("tokens of `{form}`"));
         }

@@ -113,7 +113,11 @@ fn test(project: &Project, copy: &Path) -> Result<Fate> {
     let log = copy.join("log.txt");
     let file = fs::File::create(&log)?;
     let mut tests = project.command(&program.path);
-    tests.current_dir(copy.join(PACKAGE)).args(["module::", "faults::"]).stdout(file.try_clone()?).stderr(file);
+    tests
+        .current_dir(copy.join(PACKAGE))
+        .args(["module::", "faults::"])
+        .stdout(file.try_clone()?)
+        .stderr(file);
     let mut child = tests.spawn().context("start the tests")?;
     let began = Instant::now();
     let status = loop {
@@ -128,7 +132,11 @@ fn test(project: &Project, copy: &Path) -> Result<Fate> {
         }
     };
     let said = fs::read(&log)?;
-    Ok(if status.success() { Fate::Missed } else { Fate::Caught(first_failure(&String::from_utf8_lossy(&said))) })
+    Ok(if status.success() {
+        Fate::Missed
+    } else {
+        Fate::Caught(first_failure(&String::from_utf8_lossy(&said)))
+    })
 }
 
 /// Which test saw it.
@@ -165,7 +173,10 @@ mod tests {
             let text = fs::read_to_string(&mutant.patch).unwrap();
             assert!(!mutant.about.is_empty() && !mutant.about.starts_with("---"), "{}", mutant.name);
             let changed = text.lines().filter_map(|line| line.strip_prefix("+++ b/"));
-            assert!(changed.clone().count() > 0 && changed.clone().all(|path| path.starts_with(MODULE)), "{text}");
+            assert!(
+                changed.clone().count() > 0 && changed.clone().all(|path| path.starts_with(MODULE)),
+                "{text}"
+            );
         }
     }
 }
