@@ -80,6 +80,7 @@ pub fn measure(
     let observed = harness::run(&plan, &mut around, tell);
     let at_end = Conditions::observe(&System);
 
+    let placements = predicted_placements(bundle);
     let context = Context {
         plan: &plan,
         manifest: bundle.manifest(),
@@ -88,23 +89,94 @@ pub fn measure(
         header,
         at_start,
         at_end,
-        predicted_residency: predicted_residency(bundle),
+        predicted_residency: placements.iter().map(predicted_residency).collect(),
         kv_choice,
     };
-    Ok(harness::assemble(context, observed))
+    let mut report = harness::assemble(context, observed);
+    add_reasons(&mut report, &placements);
+    Ok(report)
 }
 
 /// What the linter expects of a bundle's packages. A bundle that it cannot read has no prediction.
-fn predicted_residency(bundle: &Bundle) -> Vec<PredictedResidency> {
+fn predicted_placements(bundle: &Bundle) -> Vec<lint::Placement> {
     let report = lint::Subject::open(bundle.folder())
         .and_then(|subject| lint::lint(&subject, &lint::Setting::default(), &[]));
-    let placements = report.map(|report| report.placements).unwrap_or_default();
-    let predicted = placements.into_iter().map(|placement| PredictedResidency {
-        package: placement.package,
-        function: placement.function,
-        shape: placement.shape,
+    report.map(|report| report.placements).unwrap_or_default()
+}
+
+fn predicted_residency(placement: &lint::Placement) -> PredictedResidency {
+    PredictedResidency {
+        package: placement.package.clone(),
+        function: placement.function.clone(),
+        shape: placement.shape.clone(),
         share: placement.residency_by_cost,
         transitions: placement.transitions,
-    });
-    predicted.collect()
+    }
+}
+
+/// Adds to operations that Core ML plans elsewhere which rules the linter thinks are the reason.
+fn add_reasons(report: &mut Report, placements: &[lint::Placement]) {
+    let functions = report.residency.iter_mut().flat_map(|residency| &mut residency.functions);
+    for function in functions {
+        let same = placements.iter().filter(|placement| placement.function == function.function);
+        let islands: Vec<&lint::Island> = same.flat_map(|placement| &placement.islands).collect();
+        for operation in &mut function.elsewhere {
+            let is_it = |name: &String| {
+                let words = name.split_once(' ').map(|(kind, name)| format!("{name} ({kind},"));
+                words.is_some_and(|words| operation.starts_with(&words))
+            };
+            if let Some(island) = islands.iter().find(|island| island.names.iter().any(is_it)) {
+                let reasons = island.reasons.join(", ");
+                operation.push_str(&format!("; lint: {reasons}"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{FunctionResidency, Residency, testing};
+
+    #[test]
+    fn operations_elsewhere_get_the_reasons_of_the_linter() {
+        let island = lint::Island {
+            operations: 1,
+            names: vec!["gather rows".to_owned()],
+            cost: 0.1,
+            reasons: vec!["A22", "lookup"],
+        };
+        let placement = lint::Placement {
+            basis: "predicted",
+            package: "model.mlpackage".to_owned(),
+            function: "decode".to_owned(),
+            shape: None,
+            operations: 2,
+            on_ane: 1,
+            residency_by_cost: Some(0.9),
+            residency_by_operations: Some(0.5),
+            transitions: 1,
+            islands: vec![island],
+        };
+        let mut report = testing::report();
+        let function = FunctionResidency {
+            function: "decode".to_owned(),
+            package: None,
+            share: 0.9,
+            by_count: None,
+            eligible: None,
+            unplanned: 0,
+            transitions: 1,
+            elsewhere: ["rows (gather, CPU, unsupported)", "rows_2 (gather, CPU, unsupported)"]
+                .map(str::to_owned)
+                .to_vec(),
+        };
+        report.residency = Some(Residency { share: 0.9, verified: false, functions: vec![function] });
+        add_reasons(&mut report, &[placement]);
+        let found = &report.residency.unwrap().functions[0].elsewhere;
+        assert_eq!(
+            found,
+            &["rows (gather, CPU, unsupported); lint: A22, lookup", "rows_2 (gather, CPU, unsupported)"]
+        );
+    }
 }

@@ -9,6 +9,7 @@ mod ci;
 mod conformance;
 mod fetch_smollm2;
 mod fuzz;
+mod mac_smoke;
 mod outcome;
 mod process;
 mod project;
@@ -50,6 +51,7 @@ const COMMANDS: &[Command] = &[
     conformance::COMMAND,
     fetch_smollm2::COMMAND,
     fuzz::COMMAND,
+    mac_smoke::COMMAND,
     sanitize::COMMAND,
     smollm2::COMMAND,
     test::COMMAND,
