@@ -4,7 +4,7 @@ pub mod bless;
 
 use std::time::{Duration, SystemTime};
 
-use crate::bundle::{Bundle, BundleError};
+use crate::bundle::{Bundle, BundleError, KvForm};
 use crate::generate::SystemClock;
 use crate::hardware::{Conditions, Machine, Profiles, System, match_profile};
 use crate::harness::{self, BenchConfig, Context, Event, Launcher, Plan, PlanError, Surroundings};
@@ -18,6 +18,8 @@ pub struct Wishes<'a> {
     pub config: BenchConfig,
     /// Name of the runtime, or `auto`.
     pub runtime: &'a str,
+    /// Whether a probe chooses the form of the key-value cache.
+    pub probe_kv: bool,
     /// Steps of a long run after the launches.
     pub soak: Option<usize>,
     /// How much slower than need be, in percent.
@@ -58,7 +60,7 @@ impl From<BundleError> for EvaluateError {
 /// Measures a bundle in workers that `launcher` starts. Failed launches are part of the report.
 pub fn measure(
     bundle: &Bundle,
-    wishes: Wishes<'_>,
+    wishes: &Wishes<'_>,
     launcher: &mut dyn Launcher,
     tell: &mut dyn FnMut(Event),
 ) -> Result<Report, EvaluateError> {
@@ -66,18 +68,33 @@ pub fn measure(
     let machine = Machine::detect(&System);
     let profile = match_profile(wishes.profiles, &machine);
     let mix = &profile.profile.shape_mix;
-    let plan =
-        Plan::new(wishes.config, bundle, runtime.name(), mix, wishes.soak)?.slowed_down(wishes.slow_down_pct);
     let (verification, quality) = (bundle.record()?, bundle.record()?);
     let header = harness::header(&profile, SystemTime::now(), &System);
 
-    let at_start = Conditions::observe(&System);
     let clock = SystemClock::default();
     let rest = &mut |time: Duration| std::thread::sleep(time);
     let mut around = Surroundings { launcher, clock: &clock, source: &System, rest };
+    let plan_with = |kv: Option<KvForm>| {
+        let mut config = wishes.config.clone();
+        config.kv = kv.or(config.kv);
+        let plan = Plan::new(config, bundle, runtime.name(), mix, wishes.soak);
+        plan.map(|plan| plan.slowed_down(wishes.slow_down_pct))
+    };
+    let (form, kv_choice) = wishes
+        .probe_kv
+        .then(|| {
+            let floor = profile.profile.gating.residency.floor_pct / 100.0;
+            let forms = &bundle.manifest().settings.kv;
+            let plan_of = &mut |form| plan_with(Some(form)).map_err(|PlanError { problem, .. }| problem);
+            harness::choose_form(forms, plan_of, &mut around, floor)
+        })
+        .unzip();
+    let plan = plan_with(form)?;
+    let at_start = Conditions::observe(&System);
     let observed = harness::run(&plan, &mut around, tell);
     let at_end = Conditions::observe(&System);
 
+    let placements = predicted_placements(bundle);
     let context = Context {
         plan: &plan,
         manifest: bundle.manifest(),
@@ -86,24 +103,96 @@ pub fn measure(
         header,
         at_start,
         at_end,
-        predicted_residency: predicted_residency(bundle),
+        predicted_residency: placements.iter().map(predicted_residency).collect(),
+        kv_choice,
         verification,
         quality,
     };
-    Ok(harness::assemble(context, observed))
+    let mut report = harness::assemble(context, observed);
+    add_reasons(&mut report, &placements);
+    Ok(report)
 }
 
 /// What the linter expects of a bundle's packages. A bundle that it cannot read has no prediction.
-fn predicted_residency(bundle: &Bundle) -> Vec<PredictedResidency> {
+fn predicted_placements(bundle: &Bundle) -> Vec<lint::Placement> {
     let report = lint::Subject::open(bundle.folder())
         .and_then(|subject| lint::lint(&subject, &lint::Setting::default(), &[]));
-    let placements = report.map(|report| report.placements).unwrap_or_default();
-    let predicted = placements.into_iter().map(|placement| PredictedResidency {
-        package: placement.package,
-        function: placement.function,
-        shape: placement.shape,
+    report.map(|report| report.placements).unwrap_or_default()
+}
+
+fn predicted_residency(placement: &lint::Placement) -> PredictedResidency {
+    PredictedResidency {
+        package: placement.package.clone(),
+        function: placement.function.clone(),
+        shape: placement.shape.clone(),
         share: placement.residency_by_cost,
         transitions: placement.transitions,
-    });
-    predicted.collect()
+    }
+}
+
+/// Adds to operations that Core ML plans elsewhere which rules the linter thinks are the reason.
+fn add_reasons(report: &mut Report, placements: &[lint::Placement]) {
+    let functions = report.residency.iter_mut().flat_map(|residency| &mut residency.functions);
+    for function in functions {
+        let same = placements.iter().filter(|placement| placement.function == function.function);
+        let islands: Vec<&lint::Island> = same.flat_map(|placement| &placement.islands).collect();
+        for operation in &mut function.elsewhere {
+            let is_it = |name: &String| {
+                let words = name.split_once(' ').map(|(kind, name)| format!("{name} ({kind},"));
+                words.is_some_and(|words| operation.starts_with(&words))
+            };
+            if let Some(island) = islands.iter().find(|island| island.names.iter().any(is_it)) {
+                let reasons = island.reasons.join(", ");
+                operation.push_str(&format!("; lint: {reasons}"));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::{FunctionResidency, Residency, testing};
+
+    #[test]
+    fn operations_elsewhere_get_the_reasons_of_the_linter() {
+        let island = lint::Island {
+            operations: 1,
+            names: vec!["gather rows".to_owned()],
+            cost: 0.1,
+            reasons: vec!["A22", "lookup"],
+        };
+        let placement = lint::Placement {
+            basis: "predicted",
+            package: "model.mlpackage".to_owned(),
+            function: "decode".to_owned(),
+            shape: None,
+            operations: 2,
+            on_ane: 1,
+            residency_by_cost: Some(0.9),
+            residency_by_operations: Some(0.5),
+            transitions: 1,
+            islands: vec![island],
+        };
+        let mut report = testing::report();
+        let function = FunctionResidency {
+            function: "decode".to_owned(),
+            package: None,
+            share: 0.9,
+            by_count: None,
+            eligible: None,
+            unplanned: 0,
+            transitions: 1,
+            elsewhere: ["rows (gather, CPU, unsupported)", "rows_2 (gather, CPU, unsupported)"]
+                .map(str::to_owned)
+                .to_vec(),
+        };
+        report.residency = Some(Residency { share: 0.9, verified: false, functions: vec![function] });
+        add_reasons(&mut report, &[placement]);
+        let found = &report.residency.unwrap().functions[0].elsewhere;
+        assert_eq!(
+            found,
+            &["rows (gather, CPU, unsupported); lint: A22, lookup", "rows_2 (gather, CPU, unsupported)"]
+        );
+    }
 }

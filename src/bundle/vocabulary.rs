@@ -60,6 +60,36 @@ pub enum ComputeUnits {
     CpuAne,
 }
 
+impl KvForm {
+    /// Whether a function of a package is one that this form runs.
+    pub fn runs(self, function: &str) -> bool {
+        match self {
+            KvForm::Io => matches!(function, "prefill" | "decode" | "embed"),
+            KvForm::State => {
+                function == "embed" || function.starts_with("prefill_c") || function.starts_with("decode_c")
+            }
+            KvForm::None => matches!(function, "main" | "embed"),
+        }
+    }
+
+    /// Whether a function of this form runs at a length; those that take several run at each of theirs.
+    pub fn runs_at(self, function: &str, length: usize) -> bool {
+        let context = function.split_once("_c").map(|(_, rest)| rest.split('_').next().unwrap_or_default());
+        self.runs(function) && context.is_none_or(|context| context.parse() == Ok(length))
+    }
+}
+
+impl std::fmt::Display for ComputeUnits {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            ComputeUnits::All => "all",
+            ComputeUnits::Cpu => "cpu",
+            ComputeUnits::CpuGpu => "cpu+gpu",
+            ComputeUnits::CpuAne => "cpu+ane",
+        })
+    }
+}
+
 impl std::fmt::Display for KvForm {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
@@ -67,5 +97,24 @@ impl std::fmt::Display for KvForm {
             KvForm::State => "state",
             KvForm::None => "none",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_belong_to_forms_and_lengths() {
+        let functions =
+            ["embed", "main", "prefill", "decode", "prefill_c512_q64", "decode_c512", "decode_c1024"];
+        let run = |form: KvForm, length: usize| {
+            let names = functions.into_iter().filter(|function| form.runs_at(function, length));
+            names.collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(run(KvForm::Io, 512), "embed prefill decode");
+        assert_eq!(run(KvForm::State, 512), "embed prefill_c512_q64 decode_c512");
+        assert_eq!(run(KvForm::State, 1024), "embed decode_c1024");
+        assert_eq!(run(KvForm::None, 512), "embed main");
     }
 }

@@ -93,10 +93,21 @@ bad_input!(PackageError, BundleError, ConfigFileError, ExportError, LintError);
 impl From<GenerateError> for Failure {
     fn from(error: GenerateError) -> Failure {
         let status = match &error {
-            GenerateError::Runtime { source: RuntimeError::Environment(_), .. } => Status::Unavailable,
+            GenerateError::Runtime { source, .. } => status_of(source),
             _ => Status::BadInput,
         };
         Failure { status, message: error.to_string(), help: error.help().map(ToOwned::to_owned) }
+    }
+}
+
+/// Whether the machine or the input is to blame.
+fn status_of(error: &RuntimeError) -> Status {
+    match error {
+        RuntimeError::Environment(_)
+        | RuntimeError::CoreMl { .. }
+        | RuntimeError::NoState { .. }
+        | RuntimeError::TimedOut { .. } => Status::Unavailable,
+        _ => Status::BadInput,
     }
 }
 
@@ -108,10 +119,7 @@ impl From<RenderError> for Failure {
 
 impl From<RuntimeError> for Failure {
     fn from(error: RuntimeError) -> Failure {
-        let status = match error {
-            RuntimeError::Environment(_) => Status::Unavailable,
-            _ => Status::BadInput,
-        };
-        Failure { status, message: error.to_string(), help: None }
+        let help = error.help().map(ToOwned::to_owned);
+        Failure { status: status_of(&error), message: error.to_string(), help }
     }
 }

@@ -3,6 +3,7 @@
 mod baselines;
 mod bench;
 mod bless;
+mod cache;
 mod compress;
 mod doctor;
 mod eval;
@@ -43,6 +44,7 @@ enum Command {
     Baselines(baselines::Args),
     Bench(bench::Args),
     Bless(bless::Args),
+    Cache(cache::Args),
     Doctor(doctor::Args),
     Eval(eval::Args),
     Export(export::Args),
@@ -74,6 +76,7 @@ pub fn main() -> ExitCode {
         Command::Baselines(args) => baselines::run(args, &mut output),
         Command::Bench(args) => bench::run(args, &mut output),
         Command::Bless(args) => bless::run(args, &mut output),
+        Command::Cache(args) => cache::run(args, &mut output),
         Command::Doctor(args) => doctor::run(args, &mut output),
         Command::Eval(args) => eval::run(args, &mut output),
         Command::Export(args) => export::run(args, &mut output),

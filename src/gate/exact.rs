@@ -276,7 +276,11 @@ mod tests {
     fn resident(share: f64) -> Option<Residency> {
         let function = FunctionResidency {
             function: "decode".to_owned(),
+            package: None,
             share,
+            by_count: None,
+            eligible: None,
+            unplanned: 0,
             transitions: 2,
             elsewhere: vec!["gather".to_owned()],
         };

@@ -84,6 +84,7 @@ impl GenerateError {
         match self {
             GenerateError::Request { help, .. } => help.as_deref(),
             GenerateError::Package(error) => error.help(),
+            GenerateError::Runtime { source, .. } => source.help(),
             _ => None,
         }
     }

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Machine, Source, linux, macos};
+use crate::runtime::{Thermal, system_state};
 
 /// The state of a machine at a moment. What the system does not tell is absent.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
@@ -22,6 +23,9 @@ pub struct Conditions {
     pub hottest_celsius: Option<f64>,
     /// Whether the system saves power at the cost of speed (macOS).
     pub low_power_mode: Option<bool>,
+    /// How hot the machine is, as far as it limits itself (macOS).
+    #[serde(default)]
+    pub thermal: Option<Thermal>,
 }
 
 /// Where power comes from.
@@ -51,10 +55,16 @@ const BUSY_SHARE: f64 = 0.2;
 impl Conditions {
     /// Looks at the machine that the program runs on.
     pub fn observe(source: &dyn Source) -> Conditions {
-        match std::env::consts::OS {
+        let conditions = match std::env::consts::OS {
             "linux" => linux::conditions(source),
             "macos" => macos::conditions(source),
             _ => Conditions::default(),
+        };
+        let told = system_state();
+        Conditions {
+            thermal: told.thermal,
+            low_power_mode: told.low_power_mode.or(conditions.low_power_mode),
+            ..conditions
         }
     }
 
@@ -90,6 +100,11 @@ impl Conditions {
             "the system limits its speed because of heat".to_owned(),
             "let the machine cool down",
         );
+        add(
+            self.thermal >= Some(Thermal::Serious),
+            "the machine is so hot that it slows down".to_owned(),
+            "let the machine cool down",
+        );
         if let Some(celsius) = self.hottest_celsius {
             add(
                 celsius >= HOT_CELSIUS,
@@ -118,9 +133,10 @@ mod tests {
             throttled: Some(true),
             hottest_celsius: Some(95.0),
             low_power_mode: Some(true),
+            thermal: Some(Thermal::Serious),
         };
         let noise = noisy.noise(&machine);
-        assert_eq!(noise.len(), 7);
+        assert_eq!(noise.len(), 8);
         assert_eq!(noise[0].found, "load average 3.00 on 4 cores");
         assert!(noise.iter().all(|noise| !noise.advice.is_empty()));
         let quiet = Conditions {
@@ -131,6 +147,7 @@ mod tests {
             throttled: Some(false),
             hottest_celsius: Some(40.0),
             low_power_mode: Some(false),
+            thermal: Some(Thermal::Fair),
         };
         assert_eq!(quiet.noise(&machine), []);
         assert_eq!(Conditions::default().noise(&machine), []);

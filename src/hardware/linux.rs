@@ -55,6 +55,7 @@ pub(super) fn conditions(source: &dyn Source) -> Conditions {
         throttled: None,
         hottest_celsius: hottest(source),
         low_power_mode: None,
+        thermal: None,
     }
 }
 

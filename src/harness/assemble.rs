@@ -1,12 +1,13 @@
 //! Observations, the bundle and the machine become a report.
 
-use super::plan::Plan;
-use super::run::Observations;
-use crate::bundle::{Manifest, Quality, Verification};
+use super::plan::{CORE_ML, Plan};
+use super::residency::{load_regimes, residency};
+use super::run::{Observations, Placement};
+use crate::bundle::{ComputeUnits, Manifest, Quality, Verification};
 use crate::hardware::{Conditions, Machine, Match};
 use crate::report::{
-    self, Figure, Header, Metric, PredictedResidency, Report, RuntimeUse, SCHEMA, SpeedLimit, Subject,
-    figures, mix_figures,
+    self, Failure, Figure, Header, KvChoice, Launch, Metric, PredictedResidency, Report, Residency,
+    RuntimeUse, SCHEMA, SpeedLimit, Subject, figures, mix_figures,
 };
 
 /// What a report needs besides observations.
@@ -31,6 +32,8 @@ pub struct Context<'a> {
     pub verification: Option<Verification>,
     /// What `eval` found about them.
     pub quality: Option<Quality>,
+    /// How the form of the key-value cache was chosen, if a probe was asked to.
+    pub kv_choice: Option<KvChoice>,
 }
 
 /// Puts a report together.
@@ -42,11 +45,15 @@ pub fn assemble(context: Context<'_>, observed: Observations) -> Report {
     let bandwidth = probe.as_ref().map(|probe| probe.bandwidth.clone());
     let source = bandwidth_for(&plan.runtime, profile, bandwidth.as_ref());
     let speed_limits = speed_limits(manifest, &subject, &figures, plan.batch, source);
+    let (residency, residency_note) = placement(plan, observed.placement.as_ref(), &observed.launches);
+    let placed = observed.placement.as_ref().and_then(|placement| Some(&placement.as_ref().ok()?.placed));
+    let units = placed.and_then(|placed| placed.units);
+    let load_regimes = load_regimes(placed, &observed.launches);
     Report {
         schema: SCHEMA.to_owned(),
         header: context.header,
         subject,
-        runtime: runtime_use(plan),
+        runtime: runtime_use(plan, units, observed.remarks),
         noise: context.at_start.noise(&machine),
         machine,
         conditions_at_start: context.at_start,
@@ -58,8 +65,10 @@ pub fn assemble(context: Context<'_>, observed: Observations) -> Report {
         speed_limits,
         bandwidth,
         overhead_us_per_step: probe.map(|probe| probe.overhead_us_per_step),
-        residency: None,
-        residency_note: format!("the {} runtime does not use the Neural Engine", plan.runtime),
+        kv_choice: context.kv_choice,
+        load_regimes,
+        residency,
+        residency_note,
         predicted_residency: context.predicted_residency,
         soak: observed.soak,
         verification: context.verification,
@@ -83,13 +92,30 @@ fn subject(plan: &Plan, manifest: &Manifest, weight_bytes_per_token: Option<u64>
     }
 }
 
-fn runtime_use(plan: &Plan) -> RuntimeUse {
+/// Where operations ran, and what that is worth or why it is not known.
+fn placement(
+    plan: &Plan,
+    placement: Option<&Result<Placement, Failure>>,
+    launches: &[Launch],
+) -> (Option<Residency>, String) {
+    match placement {
+        None => (None, format!("the {} runtime does not use the Neural Engine", plan.runtime)),
+        Some(Ok(Placement { placed, said })) => residency(placed, said, launches),
+        Some(Err(failure)) => (None, format!("where operations ran is not known: asking {failure}")),
+    }
+}
+
+/// What executed the model; the units are those that the runtime itself named, or else those that it was asked for.
+fn runtime_use(plan: &Plan, units: Option<ComputeUnits>, remarks: Vec<String>) -> RuntimeUse {
+    let is_core_ml = plan.runtime == CORE_ML;
+    let units = if is_core_ml { units.unwrap_or(plan.units) } else { ComputeUnits::Cpu };
     RuntimeUse {
         name: plan.runtime.clone(),
-        compute_units: "cpu".to_owned(),
-        threads: Some(plan.threads),
-        numerics: Some(plan.config.numerics.name().to_owned()),
+        compute_units: units.to_string(),
+        threads: (!is_core_ml).then_some(plan.threads),
+        numerics: (!is_core_ml).then(|| plan.config.numerics.name().to_owned()),
         slowed_down_pct: plan.slow_down_pct,
+        remarks,
     }
 }
 

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::bundle::KvForm;
+use crate::bundle::{ComputeUnits, KvForm};
 use crate::config::{self, ConfigFileError};
 use crate::hardware::ShapeMix;
 use crate::mil::op::Numerics;
@@ -47,6 +47,12 @@ pub struct BenchConfig {
     /// Form of the key-value cache; the bundle's first if none is given.
     #[serde(default)]
     pub kv: Option<KvForm>,
+    /// Where Core ML may place operations; as the bundle says if none is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute_units: Option<ComputeUnits>,
+    /// Seconds that Core ML may take to load a function; most of `launch_limit_s` if none are given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub load_limit_s: Option<f64>,
     /// Threads of the `cpu` runtime; the number of physical cores if none is given.
     #[serde(default)]
     pub threads: Option<usize>,
@@ -155,6 +161,7 @@ impl BenchConfig {
             ("cool_down_s", self.cool_down_s, 0.0),
             ("launch_limit_s", self.launch_limit_s, 0.001),
             ("budget_s", self.budget_s.unwrap_or(1.0), 0.001),
+            ("load_limit_s", self.load_limit_s.unwrap_or(1.0), 0.001),
         ];
         for (key, value, low) in seconds {
             if !(low..=most).contains(&value) {

@@ -16,6 +16,8 @@ pub(super) struct Conversation {
     pub(super) outcome: Outcome,
     /// The end of standard error, unless all went well.
     pub(super) stderr: Option<String>,
+    /// The end of standard error, whatever happened.
+    pub(super) said: String,
 }
 
 /// Starts a worker on a job and passes on what it says until it has finished. Its time is limited as a whole, so
@@ -30,21 +32,22 @@ pub(super) fn converse(
     let began = clock.now();
     let mut child = match launcher.launch(job) {
         Ok(child) => child,
-        Err(why) => return Conversation { outcome: Outcome::Failed(Failure::NotStarted(why)), stderr: None },
+        Err(why) => return failed(Failure::NotStarted(why), String::new()),
     };
     let failure = listen(child.as_mut(), limit, &|| clock.now().saturating_sub(began), hear);
     let Ended { status, success, stderr } = child.end();
     let failure = failure.or_else(|| (!success).then(|| Failure::Crashed(status.clone())));
     match failure {
-        None => Conversation { outcome: Outcome::Completed, stderr: None },
+        None => Conversation { outcome: Outcome::Completed, stderr: None, said: stderr },
         Some(Failure::Crashed(_)) => failed(Failure::Crashed(status), stderr),
         Some(other) => failed(other, stderr),
     }
 }
 
 fn failed(failure: Failure, stderr: String) -> Conversation {
+    let said = stderr.clone();
     let stderr = Some(stderr).filter(|text| !text.is_empty());
-    Conversation { outcome: Outcome::Failed(failure), stderr }
+    Conversation { outcome: Outcome::Failed(failure), stderr, said }
 }
 
 fn listen(

@@ -1,6 +1,7 @@
 //! Memory of this process and of the machine.
 
 use crate::hardware::Source;
+use crate::runtime;
 
 /// Memory of a process in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -13,9 +14,15 @@ pub(super) struct Footprint {
     pub(super) peak: Option<u64>,
 }
 
-/// Memory of this process, where the system tells it in `/proc`.
+/// Memory of this process: where the system tells it in `/proc`, or as its kernel accounts for it.
 pub(super) fn footprint(source: &dyn Source) -> Footprint {
-    let Some(status) = source.file("/proc/self/status") else { return Footprint::default() };
+    let Some(status) = source.file("/proc/self/status") else {
+        return runtime::process_memory().map_or_else(Footprint::default, |memory| Footprint {
+            resident: Some(memory.resident),
+            private: Some(memory.footprint),
+            peak: Some(memory.peak_footprint),
+        });
+    };
     Footprint {
         resident: kib(&status, "VmRSS:"),
         private: kib(&status, "RssAnon:"),

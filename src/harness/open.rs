@@ -1,24 +1,41 @@
 //! Makes a bundle ready to run, with the time of each phase.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::protocol::ModelUse;
 use super::slow_down::SlowedDown;
-use crate::bundle::{Bundle, KvForm};
+use crate::bundle::{Bundle, Chunk, KvForm};
 use crate::cost;
 use crate::generate::{Clock, Driver, Generator, Text};
 use crate::mil::Model;
 use crate::package::Package;
 use crate::report::Load;
-use crate::runtime::{self, LoadOptions, Session};
+use crate::runtime::{self, Compilation, LoadOptions, Loaded, Runtime, RuntimeError, Session};
 use crate::view::Graph;
 
 /// A model that is ready to run.
 pub(super) struct Ready {
     pub(super) generator: Generator,
+    /// What was loaded, chunk by chunk.
+    pub(super) parts: Vec<ReadyPart>,
     /// What it took; the first prediction is still to come.
     pub(super) load: Load,
     pub(super) weight_bytes_per_token: Option<u64>,
+}
+
+/// A loaded chunk.
+pub(super) struct ReadyPart {
+    pub(super) package: String,
+    pub(super) loaded: Arc<dyn Loaded>,
+    /// The functions that are going to run.
+    pub(super) functions: Vec<String>,
+}
+
+impl ReadyPart {
+    pub(super) fn function_names(&self) -> Vec<&str> {
+        self.functions.iter().map(String::as_str).collect()
+    }
 }
 
 /// Opens and loads a bundle.
@@ -31,14 +48,13 @@ pub(super) fn open(model: &ModelUse, clock: &Arc<dyn Clock>) -> Result<Ready, St
     let opened = clock.now();
 
     let runtime = runtime::choose(&model.runtime).map_err(|e| e.to_string())?;
-    let options = LoadOptions { numerics: model.numerics.into(), threads: model.threads, memory: None };
-    let loaded = packages.iter().map(|package| runtime.load(package, &options));
-    let loaded: Vec<_> = loaded.collect::<Result<_, _>>().map_err(|e| e.to_string())?;
+    let parts = chunks.iter().zip(&packages).map(|(chunk, package)| load(runtime, chunk, package, model));
+    let parts: Vec<ReadyPart> = parts.collect::<Result<_, _>>().map_err(|e| told(&e))?;
     let slow = |session: Box<dyn Session>| match model.slow_down_pct {
         Some(percent) => Box::new(SlowedDown::new(session, Arc::clone(clock), percent)) as Box<dyn Session>,
         None => session,
     };
-    let sessions = loaded.into_iter().map(|loaded| slow(loaded.session())).collect();
+    let sessions = parts.iter().map(|part| slow(Arc::clone(&part.loaded).session())).collect();
     let driver =
         Driver::new(&bundle, sessions, Some(model.kv), Arc::clone(clock)).map_err(|e| e.to_string())?;
     let ready = clock.now();
@@ -47,14 +63,51 @@ pub(super) fn open(model: &ModelUse, clock: &Arc<dyn Clock>) -> Result<Ready, St
     let bytes = packages.iter().map(|package| weight_bytes(package.model(), driver.form(), shortest));
     let weight_bytes_per_token = bytes.sum::<Option<u64>>();
     let text = Text::open(&bundle, None).map_err(|e| e.to_string())?.map(Arc::new);
-    let ms = |from: std::time::Duration, to: std::time::Duration| to.saturating_sub(from).as_secs_f64() * 1e3;
+    let ms = |from: Duration, to: Duration| to.saturating_sub(from).as_secs_f64() * 1e3;
+    let compilations: Vec<Compilation> =
+        parts.iter().filter_map(|part| part.loaded.loading().compilation).collect();
+    let compile_ms = compilations.iter().map(|done| done.elapsed.as_secs_f64() * 1e3).sum::<f64>();
+    let compiles = !compilations.is_empty();
     let load = Load {
         open_ms: ms(began, opened),
-        compile_ms: None,
-        load_ms: ms(opened, ready),
+        compile_ms: compiles.then_some(compile_ms),
+        compiled_before: compiles.then(|| compilations.iter().all(|done| done.cached)),
+        load_ms: (ms(opened, ready) - compile_ms).max(0.0),
         first_prediction_ms: None,
     };
-    Ok(Ready { generator: Generator::new(driver, text, Arc::clone(clock)), load, weight_bytes_per_token })
+    let generator = Generator::new(driver, text, Arc::clone(clock));
+    Ok(Ready { generator, parts, load, weight_bytes_per_token })
+}
+
+/// Loads a package and the functions that are going to run.
+fn load(
+    runtime: &dyn Runtime,
+    chunk: &Chunk,
+    package: &Package,
+    model: &ModelUse,
+) -> Result<ReadyPart, RuntimeError> {
+    let options = LoadOptions {
+        numerics: model.numerics.into(),
+        threads: model.threads,
+        units: model.units,
+        load_limit: Duration::try_from_secs_f64(model.load_limit_s)
+            .unwrap_or(LoadOptions::default().load_limit),
+        ..LoadOptions::default()
+    };
+    let loaded = runtime.load(package, &options)?;
+    let runs = |name: &str| model.shapes.iter().any(|&shape| model.kv.runs_at(name, shape));
+    let names = chunk.functions.iter().map(|function| &function.name).filter(|name| runs(name));
+    let part = ReadyPart { package: chunk.file.name.clone(), loaded, functions: names.cloned().collect() };
+    part.loaded.prepare(&part.function_names())?;
+    Ok(part)
+}
+
+/// A failure with what to do about it, since a worker has one line for both.
+fn told(error: &RuntimeError) -> String {
+    match error.help() {
+        Some(help) => format!("{error}; help: {help}"),
+        None => error.to_string(),
+    }
 }
 
 /// Bytes of weights that a prediction of one token reads, as they are stored; `None` if no function makes one.

@@ -6,12 +6,14 @@ use std::time::Duration;
 use super::config::BenchConfig;
 use super::protocol::{Job, ModelUse};
 use super::schedule::schedule;
-use crate::bundle::{Bundle, KvForm, digest_text};
+use crate::bundle::{Bundle, ComputeUnits, KvForm, digest_text};
 use crate::hardware::ShapeMix;
 use crate::report::Workload;
 
 /// Requests of a long run, at least.
 const SOAK_REQUESTS: usize = 40;
+/// The runtime that plans where operations run.
+pub(super) const CORE_ML: &str = "coreml";
 
 /// What is going to be run.
 #[derive(Debug, Clone)]
@@ -24,6 +26,7 @@ pub struct Plan {
     pub(super) batch: usize,
     pub(super) mix: ShapeMix,
     pub(super) threads: usize,
+    pub(super) units: ComputeUnits,
     pub(super) soak_steps: Option<usize>,
     pub(super) slow_down_pct: Option<u16>,
 }
@@ -67,9 +70,22 @@ impl Plan {
         let shapes = shapes(&config, known)?;
         let threads = config.threads.unwrap_or_else(num_cpus::get_physical).max(1);
         let mix = config.mix.clone().unwrap_or_else(|| mix.clone());
+        let units = config.compute_units.unwrap_or(settings.compute_units);
         let (batch, bundle) = (settings.batch, bundle.folder().to_owned());
         let runtime = runtime.to_owned();
-        Ok(Plan { config, bundle, runtime, kv, shapes, batch, mix, threads, soak_steps, slow_down_pct: None })
+        Ok(Plan {
+            config,
+            bundle,
+            runtime,
+            kv,
+            shapes,
+            batch,
+            mix,
+            threads,
+            units,
+            soak_steps,
+            slow_down_pct: None,
+        })
     }
 
     /// The same, with each prediction slower than need be, to see what a gate makes of it.
@@ -120,6 +136,23 @@ impl Plan {
         Job::Soak { model, shape: self.soak_shape(), steps }
     }
 
+    /// The job that sees whether the model runs, at the shape that occurs most.
+    pub(super) fn try_out(&self, steps: usize) -> Job {
+        Job::Try { model: self.model(), shape: self.soak_shape(), steps }
+    }
+
+    /// The job that asks where operations are planned to run; only Core ML plans.
+    pub(super) fn place(&self) -> Option<Job> {
+        (self.runtime == CORE_ML).then(|| Job::Place { model: self.model(), shape: self.soak_shape() })
+    }
+
+    /// Seconds that loading a function may take. A worker says more of a load that takes too long than its parent could,
+    /// so that it gives up first.
+    fn load_limit_s(&self) -> f64 {
+        let most = 0.9 * self.config.launch_limit_s;
+        self.config.load_limit_s.unwrap_or(most).min(most)
+    }
+
     /// The shape that occurs most in the mix, or the shortest.
     pub(super) fn soak_shape(&self) -> usize {
         let most =
@@ -137,6 +170,9 @@ impl Plan {
             bundle: self.bundle.clone(),
             runtime: self.runtime.clone(),
             kv: self.kv,
+            shapes: self.shapes.clone(),
+            units: self.units,
+            load_limit_s: self.load_limit_s(),
             threads: config.threads,
             numerics: config.numerics,
             prompts: config.prompts.clone(),

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::config::{NumericsConfig, PromptConfig};
+use super::residency::Placed;
 use super::schedule::Slot;
-use crate::bundle::KvForm;
+use crate::bundle::{ComputeUnits, KvForm};
 use crate::report::{Load, MeasuredBandwidth, Memory, Request, SoakPoint};
 
 /// What a worker is to do.
@@ -24,6 +25,22 @@ pub enum Job {
         model: ModelUse,
         /// The requests in order.
         slots: Vec<Slot>,
+    },
+    /// See whether the model runs at all: load it, run steps, ask where operations are planned.
+    Try {
+        /// The model.
+        model: ModelUse,
+        /// The shape to run at.
+        shape: usize,
+        /// Steps to do.
+        steps: usize,
+    },
+    /// Ask where operations are planned to run, and gather what speaks for it.
+    Place {
+        /// The model.
+        model: ModelUse,
+        /// The shape to run at with the CPU only.
+        shape: usize,
     },
     /// Run steps for a long time.
     Soak {
@@ -45,6 +62,12 @@ pub struct ModelUse {
     pub runtime: String,
     /// Form of the key-value cache.
     pub kv: KvForm,
+    /// Shapes that are going to be run.
+    pub shapes: Vec<usize>,
+    /// Where operations may run.
+    pub units: ComputeUnits,
+    /// Seconds that loading a function may take.
+    pub load_limit_s: f64,
     /// Threads, if not the runtime's choice.
     pub threads: Option<usize>,
     /// How fp16 is computed.
@@ -86,6 +109,17 @@ pub enum Message {
         /// Bytes of weights that one decoded token reads.
         weight_bytes_per_token: Option<u64>,
     },
+    /// What the runtime did otherwise than asked.
+    Remarks(Vec<String>),
+    /// The model was tried.
+    Tried {
+        /// Steps that were done.
+        steps: usize,
+        /// Share of the cost that is planned on the Neural Engine, of the function with the least.
+        residency: Option<f64>,
+    },
+    /// Where operations are planned to run.
+    Placed(Placed),
     /// A request that was to warm up is done.
     WarmedUp,
     /// A request was measured.

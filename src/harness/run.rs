@@ -6,6 +6,7 @@ use super::child::Launcher;
 use super::conversation::converse;
 use super::plan::Plan;
 use super::protocol::{Job, Message};
+use super::residency::Placed;
 use super::soak;
 use crate::generate::Clock;
 use crate::hardware::{Conditions, Source};
@@ -81,6 +82,18 @@ pub struct Observations {
     pub(super) launches: Vec<Launch>,
     pub(super) weight_bytes_per_token: Option<u64>,
     pub(super) soak: Option<Soak>,
+    /// Where operations are planned to run, or why that is not known; `None` if nobody asked.
+    pub(super) placement: Option<Result<Placement, Failure>>,
+    /// What the runtime did otherwise than asked, each once.
+    pub(super) remarks: Vec<String>,
+}
+
+/// What a worker said of where operations are planned to run.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Placement {
+    pub(super) placed: Placed,
+    /// What it wrote to standard error meanwhile.
+    pub(super) said: String,
 }
 
 /// What the probe found.
@@ -106,11 +119,12 @@ pub fn run(plan: &Plan, around: &mut Surroundings<'_>, tell: &mut dyn FnMut(Even
             (around.rest)(Duration::from_secs_f64(plan.config.cool_down_s));
         }
         tell(Event::LaunchBegins { index, of: count });
-        let (launch, weights) = launch(plan, index, around, tell);
+        let (launch, weights) = launch(plan, index, around, &mut observed.remarks, tell);
         tell(Event::LaunchEnded { index, outcome: launch.outcome.clone() });
         observed.weight_bytes_per_token = observed.weight_bytes_per_token.or(weights);
         observed.launches.push(launch);
     }
+    observed.placement = plan.place().map(|job| place(plan, &job, around, &mut observed.remarks));
     observed.soak = plan.soak_steps.map(|steps| long_run(plan, steps, around, tell));
     // Whatever disturbed one probe may have spared the other; no bandwidth is measured too high.
     let again = probe(plan, around, tell);
@@ -149,6 +163,7 @@ struct Heard {
     requests: Vec<Request>,
     points: Vec<SoakPoint>,
     not_finite: Option<String>,
+    remarks: Vec<String>,
 }
 
 impl Heard {
@@ -169,7 +184,8 @@ impl Heard {
                 self.memory = memory.or(self.memory.take());
                 self.energy_joules_per_token = energy_joules_per_token;
             }
-            Message::Probed { .. } | Message::Failed(_) => {}
+            Message::Remarks(remarks) => self.remarks = remarks,
+            Message::Probed { .. } | Message::Tried { .. } | Message::Placed(_) | Message::Failed(_) => {}
         }
     }
 }
@@ -178,6 +194,7 @@ fn launch(
     plan: &Plan,
     index: usize,
     around: &mut Surroundings<'_>,
+    remarks: &mut Vec<String>,
     tell: &mut dyn FnMut(Event),
 ) -> (Launch, Option<u64>) {
     let conditions = Conditions::observe(around.source);
@@ -191,6 +208,7 @@ fn launch(
             tell(Event::Requested { done: heard.warm_up_requests + heard.requests.len(), of: planned });
         }
     });
+    add_new(remarks, std::mem::take(&mut heard.remarks));
     let done = heard.warm_up_requests + heard.requests.len();
     let outcome = match conversation.outcome {
         Outcome::Completed if done != planned => {
@@ -211,6 +229,36 @@ fn launch(
         stderr: conversation.stderr,
     };
     (launch, heard.weight_bytes_per_token)
+}
+
+/// Asks where operations are planned to run.
+fn place(
+    plan: &Plan,
+    job: &Job,
+    around: &mut Surroundings<'_>,
+    remarks: &mut Vec<String>,
+) -> Result<Placement, Failure> {
+    let (mut placed, mut heard) = (None, Heard::default());
+    // The model is loaded three times and planned once.
+    let limit = plan.launch_limit().saturating_mul(4);
+    let conversation = converse(around.launcher, job, limit, around.clock, &mut |message| match message {
+        Message::Placed(found) => placed = Some(found),
+        other => heard.hear(other),
+    });
+    add_new(remarks, heard.remarks);
+    match (conversation.outcome, placed) {
+        (Outcome::Failed(failure), _) => Err(failure),
+        (Outcome::Completed, Some(placed)) => Ok(Placement { placed, said: conversation.said }),
+        (Outcome::Completed, None) => Err(Failure::Garbled("no placement".to_owned())),
+    }
+}
+
+fn add_new(all: &mut Vec<String>, new: Vec<String>) {
+    for remark in new {
+        if !all.contains(&remark) {
+            all.push(remark);
+        }
+    }
 }
 
 fn long_run(plan: &Plan, steps: usize, around: &mut Surroundings<'_>, tell: &mut dyn FnMut(Event)) -> Soak {

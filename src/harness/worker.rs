@@ -5,17 +5,22 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::open::{self, Ready};
+use super::open::{self, Ready, ReadyPart};
 use super::prompts::Prompts;
 use super::protocol::{Job, Message, ModelUse};
+use super::residency::{Placed, PlacedFunction, median};
 use super::schedule::Slot;
 use super::{energy, memory, overhead, probe};
+use crate::bundle::ComputeUnits;
 use crate::generate::{self, Answer, Clock, GenerateError, Prompt, Sampling, SystemClock};
 use crate::hardware::{Source, System};
 use crate::report::{Memory, Request, SoakPoint};
 
 /// The longest description of a job.
 const LONGEST_JOB: u64 = 1 << 30;
+
+/// Steps that are timed with the CPU only.
+const CPU_STEPS: usize = 32;
 
 /// Why a job was not done.
 #[derive(Debug)]
@@ -80,6 +85,8 @@ impl Bench<'_> {
         match job {
             Job::Probe { threads } => self.probe(*threads, emit),
             Job::Measure { model, slots } => self.measure(model, slots, emit),
+            Job::Try { model, shape, steps } => self.try_out(model, *shape, *steps, emit),
+            Job::Place { model, shape } => self.place(model, *shape, emit),
             Job::Soak { model, shape, steps } => self.soak(model, *shape, *steps, emit),
         }
     }
@@ -113,9 +120,46 @@ impl Bench<'_> {
             let request = self.record(slot, &answer, started, prompt_tokens, tokenized)?;
             emit(&Message::Request(request))?;
         }
+        run.tell_remarks(emit)?;
         let energy_joules_per_token =
             energy::per_token(energy_before, energy::joules(self.source), generated);
         emit(&Message::Finished { memory: Some(self.memory(at_load)), energy_joules_per_token })?;
+        Ok(())
+    }
+
+    /// Runs steps and asks where operations are planned to run.
+    fn try_out(&self, model: &ModelUse, shape: usize, steps: usize, emit: Emit<'_>) -> Result<(), Stop> {
+        let (mut run, at_load) = self.ready(model, emit)?;
+        let done = run.steps(shape, steps)?.len();
+        let functions = run.placed()?;
+        let shares = functions.iter().map(|function| function.by_cost);
+        let residency = shares.min_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal)).flatten();
+        run.tell_remarks(emit)?;
+        emit(&Message::Tried { steps: done, residency })?;
+        emit(&Message::Finished { memory: Some(self.memory(at_load)), energy_joules_per_token: None })?;
+        Ok(())
+    }
+
+    /// Asks where operations are planned to run, loads the model once more and times it with the CPU only.
+    fn place(&self, model: &ModelUse, shape: usize, emit: Emit<'_>) -> Result<(), Stop> {
+        let run = self.ready(model, emit)?.0;
+        let (functions, units) = (run.placed()?, run.units());
+        run.tell_remarks(emit)?;
+        drop(run);
+        let again = (self.open)(model, &self.clock)?.load;
+        let on_cpu = ModelUse { units: ComputeUnits::Cpu, ..model.clone() };
+        // Without a time on the CPU the plan stays unverified, which says enough.
+        let cpu_step_ms = self.ready(&on_cpu, &mut |_| Ok(())).and_then(|(mut run, _)| {
+            let steps = run.steps(shape, CPU_STEPS)?;
+            Ok(median(steps.into_iter().map(ms)))
+        });
+        emit(&Message::Placed(Placed {
+            functions,
+            units,
+            cpu_step_ms: cpu_step_ms.ok().flatten(),
+            reload_ms: Some(again.compile_ms.unwrap_or(0.0) + again.load_ms),
+        }))?;
+        emit(&Message::Finished { memory: None, energy_joules_per_token: None })?;
         Ok(())
     }
 
@@ -151,10 +195,10 @@ impl Bench<'_> {
 
     /// Loads a model, makes the first prediction and tells what that took; gives the memory before it too.
     fn ready(&self, model: &ModelUse, emit: Emit<'_>) -> Result<(Run, Option<u64>), Stop> {
-        let Ready { generator, mut load, weight_bytes_per_token } = (self.open)(model, &self.clock)?;
+        let Ready { generator, parts, mut load, weight_bytes_per_token } = (self.open)(model, &self.clock)?;
         let at_load = memory::footprint(self.source).resident;
         let prompts = Prompts::open(&model.prompts, model.seed, generator.text().is_some())?;
-        let mut run = Run { generator, prompts, generated_tokens: model.generated_tokens };
+        let mut run = Run { generator, parts, prompts, generated_tokens: model.generated_tokens };
         let first = run.first_prediction().map_err(|e| e.to_string())?;
         load.first_prediction_ms = Some(ms(first));
         emit(&Message::Loaded { load, resident_bytes: at_load, weight_bytes_per_token })?;
@@ -205,11 +249,47 @@ impl Bench<'_> {
 /// A model that takes requests.
 struct Run {
     generator: generate::Generator,
+    parts: Vec<ReadyPart>,
     prompts: Prompts,
     generated_tokens: usize,
 }
 
 impl Run {
+    /// Runs requests until so many steps are done; gives the time of each.
+    fn steps(&mut self, shape: usize, steps: usize) -> Result<Vec<Duration>, Stop> {
+        let mut times = Vec::new();
+        let mut slot = 0;
+        while times.len() < steps {
+            let (answer, ..) = self.request(slot, shape)?;
+            let answer = answer.map_err(|e| format!("after {} steps: {e}", times.len()))?;
+            times.extend(answer.timings.steps.iter().map(|step| step.total));
+            slot += 1;
+        }
+        Ok(times)
+    }
+
+    /// Where the functions that run are planned to run; none where the runtime has no choice.
+    fn placed(&self) -> Result<Vec<PlacedFunction>, Stop> {
+        let mut all = Vec::new();
+        for part in &self.parts {
+            let placement = part.loaded.placement(&part.function_names()).map_err(|e| e.to_string())?;
+            let functions = placement.map(|placement| placement.functions).unwrap_or_default();
+            all.extend(functions.iter().map(|function| PlacedFunction::new(&part.package, function)));
+        }
+        Ok(all)
+    }
+
+    /// Where operations may run, if the runtime says.
+    fn units(&self) -> Option<ComputeUnits> {
+        self.parts.iter().find_map(|part| part.loaded.loading().units)
+    }
+
+    /// Tells what the runtime did otherwise than asked, if anything.
+    fn tell_remarks(&self, emit: Emit<'_>) -> io::Result<()> {
+        let remarks: Vec<String> = self.parts.iter().flat_map(|part| part.loaded.loading().remarks).collect();
+        if remarks.is_empty() { Ok(()) } else { emit(&Message::Remarks(remarks)) }
+    }
+
     /// One request that fills a shape; gives the number of prompt tokens and whether a tokenizer made them too.
     fn request(
         &mut self,

@@ -77,8 +77,11 @@ impl std::fmt::Display for Failure {
 pub struct Load {
     /// Reading the description and mapping the packages.
     pub open_ms: f64,
-    /// Compilation, where the runtime compiles.
+    /// Compilation, where the runtime compiles; looking for an earlier result included.
     pub compile_ms: Option<f64>,
+    /// Whether an earlier result of compilation was used, where the runtime compiles.
+    #[serde(default)]
+    pub compiled_before: Option<bool>,
     /// Making the packages ready to run.
     pub load_ms: f64,
     /// The first prediction, beyond which shapes are planned.

@@ -9,6 +9,7 @@ mod figure;
 mod launch;
 mod metric;
 mod provenance;
+mod residency;
 mod schema;
 mod soak;
 mod speed_limit;
@@ -24,6 +25,7 @@ pub use figure::{Figure, MixFigure, figures, mix_figures};
 pub use launch::{Failure, Launch, Load, Memory, Outcome, Request};
 pub use metric::{Metric, Scope};
 pub use provenance::{Git, Header, RuntimeUse, Subject, Workload};
+pub use residency::{FunctionResidency, KvChoice, LoadRegimes, PredictedResidency, Residency};
 pub use schema::schema;
 pub use soak::{LatencyDrift, LeakVerdict, MemoryTrend, Soak, SoakPoint};
 pub use speed_limit::{MeasuredBandwidth, SpeedLimit};
@@ -71,6 +73,12 @@ pub struct Report {
     pub bandwidth: Option<MeasuredBandwidth>,
     /// Time that the harness adds to a step, measured with a model that does nothing.
     pub overhead_us_per_step: Option<f64>,
+    /// How the form of the key-value cache was chosen, if a probe was asked to.
+    #[serde(default)]
+    pub kv_choice: Option<KvChoice>,
+    /// What making the model ready took in each situation, where the runtime compiles.
+    #[serde(default)]
+    pub load_regimes: Option<LoadRegimes>,
     /// Where operations ran; absent if the runtime cannot tell or does not use the Neural Engine.
     pub residency: Option<Residency>,
     /// Why residency is absent, or what the figure is worth.
@@ -85,48 +93,6 @@ pub struct Report {
     /// How well the same packages call tools, as `eval` found; absent if it was not run on them.
     #[serde(default)]
     pub quality: Option<Quality>,
-}
-
-/// Which part of the work ran on the Neural Engine.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Residency {
-    /// Cost-weighted share of all functions.
-    pub share: f64,
-    /// Whether run times confirm what was planned.
-    pub verified: bool,
-    /// Each function on its own.
-    pub functions: Vec<FunctionResidency>,
-}
-
-/// Which part of a function ran on the Neural Engine.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct FunctionResidency {
-    /// The function.
-    pub function: String,
-    /// Cost-weighted share.
-    pub share: f64,
-    /// Changes of device in program order.
-    pub transitions: usize,
-    /// Operations that ran elsewhere, by name.
-    pub elsewhere: Vec<String>,
-}
-
-/// Where static rules expect the operations of a function to run, at one shape.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PredictedResidency {
-    /// The package.
-    pub package: String,
-    /// The function.
-    pub function: String,
-    /// The shape, where there are several.
-    pub shape: Option<String>,
-    /// Cost-weighted share expected on the Neural Engine.
-    pub share: Option<f64>,
-    /// Expected changes of device in program order.
-    pub transitions: usize,
 }
 
 /// A report that cannot be read.

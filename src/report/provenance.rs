@@ -76,6 +76,9 @@ pub struct RuntimeUse {
     /// How much each prediction was slowed down on purpose, in percent. Such a report is never blessed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slowed_down_pct: Option<u16>,
+    /// What the runtime did otherwise than asked, such as a fallback.
+    #[serde(default)]
+    pub remarks: Vec<String>,
 }
 
 /// What was asked for.

@@ -35,6 +35,7 @@ pub(crate) fn launch(index: usize, scale: f64) -> Launch {
         load: Some(Load {
             open_ms: 1.25,
             compile_ms: None,
+            compiled_before: None,
             load_ms: 20.0 * scale,
             first_prediction_ms: Some(12.0 * scale),
         }),
@@ -80,6 +81,7 @@ pub(crate) fn with_launches(launches: Vec<Launch>) -> Report {
             threads: Some(2),
             numerics: Some("fast".to_owned()),
             slowed_down_pct: None,
+            remarks: Vec::new(),
         },
         machine: machine(),
         conditions_at_start: conditions(),
@@ -92,6 +94,8 @@ pub(crate) fn with_launches(launches: Vec<Launch>) -> Report {
         speed_limits: vec![SpeedLimit::new(128, 2_949_120, 269_000_000, (40.0, "probe".to_owned()), 60.0)],
         bandwidth: Some(MeasuredBandwidth { gb_per_s: 40.0, threads: 2, buffer_bytes: 256 << 20 }),
         overhead_us_per_step: Some(0.4),
+        kv_choice: None,
+        load_regimes: None,
         residency: None,
         residency_note: "the cpu runtime does not use the Neural Engine".to_owned(),
         predicted_residency: vec![PredictedResidency {

@@ -1,5 +1,8 @@
 //! What can go wrong when a package is loaded or executed.
 
+use std::time::Duration;
+
+use super::reason::{self, Reason};
 use crate::mil::propagate::Finding;
 
 /// Why a package cannot be loaded or a prediction failed.
@@ -35,9 +38,78 @@ pub enum RuntimeError {
         /// What is wrong.
         problem: String,
     },
+    /// Core ML refused.
+    #[error("Core ML cannot {doing}: {}", chained(.reasons))]
+    CoreMl {
+        /// What it was to do; completes "cannot …".
+        doing: String,
+        /// Its reasons, the outermost first; none if it gave none.
+        reasons: Vec<Reason>,
+    },
+    /// Something took too long.
+    #[error("Core ML did not {doing} within {:.0} s: {meanwhile}", .waited.as_secs_f64())]
+    TimedOut {
+        /// What it was to do; completes "cannot …".
+        doing: String,
+        /// What it is at.
+        meanwhile: String,
+        /// How long it was waited for.
+        waited: Duration,
+    },
+    /// Core ML cannot make the states of a function.
+    #[error("Core ML cannot make the states of the function `{function}`")]
+    NoState {
+        /// The function.
+        function: String,
+    },
+    /// A prediction gave something else than the model declares.
+    #[error("the function `{function}` gave {problem}")]
+    Output {
+        /// The function.
+        function: String,
+        /// What it gave.
+        problem: String,
+    },
     /// The machine cannot do what was asked.
     #[error("{0}")]
     Environment(String),
+}
+
+impl RuntimeError {
+    /// Core ML refused; `doing` completes "cannot …".
+    #[cfg(any(target_os = "macos", coreml_standin))]
+    pub(super) fn core_ml(doing: impl Into<String>, reasons: Vec<Reason>) -> RuntimeError {
+        RuntimeError::CoreMl { doing: doing.into(), reasons }
+    }
+
+    /// What to do about it, if that is known.
+    pub fn help(&self) -> Option<&str> {
+        match self {
+            RuntimeError::CoreMl { reasons, .. } => Some(reason::explain(reasons)?.help),
+            RuntimeError::NoState { .. } => Some(reason::OTHER_FORM),
+            RuntimeError::TimedOut { .. } => {
+                Some("run it again: what Core ML finishes meanwhile is kept; --load-limit allows more time")
+            }
+            _ => None,
+        }
+    }
+}
+
+/// The innermost reason first, since it says why; then what it means, then what the outer ones say.
+fn chained(reasons: &[Reason]) -> String {
+    let Some((innermost, outer)) = reasons.split_last() else {
+        return "it gave neither a result nor an error".to_owned();
+    };
+    let mut text = innermost.to_string();
+    if let Some(explanation) = reason::explain(reasons) {
+        text.push_str("; ");
+        text.push_str(explanation.meaning);
+    }
+    for reason in outer.iter().rev() {
+        text.push_str("; in: ");
+        text.push_str(&reason.to_string());
+    }
+    text
 }
 
 fn join(findings: &[Finding]) -> String {
@@ -47,4 +119,40 @@ fn join(findings: &[Finding]) -> String {
         lines.push(format!("and {} more", findings.len() - SHOWN));
     }
     lines.join("; ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(domain: &str, code: i64, message: &str) -> Reason {
+        Reason { domain: domain.to_owned(), code, message: message.to_owned() }
+    }
+
+    #[test]
+    fn the_innermost_reason_comes_first_with_its_meaning() {
+        let error = RuntimeError::CoreMl {
+            doing: "load the function `decode_c512`".to_owned(),
+            reasons: vec![
+                reason("com.apple.CoreML", 0, "Unable to load the model."),
+                reason("com.apple.CoreML", -14, "Failed to build the model execution plan."),
+            ],
+        };
+        insta::assert_snapshot!(error, @"Core ML cannot load the function `decode_c512`: Failed to build the model execution plan. (com.apple.CoreML -14); the Neural Engine's compiler cannot build an execution plan for this function (-14), often because of how it keeps its state; in: Unable to load the model. (com.apple.CoreML 0)");
+        insta::assert_snapshot!(error.help().unwrap(), @"run the form `io` (--kv io), or let a probe decide (bench --kv auto)");
+    }
+
+    #[test]
+    fn silence_and_slowness_are_named() {
+        let silent = RuntimeError::CoreMl { doing: "compile a.mlpackage".to_owned(), reasons: vec![] };
+        insta::assert_snapshot!(silent, @"Core ML cannot compile a.mlpackage: it gave neither a result nor an error");
+        assert_eq!(silent.help(), None);
+        let slow = RuntimeError::TimedOut {
+            doing: "load the function `main`".to_owned(),
+            meanwhile: "Core ML is compiling".to_owned(),
+            waited: Duration::from_millis(900_400),
+        };
+        insta::assert_snapshot!(slow, @"Core ML did not load the function `main` within 900 s: Core ML is compiling");
+        assert!(slow.help().unwrap().contains("--load-limit"));
+    }
 }

@@ -4,21 +4,43 @@
 //! shared, and a [`Session`] is one user of it, with states of its own. Names are strict: asking for a
 //! runtime that is unavailable is an error, never another runtime.
 
+mod compiled;
+#[cfg(any(target_os = "macos", coreml_standin))]
+pub mod coreml;
+#[cfg(all(feature = "coreml-rs", target_os = "macos"))]
+mod coreml_rs;
 pub mod cpu;
 mod error;
 mod inputs;
+mod loading;
+pub mod placement;
+pub mod reason;
+#[cfg(any(test, target_os = "macos", coreml_standin))]
+mod strided;
+mod system;
+#[cfg(not(any(target_os = "macos", coreml_standin)))]
 mod unavailable;
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use crate::bundle::ComputeUnits;
 use crate::mil::Model;
 use crate::mil::op::Numerics;
 use crate::package::Package;
 use crate::tensor::{Tensor, TensorView};
 
+pub use compiled::{CacheEntry, CompileCache, Key};
+#[cfg(any(target_os = "macos", coreml_standin))]
+pub use coreml::CoreMlRuntime;
+#[cfg(all(feature = "coreml-rs", target_os = "macos"))]
+pub use coreml_rs::CoreMlRsRuntime;
 pub use cpu::CpuRuntime;
 pub use error::RuntimeError;
 pub use inputs::check as check_inputs;
+pub use loading::{Compilation, FunctionLoad, Hints, Loading, ReshapeFrequency, Specialization};
+pub use placement::Placement;
+pub use system::{OsVersion, ProcessMemory, SystemState, Thermal, process_memory, system_state};
 
 /// Somewhere a package can be executed.
 pub trait Runtime: Send + Sync {
@@ -42,14 +64,36 @@ pub enum Availability {
 }
 
 /// How a package is to be executed.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct LoadOptions {
-    /// How fp16 arithmetic is carried out.
+    /// How fp16 arithmetic is carried out, where the runtime has a choice.
     pub numerics: Numerics,
     /// Threads to use; the number of physical cores if none is given.
     pub threads: Option<usize>,
     /// Bytes that the values of one prediction may take; the machine's memory if none is given.
     pub memory: Option<usize>,
+    /// Where operations may run, where the runtime has a choice.
+    pub units: ComputeUnits,
+    /// What the runtime may know of the use that is made of the model.
+    pub hints: Hints,
+    /// The longest that compiling a package or loading a function may take.
+    pub load_limit: Duration,
+}
+
+/// First loads have been seen to take four minutes.
+const LOAD_LIMIT: Duration = Duration::from_secs(15 * 60);
+
+impl Default for LoadOptions {
+    fn default() -> LoadOptions {
+        LoadOptions {
+            numerics: Numerics::default(),
+            threads: None,
+            memory: None,
+            units: ComputeUnits::default(),
+            hints: Hints::default(),
+            load_limit: LOAD_LIMIT,
+        }
+    }
 }
 
 /// A loaded package.
@@ -59,6 +103,23 @@ pub trait Loaded: Send + Sync {
 
     /// Starts a session; its states are zero.
     fn session(self: Arc<Self>) -> Box<dyn Session>;
+
+    /// Makes functions ready that would otherwise be made ready by their first prediction.
+    fn prepare(&self, functions: &[&str]) -> Result<(), RuntimeError> {
+        let _ = functions;
+        Ok(())
+    }
+
+    /// What making it ready took so far, as far as the runtime tells.
+    fn loading(&self) -> Loading {
+        Loading::default()
+    }
+
+    /// Where the operations of functions are planned to run; `None` if the runtime has no choice.
+    fn placement(&self, functions: &[&str]) -> Result<Option<Placement>, RuntimeError> {
+        let _ = functions;
+        Ok(None)
+    }
 }
 
 /// One user of a loaded package.
@@ -101,7 +162,7 @@ pub struct Executed<'a> {
     /// When it started.
     pub started: std::time::Instant,
     /// How long it took.
-    pub elapsed: std::time::Duration,
+    pub elapsed: Duration,
     /// What it produced.
     pub outputs: &'a [TensorView<'a>],
     /// Bytes of its arguments and results, weights as they are stored.
@@ -111,8 +172,24 @@ pub struct Executed<'a> {
 }
 
 /// Every runtime that this program knows, the preferred first.
-pub fn runtimes() -> [&'static dyn Runtime; 2] {
-    [&unavailable::CORE_ML, &CpuRuntime]
+pub fn runtimes() -> Vec<&'static dyn Runtime> {
+    vec![
+        core_ml(),
+        &CpuRuntime,
+        #[cfg(all(feature = "coreml-rs", target_os = "macos"))]
+        &CoreMlRsRuntime,
+    ]
+}
+
+#[cfg(any(target_os = "macos", coreml_standin))]
+fn core_ml() -> &'static dyn Runtime {
+    static CORE_ML: CoreMlRuntime = CoreMlRuntime::new();
+    &CORE_ML
+}
+
+#[cfg(not(any(target_os = "macos", coreml_standin)))]
+fn core_ml() -> &'static dyn Runtime {
+    &unavailable::CORE_ML
 }
 
 /// The runtime of a name if it is available; `auto` is the first that is.
@@ -123,8 +200,8 @@ pub fn choose(name: &str) -> Result<&'static dyn Runtime, RuntimeError> {
         let first = runtimes.into_iter().find(|runtime| ready(*runtime));
         return first.ok_or_else(|| RuntimeError::Environment("no runtime is available".to_owned()));
     }
-    let Some(runtime) = runtimes.into_iter().find(|runtime| runtime.name() == name) else {
-        let names = runtimes.map(Runtime::name).join(", ");
+    let Some(runtime) = runtimes.iter().copied().find(|runtime| runtime.name() == name) else {
+        let names = runtimes.iter().map(|runtime| runtime.name()).collect::<Vec<_>>().join(", ");
         return Err(RuntimeError::Environment(format!("there is no runtime `{name}`; there are {names}")));
     };
     match runtime.availability() {
@@ -145,6 +222,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg(not(any(target_os = "macos", coreml_standin)))]
     fn names_are_strict_and_auto_takes_what_is_there() {
         assert_eq!(choose("auto").unwrap().name(), "cpu");
         assert_eq!(choose("cpu").unwrap().name(), "cpu");

@@ -6,14 +6,8 @@ use super::{Availability, LoadOptions, Loaded, Runtime, RuntimeError};
 use crate::package::Package;
 
 /// Core ML, which is part of macOS.
-pub(super) static CORE_ML: Missing = Missing {
-    name: "coreml",
-    why: if cfg!(target_os = "macos") {
-        "this build of anemeter does not have it"
-    } else {
-        "Core ML is part of macOS and exists nowhere else"
-    },
-};
+pub(super) static CORE_ML: Missing =
+    Missing { name: "coreml", why: "Core ML is part of macOS and exists nowhere else" };
 
 /// A runtime that cannot work here.
 pub(super) struct Missing {

@@ -7,7 +7,7 @@ use anyhow::{Result, anyhow, bail};
 use crate::outcome::{Outcome, Shown};
 use crate::process::succeed;
 use crate::project::Project;
-use crate::{Command, conformance, quickstart, smollm2, test, tidy, workflows};
+use crate::{Command, conformance, quickstart, smollm2, test, test_coreml, tidy, workflows};
 
 pub(crate) const COMMAND: Command = Command {
     name: "ci",
@@ -60,6 +60,7 @@ fn run(project: &Project) -> Result<Outcome> {
 
     step("quickstart", &mut || quickstart::check(project));
     step("smollm2", &mut || smollm2::check(project));
+    step("coreml", &mut || test_coreml::check(project));
 
     let failed = steps.iter().filter(|step| step.result.is_err()).count();
     print!("{}", summary(&steps, start.elapsed()));

@@ -5,13 +5,14 @@ mod bench_decode;
 mod bench_export;
 mod bench_overhead;
 mod bench_package;
-mod browser;
 mod bless;
+mod browser;
 mod ci;
 mod conformance;
 mod fetch_smollm2;
 mod fuzz;
 mod gate_power;
+mod mac_smoke;
 mod outcome;
 mod process;
 mod project;
@@ -21,6 +22,7 @@ mod record;
 mod sanitize;
 mod smollm2;
 mod test;
+mod test_coreml;
 mod test_remote;
 mod tidy;
 mod tiny_checkpoints;
@@ -63,6 +65,11 @@ const COMMANDS: &[Command] = &[
     smollm2::COMMAND,
     test::COMMAND,
     test_remote::COMMAND,
+    mac_smoke::COMMAND,
+    sanitize::COMMAND,
+    smollm2::COMMAND,
+    test::COMMAND,
+    test_coreml::COMMAND,
     tidy::COMMAND,
     tiny_checkpoints::COMMAND,
     train::COMMAND,

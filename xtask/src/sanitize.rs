@@ -90,7 +90,7 @@ const VALGRIND_PROGRAMS: &[Checked] = &[
     Checked { target: "it", tests: &["run::", "runtime::"] },
 ];
 
-const VALGRIND_OPTIONS: &[&str] = &[
+pub(crate) const VALGRIND_OPTIONS: &[&str] = &[
     "--quiet",
     "--error-exitcode=99",
     "--leak-check=full",
@@ -132,9 +132,9 @@ fn valgrind(project: &Project) -> Result<Outcome> {
 
 /// A test program that cargo built.
 #[derive(Debug, PartialEq, Eq)]
-struct Executable {
-    target: String,
-    path: PathBuf,
+pub(crate) struct Executable {
+    pub(crate) target: String,
+    pub(crate) path: PathBuf,
 }
 
 /// What cargo says of one thing that it built.
@@ -161,7 +161,8 @@ fn test_executables(project: &Project) -> Result<Vec<Executable>> {
     executables_of(&read(command.arg("--message-format=json-render-diagnostics"))?)
 }
 
-fn executables_of(messages: &str) -> Result<Vec<Executable>> {
+/// The test programs that cargo's messages tell of.
+pub(crate) fn executables_of(messages: &str) -> Result<Vec<Executable>> {
     let mut executables = Vec::new();
     for line in messages.lines() {
         let message: Message =
@@ -179,7 +180,7 @@ fn executables_of(messages: &str) -> Result<Vec<Executable>> {
 }
 
 /// How many processes were watched, and all that was said of them.
-fn read_logs(folder: &Path) -> Result<(usize, String)> {
+pub(crate) fn read_logs(folder: &Path) -> Result<(usize, String)> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder)? {
         paths.push(entry?.path());

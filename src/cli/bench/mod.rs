@@ -5,10 +5,12 @@ mod sweep;
 
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
+
 use super::output::{note, write_file};
 use super::report::terminal_table;
 use super::{Failure, Output, Status};
-use crate::bundle::Bundle;
+use crate::bundle::{Bundle, ComputeUnits, KvForm};
 use crate::evaluate::{self, EvaluateError, Wishes};
 use crate::hardware::Profiles;
 use crate::harness::{BenchConfig, PlanError, Processes, folder_name};
@@ -44,6 +46,16 @@ pub(super) struct Args {
     /// What executes the bundle; `auto` takes the first that is available and says which.
     #[arg(long, default_value = "auto", value_parser = ["auto", "cpu", "coreml"])]
     runtime: String,
+    /// Form of the key-value cache; `auto` tries `state` and takes another form if that fails or is not on the Neural Engine
+    /// [default: the configuration's, or the bundle's first].
+    #[arg(long, value_name = "FORM", value_parser = ["auto", "io", "state", "none"])]
+    kv: Option<String>,
+    /// Where Core ML may place operations [default: as the bundle says].
+    #[arg(long, value_name = "UNITS")]
+    compute_units: Option<ComputeUnits>,
+    /// Longest time that Core ML may take to load a function; the first time on a machine takes minutes.
+    #[arg(long, value_name = "SECONDS")]
+    load_limit: Option<f64>,
     /// Run so many steps in one process after the launches: does memory grow, does speed fall?
     #[arg(long, value_name = "STEPS", value_parser = clap::value_parser!(u32).range(1..))]
     soak: Option<u32>,
@@ -102,14 +114,19 @@ fn measure(
         .map_err(|e| Failure::bad_input(format!("cannot find this program: {e}")))?;
     let soak = args.soak.map(|steps| steps as usize);
     let slow_down_pct = args.slow_down;
-    let wishes = Wishes { config, runtime: &args.runtime, soak, slow_down_pct, profiles };
+    let probe_kv = args.kv.as_deref() == Some("auto");
+    let wishes = Wishes { config, runtime: &args.runtime, probe_kv, soak, slow_down_pct, profiles };
     let progress = Progress::new();
-    let report = evaluate::measure(bundle, wishes, &mut launcher, &mut |event| progress.show(&event));
+    let report = evaluate::measure(bundle, &wishes, &mut launcher, &mut |event| progress.show(&event));
     progress.finish();
     let report = report?;
     if args.runtime == "auto" {
         note(format_args!("runtime: {}", report.runtime.name));
     }
+    if let Some(choice) = &report.kv_choice {
+        note(format_args!("key-value form: {}, since {}", choice.form, choice.reason));
+    }
+    report.runtime.remarks.iter().for_each(note);
     Ok(report)
 }
 
@@ -120,6 +137,11 @@ fn config(args: &Args) -> Result<BenchConfig, Failure> {
     };
     config.shapes = args.shapes.clone().or(config.shapes);
     config.threads = args.threads.or(config.threads);
+    config.compute_units = args.compute_units.or(config.compute_units);
+    config.load_limit_s = args.load_limit.or(config.load_limit_s);
+    // Launches must outlast the loads that they are allowed.
+    config.launch_limit_s = config.launch_limit_s.max(args.load_limit.map_or(0.0, |limit| 2.0 * limit));
+    config.kv = args.kv.as_deref().and_then(|kv| KvForm::from_str(kv, true).ok()).or(config.kv);
     config.launches = args.launches.unwrap_or(config.launches);
     config.requests_per_shape = args.requests.unwrap_or(config.requests_per_shape);
     match config.problem() {

@@ -102,7 +102,7 @@ fn examine(args: &Args) -> Result<Examination, Failure> {
             ane_bandwidth: found.profile.ane_bandwidth,
             has_speed_targets: found.profile.speed_targets.is_some(),
         },
-        runtimes: runtimes().map(state).into(),
+        runtimes: runtimes().into_iter().map(state).collect(),
         memory,
         noise: conditions.noise(&machine),
         conditions,

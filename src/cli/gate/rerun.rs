@@ -114,8 +114,8 @@ fn measure(
     let mut launcher = Processes::of_this_program()
         .map_err(|e| Failure::bad_input(format!("cannot find this program: {e}")))?;
     let progress = Progress::new();
-    let wishes = Wishes { config, runtime, soak: None, slow_down_pct: None, profiles };
-    let report = evaluate::measure(bundle, wishes, &mut launcher, &mut |event| progress.show(&event));
+    let wishes = Wishes { config, runtime, probe_kv: false, soak: None, slow_down_pct: None, profiles };
+    let report = evaluate::measure(bundle, &wishes, &mut launcher, &mut |event| progress.show(&event));
     progress.finish();
     Ok(report?)
 }

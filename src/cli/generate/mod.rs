@@ -11,11 +11,11 @@ use std::time::SystemTime;
 
 use super::output::note;
 use super::{Failure, Output, Status};
-use crate::bundle::{Bundle, KvForm};
+use crate::bundle::{Bundle, ComputeUnits, KvForm};
 use crate::generate::{
     Answer, Driver, Generator, Input, Message, Prompt, Request, Sampling, SystemClock, Text, sessions,
 };
-use crate::runtime::{self, LoadOptions, Runtime};
+use crate::runtime::{self, LoadOptions};
 use document::Document;
 use stream::Printer;
 
@@ -68,9 +68,12 @@ pub(super) struct Args {
     #[arg(long, value_name = "K", default_value_t = 0, requires = "json")]
     top_logits: usize,
     /// What executes the bundle; `auto` takes the best there is and says which.
-    #[arg(long, default_value = "auto", value_parser = ["auto", "cpu"])]
+    #[arg(long, default_value = "auto", value_parser = ["auto", "cpu", "coreml"])]
     runtime: String,
-    /// Threads to use; the number of physical cores if not given.
+    /// Where Core ML may place operations [default: as the bundle says].
+    #[arg(long, value_name = "UNITS")]
+    compute_units: Option<ComputeUnits>,
+    /// Threads of the `cpu` runtime; the number of physical cores if not given.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
     /// Print one JSON document: tokens, text, why it ended, timings, shapes.
@@ -95,11 +98,15 @@ struct Given {
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
     let bundle = Bundle::open(&args.bundle)?;
-    let runtime = runtime::cpu();
-    let options = LoadOptions { threads: args.threads.map(usize::from), ..LoadOptions::default() };
+    let runtime = runtime::choose(&args.runtime)?;
+    let options = LoadOptions {
+        threads: args.threads.map(usize::from),
+        units: args.compute_units.unwrap_or(bundle.manifest().settings.compute_units),
+        ..LoadOptions::default()
+    };
     let clock = Arc::new(SystemClock::default());
     let text = Text::open(&bundle, Some(SystemTime::now()))?;
-    let driver = Driver::new(&bundle, sessions(&bundle, &runtime, &options)?, args.kv, clock.clone())?;
+    let driver = Driver::new(&bundle, sessions(&bundle, runtime, &options)?, args.kv, clock.clone())?;
     let mut generator = Generator::new(driver, text.map(Arc::new), clock);
     let request = request(args, &generator)?;
     let answer = match args.json {

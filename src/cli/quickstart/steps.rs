@@ -112,7 +112,16 @@ fn measured() -> [Step; 7] {
         gate("And this one?", "reports/slower").ends_with(&[1, 3]),
         Step::new(
             "Put all three onto one page.",
-            ["report", "reports/first", "reports/second", "reports/slower", "--format", "html", "--out", PAGE],
+            [
+                "report",
+                "reports/first",
+                "reports/second",
+                "reports/slower",
+                "--format",
+                "html",
+                "--out",
+                PAGE,
+            ],
         )
         .quietly(&[]),
     ]

@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 
 use super::table::Table;
 use super::{Failure, Output, Status};
+use crate::bundle::ComputeUnits;
 use crate::kernels::probe;
 use crate::mil::op::Numerics;
 use crate::package::Package;
-use crate::runtime::{self, LoadOptions, Runtime, Session};
+use crate::runtime::{self, LoadOptions, Session};
 use crate::tensor::Tensor;
 use observe::{Overflow, take};
 use profile::Profile;
@@ -45,8 +46,11 @@ pub(super) struct Args {
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
     /// What executes the program.
-    #[arg(long, default_value = "cpu", value_parser = ["cpu"])]
+    #[arg(long, default_value = "cpu", value_parser = ["cpu", "coreml", "coreml-rs"])]
     runtime: String,
+    /// Where Core ML may place operations.
+    #[arg(long, value_name = "UNITS", default_value = "all")]
+    compute_units: ComputeUnits,
     /// How fp16 is computed: `fast` rounds where a tensor is stored, `fp16-exact` after every step.
     #[arg(long, default_value = "fast", value_parser = ["fast", "fp16-exact"])]
     numerics: String,
@@ -72,7 +76,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
         Some(path) => tensors::read(path)?,
         None => Vec::new(),
     };
-    let runtime = runtime::cpu();
+    let runtime = runtime::choose(&args.runtime)?;
     let loaded = runtime.load(&package, &options(args))?;
     let mut session = loaded.clone().session();
     if let Some(path) = args.state.as_ref().filter(|path| path.exists()) {
@@ -95,7 +99,8 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
 
 fn options(args: &Args) -> LoadOptions {
     let numerics = if args.numerics == "fp16-exact" { Numerics::Fp16Exact } else { Numerics::Fast };
-    LoadOptions { numerics, threads: args.threads.map(usize::from), memory: None }
+    let threads = args.threads.map(usize::from);
+    LoadOptions { numerics, threads, units: args.compute_units, ..LoadOptions::default() }
 }
 
 fn views(inputs: &[(String, Tensor)]) -> Vec<(&str, crate::tensor::TensorView<'_>)> {

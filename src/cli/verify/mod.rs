@@ -198,7 +198,7 @@ fn numerics(args: &Args) -> Numerics {
 }
 
 fn driver(args: &Args, bundle: &Bundle, form: Option<KvForm>, numerics: Numerics) -> Result<Driver, Failure> {
-    let load = LoadOptions { numerics, threads: args.threads.map(usize::from), memory: None };
+    let load = LoadOptions { numerics, threads: args.threads.map(usize::from), ..LoadOptions::default() };
     let sessions = sessions(bundle, &runtime::cpu(), &load)?;
     Ok(Driver::new(bundle, sessions, form, Arc::new(SystemClock::default()))?)
 }

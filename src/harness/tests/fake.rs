@@ -11,16 +11,19 @@ use half::f16;
 use super::super::child::{Child, Ended, Incoming, Launcher};
 use super::super::config::{BenchConfig, PromptConfig, PromptSource};
 use super::super::null;
-use super::super::open::Ready;
+use super::super::open::{Ready, ReadyPart};
 use super::super::overhead;
 use super::super::plan::Plan;
 use super::super::protocol::{Job, Message, ModelUse};
 use super::super::run::{Event, Observations, Surroundings, run};
 use super::super::worker::{Bench, Stop};
-use crate::bundle::KvForm;
+use crate::bundle::{ComputeUnits, KvForm};
 use crate::generate::{Clock, ManualClock};
 use crate::hardware::{ShapeMix, Source};
+use crate::mil::{Builder, Model, Opset};
 use crate::report::Load;
+use crate::runtime::placement::{Device, FunctionPlan, PlannedOperation};
+use crate::runtime::{Loaded, Loading, Placement, RuntimeError, Session};
 
 /// What one prediction does: its number in the launch, the function, the logits.
 pub(super) type Script = Arc<dyn Fn(usize, &str, &mut [f16]) -> Duration + Send + Sync>;
@@ -85,6 +88,8 @@ pub(super) struct FakeWorkers<'a> {
     /// What goes wrong in which launch.
     pub(super) mishaps: Vec<(usize, Mishap)>,
     pub(super) jobs: Rc<RefCell<Vec<Job>>>,
+    /// Share of the work that a plan puts on the Neural Engine; not a number if planning fails, `None` if there are no plans.
+    pub(super) residency: Option<f64>,
 }
 
 impl<'a> FakeWorkers<'a> {
@@ -95,6 +100,7 @@ impl<'a> FakeWorkers<'a> {
             script,
             mishaps: Vec::new(),
             jobs: Rc::default(),
+            residency: None,
         }
     }
 
@@ -119,20 +125,84 @@ impl<'a> FakeWorkers<'a> {
         lines
     }
 
-    fn open(&self, _: &ModelUse, clock: &Arc<dyn Clock>) -> Result<Ready, String> {
+    fn open(&self, model: &ModelUse, clock: &Arc<dyn Clock>) -> Result<Ready, String> {
         let (manual, script) = (self.clock.clone(), Arc::clone(&self.script));
         let mut count = 0;
+        let slower = if model.units == ComputeUnits::Cpu { 2 } else { 1 };
         let act = move |function: &str, logits: &mut [f16]| {
             logits.fill(f16::ZERO);
-            manual.advance(script(count, function, logits));
+            manual.advance(slower * script(count, function, logits));
             count += 1;
             Ok(())
         };
         let shapes = [64, 128];
         let generator = overhead::generator(&shapes, 1, Arc::clone(clock), Box::new(act)).unwrap();
         self.clock.advance(Duration::from_micros(1500));
-        let load = Load { open_ms: 0.5, compile_ms: None, load_ms: 1.0, first_prediction_ms: None };
-        Ok(Ready { generator, load, weight_bytes_per_token: Some(1 << 20) })
+        let plans = self.residency.is_some();
+        let load = Load {
+            open_ms: 0.5,
+            compile_ms: plans.then_some(0.25),
+            compiled_before: plans.then_some(true),
+            load_ms: 1.0,
+            first_prediction_ms: None,
+        };
+        let part = |residency: f64| ReadyPart {
+            package: "model.mlpackage".to_owned(),
+            loaded: Arc::new(FakeLoaded { model: empty_model(), residency, units: model.units }),
+            functions: vec!["decode".to_owned()],
+        };
+        Ok(Ready {
+            generator,
+            parts: self.residency.map(part).into_iter().collect(),
+            load,
+            weight_bytes_per_token: Some(1 << 20),
+        })
+    }
+}
+
+/// A model that plans a convolution on the Neural Engine and a softmax elsewhere.
+struct FakeLoaded {
+    model: Model,
+    residency: f64,
+    units: ComputeUnits,
+}
+
+fn empty_model() -> Model {
+    Model::single(Builder::new("main", Opset::Ios18).finish(&[]))
+}
+
+impl Loaded for FakeLoaded {
+    fn model(&self) -> &Model {
+        &self.model
+    }
+
+    fn session(self: Arc<Self>) -> Box<dyn Session> {
+        Box::new(null::NullSession::new(1, Box::new(|_, _| Ok(()))))
+    }
+
+    fn loading(&self) -> Loading {
+        Loading { units: Some(self.units), remarks: vec!["a remark".to_owned()], ..Loading::default() }
+    }
+
+    fn placement(&self, functions: &[&str]) -> Result<Option<Placement>, RuntimeError> {
+        if self.residency.is_nan() {
+            return Err(RuntimeError::Environment("no plan".to_owned()));
+        }
+        let operation = |name: &str, kind: &str, device: Device, cost: f64| PlannedOperation {
+            name: name.to_owned(),
+            kind: kind.to_owned(),
+            preferred: Some(device),
+            supported: vec![device],
+            cost: Some(cost),
+        };
+        let plan = |function: &&str| FunctionPlan {
+            function: (*function).to_owned(),
+            operations: vec![
+                operation("c", "conv", Device::NeuralEngine, self.residency),
+                operation("s", "softmax", Device::Cpu, 1.0 - self.residency),
+            ],
+        };
+        Ok(Some(Placement::new(&functions.iter().map(plan).collect::<Vec<_>>())))
     }
 }
 
@@ -205,6 +275,7 @@ pub(super) fn plan(launches: usize, requests_per_shape: usize) -> Plan {
         batch: 1,
         mix: ShapeMix { shapes: vec![64, 128], weights: vec![0.25, 0.75] },
         threads: 1,
+        units: ComputeUnits::All,
         soak_steps: None,
         slow_down_pct: None,
     }

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use super::super::plan::Plan;
 use super::super::schedule::schedule;
 use super::super::{Context, assemble, header};
 use super::fake::{FakeMachine, FakeWorkers, manifest, observe, plan, steady};
+use crate::bundle::ComputeUnits;
 use crate::hardware::{Conditions, Machine, Profiles, match_profile};
 use crate::report::{Metric, Outcome, Report, figures};
 
@@ -81,15 +83,19 @@ fn rest_and_budget_are_kept() {
 }
 
 fn report() -> Report {
+    report_of(&plan(2, 10), None)
+}
+
+fn report_of(plan: &Plan, residency: Option<f64>) -> Report {
     let machine = FakeMachine::growing(|bytes| bytes);
     let mut workers = FakeWorkers::new(&machine, steady(Duration::from_millis(8), Duration::from_millis(2)));
-    let plan = plan(2, 10);
-    let (observed, ..) = observe(&plan, &mut workers);
+    workers.residency = residency;
+    let (observed, ..) = observe(plan, &mut workers);
     let profiles = Profiles::built_in().unwrap();
     let this = Machine::detect(&machine);
     let profile = match_profile(&profiles, &this);
     let context = Context {
-        plan: &plan,
+        plan,
         manifest: &manifest(),
         machine: this,
         profile: &profile,
@@ -99,8 +105,30 @@ fn report() -> Report {
         predicted_residency: Vec::new(),
         verification: None,
         quality: None,
+        kv_choice: None,
     };
     assemble(context, observed)
+}
+
+#[test]
+fn residency_is_planned_weighted_and_verified_in_a_process_of_its_own() {
+    let plan = Plan { runtime: "coreml".to_owned(), units: ComputeUnits::CpuAne, ..plan(2, 10) };
+    let report = report_of(&plan, Some(0.75));
+    let residency = report.residency.unwrap();
+    assert_eq!((residency.share, residency.verified), (0.75, true));
+    assert_eq!(residency.functions[0].elsewhere, ["s (softmax, CPU, unsupported)"]);
+    assert_eq!((report.runtime.compute_units.as_str(), report.runtime.threads), ("cpu+ane", None));
+    assert_eq!(report.runtime.remarks, ["a remark"]);
+    let regimes = report.load_regimes.unwrap();
+    assert_eq!((regimes.first_ms, regimes.cached_ms, regimes.in_process_ms), (None, Some(1.25), Some(1.25)));
+}
+
+#[test]
+fn a_plan_that_fails_leaves_a_note() {
+    let plan = Plan { runtime: "coreml".to_owned(), units: ComputeUnits::CpuAne, ..plan(1, 2) };
+    let report = report_of(&plan, Some(f64::NAN));
+    assert_eq!(report.residency, None);
+    insta::assert_snapshot!(report.residency_note, @"where operations ran is not known: asking failed: no plan");
 }
 
 #[test]

@@ -2,5 +2,6 @@
 
 mod failures;
 mod fake;
+mod forms;
 mod metrics;
 mod soaks;

@@ -60,7 +60,7 @@ impl<'d> Host<'d> {
             package::write(&verified, &path, WriteOptions::default()).unwrap();
             let package = Package::open(&path).unwrap();
             let session = runtime::cpu()
-                .load(&package, &LoadOptions { numerics, threads: Some(1), memory: None })
+                .load(&package, &LoadOptions { numerics, threads: Some(1), ..LoadOptions::default() })
                 .unwrap()
                 .session();
             Loaded { chunk, session, cache: BTreeMap::new() }
