@@ -129,10 +129,6 @@ pub(super) fn remarks(candidate: &Report, session: &Report, policy: &Policy) -> 
         let parts = [machine.os_version.as_deref(), machine.os_build.as_deref()];
         parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
     };
-    let pairs: [(&str, fn(&Report) -> String); 2] = [
-        ("precision", |report| report.subject.precision.clone()),
-        ("version of anemeter", |report| report.header.tool_version.clone()),
-    ];
     let mut remarks: Vec<String> = Vec::new();
     let mut differ = |what: &str, now: String, before: String| {
         if now != before {
@@ -141,9 +137,9 @@ pub(super) fn remarks(candidate: &Report, session: &Report, policy: &Policy) -> 
         }
     };
     differ("system", system(candidate), system(session));
-    for (what, of) in pairs {
-        differ(what, of(candidate), of(session));
-    }
+    differ("precision", candidate.subject.precision.clone(), session.subject.precision.clone());
+    let version = |report: &Report| report.header.tool_version.clone();
+    differ("version of anemeter", version(candidate), version(session));
     let (batch, batches) = (candidate.workload.batch, &policy.batch_policy);
     if batch != batches.interactive {
         let purpose = if batches.offline.contains(&batch) { "for offline work only" } else { "not foreseen" };
@@ -249,7 +245,8 @@ mod tests {
             usable(&report, "baseline").map_err(|error| error.to_string())
         };
         assert_eq!(problem(|_| ()), Ok(()));
-        let cases: [(fn(&mut Report), &str); 7] = [
+        type Change = fn(&mut Report);
+        let cases: [(Change, &str); 7] = [
             (|r| r.launches.clear(), "baseline: has no launches"),
             (|r| drop(r.launches.drain(..2)), "baseline: has no samples: none of its 1 launches completed"),
             (|r| r.launches[1].requests.clear(), "baseline: has no samples of shape 128 in launch 1"),

@@ -81,9 +81,8 @@ fn speed(measure: Measure, metric: Metric, arms: [&[&Launch]; 2], shapes: &[usiz
     let count = |arm: &[Vec<f64>]| arm.iter().map(Vec::len).sum::<usize>();
     let fewer = |arms: &[Vec<Vec<f64>>; 2]| count(&arms[0]).min(count(&arms[1]));
     let mut series = Vec::new();
-    let statistics: [(Statistic, fn(&[Vec<f64>]) -> Option<Vec<f64>>); 2] =
-        [(Statistic::P50, launch_medians), (Statistic::P95, launch_tails)];
-    for (statistic, of_launches) in statistics {
+    for statistic in [Statistic::P50, Statistic::P95] {
+        let of_launches = if statistic == Statistic::P50 { launch_medians } else { launch_tails };
         for (arms, &shape) in samples.iter().zip(shapes) {
             let (baseline, candidate) = (of_launches(&arms[0])?, of_launches(&arms[1])?);
             let (shape, samples) = (Some(shape), fewer(arms));

@@ -61,13 +61,13 @@ impl Shift {
     }
 
     /// Variance of the estimate that comes from launches.
-    fn from_launches(&self) -> f64 {
+    fn variance_of_launches(&self) -> f64 {
         self.launches.map(|count| self.launch_variance / count as f64).iter().sum()
     }
 
     /// Standard error of the estimate.
     pub fn error(&self) -> f64 {
-        (self.from_launches() + self.charge.variance).sqrt()
+        (self.variance_of_launches() + self.charge.variance).sqrt()
     }
 
     /// The estimate in standard errors.
@@ -78,7 +78,7 @@ impl Shift {
     /// Degrees of freedom of the error, by Satterthwaite where two variances were measured.
     pub fn degrees(&self) -> f64 {
         let Charge { variance, degrees: Some(degrees) } = self.charge else { return self.launch_degrees };
-        let launches = self.from_launches();
+        let launches = self.variance_of_launches();
         (launches + variance).powi(2) / (launches.powi(2) / self.launch_degrees + variance.powi(2) / degrees)
     }
 
