@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::stats::kl_divergence;
+
 /// How many of the likeliest tokens are compared as a set.
 const TOP: usize = 5;
 
@@ -67,7 +69,7 @@ pub(super) fn compare(reference: &[f32], found: &[f32]) -> Option<Comparison> {
     let shared = top.iter().filter(|id| found_top.contains(id)).count();
     Some(Comparison {
         cosine: cosine(reference, found),
-        kl: kl(reference, found),
+        kl: kl_divergence(reference, found),
         top1: top[0] == found_top[0],
         top5: shared as f64 / top.len() as f64,
         max_abs,
@@ -83,21 +85,6 @@ pub fn cosine(a: &[f32], b: &[f32]) -> f64 {
         return f64::from(u8::from(a_square == b_square));
     }
     (dot(a, b) / (a_square * b_square).sqrt()).clamp(-1.0, 1.0)
-}
-
-/// KL divergence of the first vector's softmax from the second's, in nats.
-fn kl(reference: &[f32], found: &[f32]) -> f64 {
-    let (r_sum, f_sum) = (log_sum_exp(reference), log_sum_exp(found));
-    let term = |(&r, &f): (&f32, &f32)| {
-        let (r, f) = (f64::from(r) - r_sum, f64::from(f) - f_sum);
-        r.exp() * (r - f)
-    };
-    reference.iter().zip(found).map(term).sum::<f64>().max(0.0)
-}
-
-fn log_sum_exp(logits: &[f32]) -> f64 {
-    let largest = logits.iter().map(|&x| f64::from(x)).fold(f64::NEG_INFINITY, f64::max);
-    largest + logits.iter().map(|&x| (f64::from(x) - largest).exp()).sum::<f64>().ln()
 }
 
 /// The likeliest tokens, likeliest first; of equal ones the lower id first.

@@ -123,8 +123,11 @@ fn packages(args: &Args, other: &Path, output: &mut Output) -> Result<Status, Fa
         Some(path) => super::configured(path, Thresholds::of_precision("fp16"))?,
         None => Thresholds::of_precision("fp16"),
     };
-    let options =
-        LoadOptions { numerics: numerics(args), threads: args.threads.map(usize::from), ..LoadOptions::default() };
+    let options = LoadOptions {
+        numerics: numerics(args),
+        threads: args.threads.map(usize::from),
+        ..LoadOptions::default()
+    };
     let load = |path: &Path| {
         let package = Package::open(path)?;
         let loaded = runtime::cpu().load(&package, &options);
