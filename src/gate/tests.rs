@@ -119,8 +119,10 @@ fn few_launches_and_unsteady_machines_are_inconclusive_with_a_reason() {
 
 #[test]
 fn between_the_bars_it_says_how_many_launches_would_do() {
+    let session = noisy(400, 8, 0.02, same);
     let open = |seed: u64| {
-        let verdict = judged(&noisy(seed, 6, 0.02, |_| 1.055));
+        let candidate = noisy(seed, 6, 0.02, |_| 1.055);
+        let verdict = judge(&candidate, &[&session], &policy(), &options(Look::only())).unwrap();
         let check = find(&verdict, "ttft.p50.128");
         let steady = !check.reason.contains("quieten the machine");
         (check.status == Status::Inconclusive && steady).then_some(check)

@@ -18,7 +18,7 @@ pub(crate) struct Rates {
 
 impl Rates {
     pub(crate) fn inconclusive(&self) -> f64 {
-        1.0 - self.fails - self.passes
+        (1.0 - self.fails - self.passes).max(0.0)
     }
 }
 
