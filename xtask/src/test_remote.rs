@@ -65,7 +65,10 @@ impl Server {
     fn make_bucket(&self) -> Result<()> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port))?;
         let host = format!("127.0.0.1:{}", self.port);
-        write!(stream, "PUT /{BUCKET} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")?;
+        write!(
+            stream,
+            "PUT /{BUCKET} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        )?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer)?;
         let first = answer.lines().next().unwrap_or_default();
@@ -80,7 +83,8 @@ fn check(project: &Project) -> Result<Outcome> {
     };
     let server = Server::start(project, &python)?;
     server.make_bucket()?;
-    let mut test = project.cargo(&["test", "--package", "anemeter", "--no-default-features", "--features", "remote"]);
+    let mut test =
+        project.cargo(&["test", "--package", "anemeter", "--no-default-features", "--features", "remote"]);
     test.args(["--lib", "baseline::", "--", "--include-ignored"]);
     test.env("ANEMETER_TEST_BUCKET", format!("s3://{BUCKET}"))
         .env("AWS_ENDPOINT", format!("http://127.0.0.1:{}", server.port))
