@@ -145,7 +145,7 @@ fn bad_baselines_each_have_their_own_message() {
     let bytes = |path: &Path| fs::read(path).unwrap();
     let text = |path: &Path| fs::read_to_string(path).unwrap();
     insta::assert_snapshot!(spoilt(|path| fs::remove_file(path).unwrap()), @r"
-    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: there is no baseline for linux-test-2c-24gb/tiny/cpu-io-b1-KEYHASH
+    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: there is no baseline for linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60
     help: bless a report of this machine, model and workload: `anemeter bless REPORT`
     ");
     insta::assert_snapshot!(spoilt(|path| put(path, &bytes(path)[..1000])), @r"
@@ -173,7 +173,7 @@ fn bad_baselines_each_have_their_own_message() {
     insta::assert_snapshot!(spoilt(|path| {
         resealed(path, |fields| fields.replace("linux-test-2c-24gb", "apple-m1"));
     }), @r"
-    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: is the baseline of apple-m1/tiny/cpu-io-b1-KEYHASH, expected linux-test-2c-24gb/tiny/cpu-io-b1-KEYHASH
+    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: is the baseline of apple-m1/tiny/cpu-io-b1-6e7dbb60, expected linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60
     help: restore the file, from the repository for example; `anemeter baselines verify` checks all
     ");
     insta::assert_snapshot!(spoilt(|path| {
@@ -181,7 +181,7 @@ fn bad_baselines_each_have_their_own_message() {
         put(path, text.as_bytes());
         resealed(path, str::to_owned);
     }), @r"
-    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: is the baseline of linux-test-2c-24gb/huge/cpu-io-b1-KEYHASH, expected linux-test-2c-24gb/tiny/cpu-io-b1-KEYHASH
+    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: is the baseline of linux-test-2c-24gb/huge/cpu-io-b1-6e7dbb60, expected linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60
     help: restore the file, from the repository for example; `anemeter baselines verify` checks all
     ");
     insta::assert_snapshot!(spoilt(|path| resealed(path, |fields| fields.replacen("\"ttft_ms\":40.0", "\"ttft_ms\":null", 1))), @r"

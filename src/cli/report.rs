@@ -1,10 +1,11 @@
 //! `anemeter report`: renders one report, or several by hardware profile.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::output::write_file;
 use super::table::Table;
 use super::{Failure, Output, Status};
+use crate::baseline::storage;
 use crate::render::{self, Align, chart};
 use crate::report::Report;
 
@@ -14,7 +15,7 @@ use crate::report::Report;
 anemeter report reports/* --format html --out fleet.html\n  \
 anemeter report reports/a/report.json --format svg --out charts")]
 pub(super) struct Args {
-    /// Report files, or folders with a report.json.
+    /// Report files, or folders with a report.json; paths or URLs.
     #[arg(required = true, value_name = "REPORT")]
     reports: Vec<PathBuf>,
     /// What to make.
@@ -40,12 +41,7 @@ enum Format {
 }
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
-    let reports: Vec<Report> = args
-        .reports
-        .iter()
-        .map(|path| Report::read(path))
-        .collect::<Result<_, _>>()
-        .map_err(Failure::bad_input)?;
+    let reports: Vec<Report> = args.reports.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
     let text = match args.format {
         Format::Text => text(&reports),
         Format::Html => render::html(&reports)?,
@@ -58,6 +54,23 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
         None => output.text(text)?,
     }
     Ok(Status::Good)
+}
+
+/// Reads a report file, `report.json` in a folder, or either by URL.
+pub(super) fn read(path: &Path) -> Result<Report, Failure> {
+    let Some(url) = path.to_str().filter(|text| text.contains("://")) else {
+        return Report::read(path).map_err(Failure::bad_input);
+    };
+    let url = url.trim_end_matches('/');
+    let (folder, name) = match url.rsplit_once('/') {
+        Some((folder, name)) if name.ends_with(".json") => (folder, name),
+        _ => (url, "report.json"),
+    };
+    let storage = storage(Path::new(folder))?;
+    let wrong = |problem: String| Failure::bad_input(format!("{}: {problem}", storage.place(name)));
+    let stored = storage.read(name).map_err(Failure::bad_input)?;
+    let stored = stored.ok_or_else(|| wrong("there is no report".to_owned()))?;
+    Report::parse(&stored.bytes).map_err(wrong)
 }
 
 fn text(reports: &[Report]) -> String {

@@ -125,7 +125,8 @@ fn a_report_becomes_a_baseline_with_a_history() {
     for words in ["number 2 of its history, 2 sessions with 12 launches", "+0.0 %", "warning: 2 sessions"] {
         assert!(text.contains(words), "{words}: {text}");
     }
-    let third = scene.bless(&[&scene.report(4, |_| {}), "--add-session"]);
+    let fourth = format!("file://{}", scene.path(&scene.report(4, |_| {})).display());
+    let third = scene.bless(&[&fourth, "--add-session"]);
     assert!(third.succeeded().contains("3 sessions with 18 launches"), "{}", third.stdout);
 
     let log = scene.anemeter(&["baselines", "log"]);

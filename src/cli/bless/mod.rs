@@ -9,13 +9,13 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use super::bench::profiles;
+use super::report::read;
 use super::{Failure, Output, Status};
 use crate::baseline::{BlessError, Provenance, Refusal, Sessions, Store, Tree};
 use crate::evaluate::bless::{NotBlessed, Wish, bless, stored_gate};
 use crate::gate::GatesFile;
 use crate::generate::utc_time;
 use crate::hardware::System;
-use crate::report::Report;
 
 /// Where baselines are unless another place is given.
 pub(super) const BASELINES: &str = "baselines";
@@ -32,7 +32,7 @@ anemeter bless reports/thursday --add-session\n  \
 anemeter bless reports/a --accept-regression 'the vocabulary is twice as large'"
 )]
 pub(super) struct Args {
-    /// Report files, or folders with a report.json; each is a session.
+    /// Report files, or folders with a report.json, as paths or URLs; each is a session.
     #[arg(required = true, value_name = "REPORT")]
     reports: Vec<PathBuf>,
     /// Folder or URL of the baselines.
@@ -59,8 +59,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
-    let reports = args.reports.iter().map(|path| Report::read(path)).collect::<Result<Vec<_>, _>>();
-    let reports = reports.map_err(Failure::bad_input)?;
+    let reports = args.reports.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
     let profiles = profiles(args.profiles.as_deref())?;
     let store = Store::open(&args.baselines)?;
     let repository = git::repository(&System, &args.baselines);

@@ -77,7 +77,7 @@ struct Case {
 
 impl Case {
     fn open(args: &Args) -> Result<Case, Failure> {
-        let report = Report::read(&args.report).map_err(Failure::bad_input)?;
+        let report = super::report::read(&args.report)?;
         let profiles = super::bench::profiles(args.profiles.as_deref())?;
         let file = args.config.as_deref().map_or_else(GatesFile::built_in, GatesFile::read)?;
         let sessions = baseline::sessions(args, &report)?;

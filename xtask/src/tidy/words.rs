@@ -13,8 +13,11 @@ const REFUSED: &[&str] = &[
     concat!("/ro", "ot/"),
     concat!("/wo", "rk/"),
 ];
+/// Schemes of links to hosts; buckets and files are none.
+const SCHEMES: &[&str] = &["git", "http", "https", "ssh"];
 /// Hosts that links may lead to; anything else may be a private registry or mirror.
 const PUBLIC_HOSTS: &[&str] = &[
+    "127.0.0.1",
     "apple.github.io",
     "crates.io",
     "developer.apple.com",
@@ -60,7 +63,10 @@ fn found<'a>(
 }
 
 fn private_host(line: &str) -> Option<&str> {
-    line.split("://").skip(1).map(host).find(|host| !host.is_empty() && !PUBLIC_HOSTS.contains(host))
+    let reached = |at: usize| SCHEMES.iter().any(|scheme| line[..at].ends_with(scheme));
+    let links = line.match_indices("://").filter(|(at, _)| reached(*at));
+    let mut hosts = links.map(|(at, mark)| host(&line[at + mark.len()..]));
+    hosts.find(|host| !host.is_empty() && !PUBLIC_HOSTS.contains(host))
 }
 
 fn host(text: &str) -> &str {
@@ -96,6 +102,7 @@ mod tests {
             ["a.md:1: a link to `mirror.example`, which is not listed as public"]
         );
         assert_eq!(link("token@docs.rs").len(), 1);
+        assert!(check(&[file("a.md", "s3://bucket/a file:///srv")]).is_empty());
         assert!(check(&[file("Cargo.lock", &format!("https:{}mirror.example/", "//"))]).is_empty());
     }
 }
