@@ -1,5 +1,7 @@
 //! From answers to figures: what each case got right at each length, and all cases together.
 
+use std::cmp::Reverse;
+
 use serde::Serialize;
 use serde_json::Value;
 
@@ -103,21 +105,26 @@ pub fn score(case: &Case, answer: &Answer<'_>) -> CaseResult {
     }
 }
 
-/// Items of names and arguments, and of names only. Each expected call is held against the call of the same name that
-/// shares most arguments with it and has not been taken.
+/// Items of names and arguments, and of names only. Calls of the same name are paired, those that share most
+/// arguments first; of equally good pairs the earlier.
 fn compare(expected: &[Call], found: &[Call]) -> (Counts, Counts) {
     let items = |calls: &[Call]| calls.iter().map(|call| 1 + call.arguments.len()).sum();
     let mut counts = Counts { matched: 0, found: items(found), expected: items(expected) };
     let mut names = Counts { matched: 0, found: found.len(), expected: expected.len() };
-    let mut taken = vec![false; found.len()];
-    for call in expected {
-        let open = (0..found.len()).filter(|&index| !taken[index] && found[index].name == call.name);
-        // Of equally good ones the first.
-        let best = open.max_by_key(|&index| (call.shared_arguments(&found[index]), std::cmp::Reverse(index)));
-        let Some(index) = best else { continue };
-        taken[index] = true;
+    let mut pairs: Vec<(Reverse<usize>, usize, usize)> = Vec::new();
+    for (wanted, call) in expected.iter().enumerate() {
+        let twins = found.iter().enumerate().filter(|(_, twin)| twin.name == call.name);
+        pairs.extend(twins.map(|(given, twin)| (Reverse(call.shared_arguments(twin)), wanted, given)));
+    }
+    pairs.sort_unstable();
+    let (mut met, mut taken) = (vec![false; expected.len()], vec![false; found.len()]);
+    for (Reverse(shared), wanted, given) in pairs {
+        if met[wanted] || taken[given] {
+            continue;
+        }
+        (met[wanted], taken[given]) = (true, true);
         names.matched += 1;
-        counts.matched += 1 + call.shared_arguments(&found[index]);
+        counts.matched += 1 + shared;
     }
     (counts, names)
 }
