@@ -115,7 +115,7 @@ pub enum Message {
     Tried {
         /// Steps that were done.
         steps: usize,
-        /// Share of the cost that is planned on the Neural Engine, of the function with the least.
+        /// Share of the cost that is planned on the Neural Engine, of the function with the least; `embed` does not count.
         residency: Option<f64>,
     },
     /// Where operations are planned to run.

@@ -149,7 +149,7 @@ impl<'a> FakeWorkers<'a> {
         let part = |residency: f64| ReadyPart {
             package: "model.mlpackage".to_owned(),
             loaded: Arc::new(FakeLoaded { model: empty_model(), residency, units: model.units }),
-            functions: vec!["decode".to_owned()],
+            functions: vec!["embed".to_owned(), "decode".to_owned()],
         };
         Ok(Ready {
             generator,
@@ -197,10 +197,13 @@ impl Loaded for FakeLoaded {
         };
         let plan = |function: &&str| FunctionPlan {
             function: (*function).to_owned(),
-            operations: vec![
-                operation("c", "conv", Device::NeuralEngine, self.residency),
-                operation("s", "softmax", Device::Cpu, 1.0 - self.residency),
-            ],
+            operations: match *function {
+                "embed" => vec![operation("e", "gather", Device::Cpu, 1.0)],
+                _ => vec![
+                    operation("c", "conv", Device::NeuralEngine, self.residency),
+                    operation("s", "softmax", Device::Cpu, 1.0 - self.residency),
+                ],
+            },
         };
         Ok(Some(Placement::new(&functions.iter().map(plan).collect::<Vec<_>>())))
     }

@@ -116,7 +116,7 @@ fn residency_is_planned_weighted_and_verified_in_a_process_of_its_own() {
     let report = report_of(&plan, Some(0.75));
     let residency = report.residency.unwrap();
     assert_eq!((residency.share, residency.verified), (0.75, true));
-    assert_eq!(residency.functions[0].elsewhere, ["s (softmax, CPU, unsupported)"]);
+    assert_eq!(residency.functions[1].elsewhere, ["s (softmax, CPU, unsupported)"]);
     assert_eq!((report.runtime.compute_units.as_str(), report.runtime.threads), ("cpu+ane", None));
     assert_eq!(report.runtime.remarks, ["a remark"]);
     let regimes = report.load_regimes.unwrap();
