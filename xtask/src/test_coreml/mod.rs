@@ -89,7 +89,7 @@ fn smollm2(project: &Project) -> Result<Outcome> {
         Fetched::There(path) => path,
         Fetched::NotAvailable(why) => return Ok(Outcome::not_checked("SmolLM2 in the Core ML module", &why)),
     };
-    let optimised = ["--config", "profile.dev.package.anemeter.opt-level=2"];
+    let optimised = ["--config", "profile.dev.package.anemeter.opt-level=1"];
     let arguments = [&["test", "--test", "it"], &optimised[..], &["--", "--ignored", "smollm2"]].concat();
     let mut command = cargo(project, &project.root, &arguments);
     let mut report = Report::default();

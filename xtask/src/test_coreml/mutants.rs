@@ -120,34 +120,31 @@ fn test(project: &Project, copy: &Path) -> Result<Fate> {
         .stderr(file);
     let mut child = tests.spawn().context("start the tests")?;
     let began = Instant::now();
-    let status = loop {
-        match child.try_wait()? {
-            Some(status) => break status,
-            None if began.elapsed() > LIMIT => {
-                child.kill()?;
-                child.wait()?;
-                return Ok(Fate::Caught("the tests hang".to_owned()));
+    loop {
+        let status = child.try_wait()?;
+        let seen = first_failure(&String::from_utf8_lossy(&fs::read(&log)?));
+        let fate = match (status, seen) {
+            (_, Some(test)) => Fate::Caught(test),
+            (Some(status), None) if status.success() => Fate::Missed,
+            (Some(status), None) => Fate::Caught(format!("the tests break off ({status})")),
+            (None, None) if began.elapsed() > LIMIT => Fate::Caught("the tests hang".to_owned()),
+            (None, None) => {
+                std::thread::sleep(Duration::from_millis(100));
+                continue;
             }
-            None => std::thread::sleep(Duration::from_millis(100)),
+        };
+        if status.is_none() {
+            child.kill()?;
+            child.wait()?;
         }
-    };
-    let said = fs::read(&log)?;
-    Ok(if status.success() {
-        Fate::Missed
-    } else {
-        Fate::Caught(first_failure(&String::from_utf8_lossy(&said)))
-    })
+        return Ok(fate);
+    }
 }
 
-/// Which test saw it.
-fn first_failure(log: &str) -> String {
+/// The first test that failed, if one did.
+fn first_failure(log: &str) -> Option<String> {
     let failed = |line: &str| line.strip_prefix("test ")?.strip_suffix(" ... FAILED").map(ToOwned::to_owned);
-    let failures: Vec<String> = log.lines().filter_map(failed).collect();
-    match failures.split_first() {
-        Some((first, [])) => first.clone(),
-        Some((first, others)) => format!("{first} and {} more", others.len()),
-        None => "the tests break off".to_owned(),
-    }
+    log.lines().find_map(failed)
 }
 
 #[cfg(test)]
@@ -158,10 +155,10 @@ mod tests {
     const MODULE: &str = "src/runtime/coreml/";
 
     #[test]
-    fn the_failing_tests_are_named() {
+    fn the_first_failing_test_is_named() {
         let log = "test module::a ... ok\ntest module::b ... FAILED\ntest faults::c ... FAILED\n";
-        assert_eq!(first_failure(log), "module::b and 1 more");
-        assert_eq!(first_failure("SIGABRT"), "the tests break off");
+        assert_eq!(first_failure(log).as_deref(), Some("module::b"));
+        assert_eq!(first_failure("test module::a ... ok\nSIGABRT"), None);
     }
 
     #[test]

@@ -10,18 +10,18 @@ use crate::balance::balanced;
 use crate::scene::Scene;
 
 /// A workload of two launches.
-fn workload(form: &str, source: &str) -> String {
+fn workload(source: &str) -> String {
     format!(
         "schema: anemeter.bench/1\nprompts: {{ source: {source} }}\ngenerated_tokens: 4\nlaunches: 2\n\
-         requests_per_shape: 2\nwarm_up_rounds: 1\nseed: 5\ncool_down_s: 0\nlaunch_limit_s: 1200\nkv: {form}\n"
+         requests_per_shape: 2\nwarm_up_rounds: 1\nseed: 5\ncool_down_s: 0\nlaunch_limit_s: 1200\n"
     )
 }
 
 /// Measures a bundle in one form, with a fault in every worker; gives what was printed and the report.
 pub(crate) fn bench(scene: &Scene, bundle: &Path, form: &str, source: &str, fault: &str) -> (Output, Value) {
     let (config, out) = (scene.path("bench.yaml"), scene.path("out"));
-    fs::write(&config, workload(form, source)).unwrap();
-    let mut command = scene.anemeter(&["bench", "--runtime", "coreml"]);
+    fs::write(&config, workload(source)).unwrap();
+    let mut command = scene.anemeter(&["bench", "--runtime", "coreml", "--kv", form]);
     command.arg(bundle).arg("--config").arg(config).arg("--out").arg(&out);
     if !fault.is_empty() {
         command.env(coreml_standin::fault::VARIABLE, fault);
@@ -53,7 +53,8 @@ fn bench_measures_bundles_in_both_forms() {
     for form in ["io", "state"] {
         let (done, report) = bench(&scene, bundle.folder(), form, "tokens", "");
         assert_completed(&done, &report);
-        assert!(report.to_string().contains("coreml"), "{form}");
+        assert_eq!(report["runtime"]["name"], "coreml", "{form}");
+        assert!(!report["residency"]["functions"].as_array().unwrap().is_empty(), "{form}: {}", text(&done));
     }
 }
 
@@ -74,5 +75,18 @@ fn a_worker_that_fails_says_why() {
         assert_eq!(done.status.code(), Some(1), "{fault}: {}", text(&done));
         let launches = report["launches"].to_string();
         assert!(launches.contains(reason), "{fault}: {launches}");
+    }
+}
+
+#[test]
+fn a_form_that_fails_its_trial_is_not_taken() {
+    let _balance = balanced(&[]);
+    let scene = Scene::new();
+    let bundle = scene.tiny_bundle();
+    for (fault, form) in [("", "state"), ("no-state", "io"), ("prediction-fails:300", "io")] {
+        let (done, report) = bench(&scene, bundle.folder(), "auto", "tokens", fault);
+        let choice = &report["kv_choice"];
+        assert_eq!(choice["form"], form, "{fault}: {choice} {}", text(&done));
+        assert!(!choice["reason"].as_str().unwrap().is_empty());
     }
 }
