@@ -321,7 +321,9 @@ fn bits_are_chosen_layer_by_layer_under_a_budget() {
     let outcome = export("1.5");
     assert_eq!(outcome.code, 2);
     assert!(outcome.stderr.contains("1.5 bits per element cannot be reached"), "{}", outcome.stderr);
-    let manifest: Value = serde_json::from_str(export("4.5").succeeded()).unwrap();
+    let outcome = export("4.5");
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    let manifest: Value = serde_json::from_str(&outcome.stdout).unwrap();
     assert_eq!(manifest["settings"]["precision"], "auto:4.5");
     let parts = manifest["sensitivity"]["layers"].as_array().unwrap();
     assert_eq!(parts.len(), 5, "four layers, and the embedding that is the head");
