@@ -5,8 +5,8 @@
 //! evaluate  .mlpackage -> runtime -> harness -> report -> gate -> baseline
 //! ```
 //!
-//! What exists so far: [`mil`] programs and [packages](package) in both directions, and a [CPU runtime](runtime)
-//! that executes them on any machine.
+//! [`export`] and [`evaluate`](mod@evaluate) are the two flows. In the middle are [`mil`] programs, [packages](package) in
+//! both directions, and [runtimes](runtime), one of which executes packages on any machine:
 //!
 //! ```
 //! use anemeter::mil::{Builder, Model, Opset, TensorType, verify};

@@ -41,7 +41,7 @@ impl Model {
     /// The checkpoint's path as seen from `folder`, where it is put if it comes with the program.
     pub(super) fn place(&self, folder: &Path) -> Result<PathBuf, Failure> {
         let Model::Merrow = self else { return Ok(self.path()) };
-        let checkpoint = folder.join("checkpoint");
+        let checkpoint = folder.join("merrow");
         let failed = |e| Failure::bad_input(format!("{}: {e}", checkpoint.display()));
         fs::create_dir(&checkpoint).map_err(failed)?;
         for (name, bytes) in MERROW {
@@ -52,7 +52,7 @@ impl Model {
 
     fn path(&self) -> PathBuf {
         match self {
-            Model::Merrow => "checkpoint".into(),
+            Model::Merrow => "merrow".into(),
             Model::At(path) => path.clone(),
         }
     }

@@ -82,7 +82,7 @@ pub(super) fn gate(_: &Path, printed: &str) -> Told {
     };
     let mut told = vec![word.to_owned()];
     let failed = verdict.checks.iter().filter(|check| check.status == gate::Status::Fail);
-    told.extend(failed.take(3).map(|check| check.reason.clone()));
+    told.extend(failed.take(3).map(|check| format!("{}: {}", check.label(), check.reason)));
     Ok(told)
 }
 
