@@ -57,9 +57,9 @@ impl Half {
 
     fn checked<'a>(&self, bytes: &'a [u8], first: usize) -> io::Result<Piece<'a>> {
         let (halves, _) = bytes.as_chunks();
-        let half = |&bytes: &[u8; 2]| f16::from_le_bytes(bytes);
-        match not_finite(halves, half) {
-            Some(bad) => Err(self.out_of_range(first + bad, half(&halves[bad]).to_f32())),
+        let bits = |&bytes: &[u8; 2]| u16::from_le_bytes(bytes);
+        match not_finite(halves, bits) {
+            Some(bad) => Err(self.out_of_range(first + bad, f16::from_bits(bits(&halves[bad])).to_f32())),
             None => Ok(Piece::Stored(bytes)),
         }
     }
@@ -71,7 +71,7 @@ impl Half {
             let floats = &mut floats[..halves.len()];
             self.weight.read(start..start + halves.len(), floats);
             convert(floats, halves);
-            if let Some(bad) = not_finite(halves, |&half| half) {
+            if let Some(bad) = not_finite(halves, |half| half.to_bits()) {
                 return Err(self.out_of_range(start + bad, floats[bad]));
             }
         }
@@ -135,10 +135,12 @@ impl Payload for Half {
 }
 
 /// The first element that is infinite or no number.
-fn not_finite<T>(elements: &[T], half: impl Fn(&T) -> f16) -> Option<usize> {
-    // Looking at all of them is much faster than stopping at one, and there is hardly ever one.
-    let any = elements.iter().fold(false, |any, element| any | !half(element).is_finite());
-    any.then(|| elements.iter().position(|element| !half(element).is_finite()))?
+fn not_finite<T>(elements: &[T], bits: impl Fn(&T) -> u16) -> Option<usize> {
+    const INFINITY: i16 = 0x7c00;
+    let magnitude = |element: &T| (bits(element) & 0x7fff).cast_signed();
+    // The largest of all is found many at a time, which looking for one is not, and there is hardly ever one.
+    let largest = elements.iter().map(magnitude).fold(0, i16::max);
+    (largest >= INFINITY).then(|| elements.iter().position(|element| magnitude(element) >= INFINITY))?
 }
 
 /// The blocks of a range of a weight's elements.

@@ -10,6 +10,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rayon::prelude::*;
+
 /// How the names of unfinished content end.
 const UNFINISHED: &str = ".anemeter-tmp";
 /// How the names of content end that is being replaced.
@@ -56,15 +58,16 @@ impl Staging {
     /// be a folder, which is moved aside first and removed last.
     pub fn commit(self) -> io::Result<()> {
         sync_tree(self.path())?;
-        self.place()
+        let parent = self.parent.clone();
+        self.place()?;
+        sync_folder(&parent)
     }
 
     /// As [`Staging::commit`] for a folder inside another staged one, which flushes all of it.
     pub(super) fn place(self) -> io::Result<()> {
         let Staging { temporary, parent, target } = self;
         let Some(name) = target.file_name().filter(|_| target.is_dir()) else {
-            temporary.rename(&target)?;
-            return sync_folder(&parent);
+            return temporary.rename(&target);
         };
         let before = File::open(&target)?;
         let _ = lock(&before);
@@ -122,17 +125,20 @@ impl Drop for Temporary {
     }
 }
 
-/// Flushes a folder to disk, what is in it first. Doing so at the end and all at once costs the file system one
-/// transaction; flushing each file as it is written costs it one per file.
+/// Flushes a folder and all that is in it to disk. At the end and all at once they share transactions of the file
+/// system and waits for the disk; one after the other, or as they are written, each has its own.
 fn sync_tree(folder: &Path) -> io::Result<()> {
-    for entry in fs::read_dir(folder)? {
-        let entry = entry?;
-        match entry.file_type()?.is_dir() {
-            true => sync_tree(&entry.path())?,
-            false => File::open(entry.path())?.sync_all()?,
+    let mut paths = vec![folder.to_owned()];
+    let mut seen = 0;
+    while let Some(path) = paths.get(seen) {
+        if path.is_dir() {
+            for entry in fs::read_dir(path.clone())? {
+                paths.push(entry?.path());
+            }
         }
+        seen += 1;
     }
-    sync_folder(folder)
+    paths.par_iter().try_for_each(|path| File::open(path)?.sync_all())
 }
 
 /// Flushes a folder's list of names to disk.

@@ -99,12 +99,13 @@ fn address(page: &Path) -> Result<String> {
     Ok(format!("file://{}", path.display()))
 }
 
-/// Addresses in a log of the network that a page could have asked for. The browser's own errands have other schemes
-/// or none.
+/// Addresses in a log of the network that a page asked for. The browser's own errands have no origin.
 fn requests(log: &str) -> Vec<String> {
     let log: Value = serde_json::from_str(log).unwrap_or_default();
     let events = log["events"].as_array().map_or(&[][..], Vec::as_slice);
-    let addresses = events.iter().filter_map(|event| event["params"]["url"].as_str());
+    let of_page =
+        |event: &&Value| event["params"]["initiator"].as_str().is_some_and(|by| by != "not an origin");
+    let addresses = events.iter().filter(of_page).filter_map(|event| event["params"]["url"].as_str());
     let mut addresses: Vec<String> = addresses
         .filter(|address| {
             ["http:", "https:", "ws:", "wss:", "ftp:"].iter().any(|scheme| address.starts_with(scheme))
@@ -123,8 +124,10 @@ mod tests {
     #[test]
     fn requests_are_addresses_on_a_network() {
         let log = r#"{"events": [
-            {"params": {"url": "file:///report.html"}}, {"params": {"url": "data:,x"}}, {},
-            {"params": {"url": "https://github.com/font"}}, {"params": {"url": "https://github.com/font"}}]}"#;
+            {"params": {"url": "file:///report.html", "initiator": "null"}}, {},
+            {"params": {"url": "https://github.com/own", "initiator": "not an origin"}},
+            {"params": {"url": "https://github.com/font", "initiator": "null"}},
+            {"params": {"url": "https://github.com/font"}}]}"#;
         assert_eq!(requests(log), ["https://github.com/font"]);
     }
 }

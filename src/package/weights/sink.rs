@@ -62,7 +62,7 @@ impl<'w> FileSink<'w> {
     /// slower: the system then looks for memory in one piece for its cache.
     const STEP: usize = 128 << 10;
     /// Bytes after which the disk begins to work while more are made.
-    const FLUSHED: usize = 32 << 20;
+    const FLUSHED: usize = 16 << 20;
 
     pub(in crate::package) fn new(path: &Path, watch: &'w dyn Watch) -> FileSink<'w> {
         FileSink {
