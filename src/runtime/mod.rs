@@ -217,12 +217,11 @@ pub fn cpu() -> CpuRuntime {
     CpuRuntime
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(any(target_os = "macos", coreml_standin))))]
 mod tests {
     use super::*;
 
     #[test]
-    #[cfg(not(any(target_os = "macos", coreml_standin)))]
     fn names_are_strict_and_auto_takes_what_is_there() {
         assert_eq!(choose("auto").unwrap().name(), "cpu");
         assert_eq!(choose("cpu").unwrap().name(), "cpu");
