@@ -1,7 +1,7 @@
 //! Does a bundle call tools as it should? Cases are run through the generator at every length, answers are read for
 //! calls and scored. `docs/eval.md` defines the figures.
 //!
-//! Everything but [`run`] is a function of text and numbers.
+//! Everything but [`run()`] is a function of text and numbers.
 
 mod call;
 mod case;

@@ -1,7 +1,7 @@
 //! The gate: a report, its baseline and a policy become a verdict. Pure: no files, no clock.
 //!
 //! Speed is noise, so a verdict is pass, fail or inconclusive with stated error rates: [`judge`] compares with
-//! blessed sessions, [`paired`] with interleaved launches of the same session. What is exact is compared exactly.
+//! blessed sessions, [`paired()`] with interleaved launches of the same session. What is exact is compared exactly.
 //! `docs/gates.md` says how, and what the error rates are.
 
 mod bands;
