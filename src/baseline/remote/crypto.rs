@@ -60,7 +60,8 @@ impl DigestContext for Digest {
 
     fn finish(&mut self) -> Result<&[u8]> {
         let context = self.context.take().ok_or_else(|| failed("finished twice"))?;
-        Ok(self.output.insert(context.finish()).as_ref())
+        let output: &HashOutput = self.output.insert(context.finish());
+        Ok(output.as_ref())
     }
 }
 
@@ -78,7 +79,8 @@ impl HmacContext for Keyed {
 
     fn finish(&mut self) -> Result<&[u8]> {
         let context = self.context.take().ok_or_else(|| failed("finished twice"))?;
-        Ok(self.output.insert(context.finish()).as_ref())
+        let output: &HashOutput = self.output.insert(context.finish());
+        Ok(output.as_ref())
     }
 }
 

@@ -73,8 +73,12 @@ impl Remote {
         Ok(Remote { objects, url, prefix, runtime })
     }
 
-    fn path(&self, name: &str) -> Path {
-        name.split('/').fold(self.prefix.clone(), |path, part| path.join(part))
+    /// A name as it is: what joins parts would write some letters otherwise.
+    fn path(&self, name: &str) -> Result<Path, StorageError> {
+        let full = format!("{}/{name}", self.prefix);
+        let wrong =
+            |e: object_store::path::Error| StorageError { at: self.place(name), problem: e.to_string() };
+        Path::parse(full.trim_start_matches('/')).map_err(wrong)
     }
 
     fn failed(&self, name: &str, error: &Error) -> StorageError {
@@ -84,7 +88,7 @@ impl Remote {
     /// Writes a document whole; false if the condition does not hold.
     fn put(&self, name: &str, bytes: &[u8], mode: PutMode) -> Result<bool, StorageError> {
         let options = PutOptions { mode, ..PutOptions::default() };
-        let (path, payload) = (self.path(name), bytes.to_vec().into());
+        let (path, payload) = (self.path(name)?, bytes.to_vec().into());
         match self.runtime.block_on(self.objects.put_opts(&path, payload, options)) {
             Ok(_) => Ok(true),
             Err(Error::AlreadyExists { .. } | Error::Precondition { .. } | Error::NotFound { .. }) => {
@@ -101,7 +105,7 @@ impl Storage for Remote {
     }
 
     fn read(&self, name: &str) -> Result<Option<Stored>, StorageError> {
-        let path = self.path(name);
+        let path = self.path(name)?;
         let got = self.runtime.block_on(async {
             let got = self.objects.get(&path).await?;
             let meta = got.meta.clone();
