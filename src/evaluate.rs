@@ -1,15 +1,18 @@
 //! The evaluation flow: a bundle on a runtime becomes a report, and a report becomes a baseline.
 
 pub mod bless;
+pub mod compare;
 
 use std::time::{Duration, SystemTime};
 
 use crate::bundle::{Bundle, BundleError, KvForm};
 use crate::generate::SystemClock;
-use crate::hardware::{Conditions, Machine, Profiles, System, match_profile};
-use crate::harness::{self, BenchConfig, Context, Event, Launcher, Plan, PlanError, Surroundings};
+use crate::hardware::{Conditions, Machine, Match, Profiles, ShapeMix, Source, System, match_profile};
+use crate::harness::{
+    self, BenchConfig, Context, Event, Launcher, Observations, Plan, PlanError, Surroundings,
+};
 use crate::lint;
-use crate::report::{PredictedResidency, Report};
+use crate::report::{Header, KvChoice, PredictedResidency, Quality, Report, Verification};
 use crate::runtime::{self, RuntimeError};
 
 /// What to measure, and how.
@@ -65,11 +68,8 @@ pub fn measure(
     tell: &mut dyn FnMut(Event),
 ) -> Result<Report, EvaluateError> {
     let runtime = runtime::choose(wishes.runtime)?;
-    let machine = Machine::detect(&System);
-    let profile = match_profile(wishes.profiles, &machine);
-    let mix = &profile.profile.shape_mix;
-    let (verification, quality) = (bundle.record()?, bundle.record()?);
-    let header = harness::header(&profile, SystemTime::now(), &System);
+    let mut session = Session::new(wishes.profiles, &System);
+    let known = Known::of(bundle)?;
 
     let clock = SystemClock::default();
     let rest = &mut |time: Duration| std::thread::sleep(time);
@@ -77,40 +77,85 @@ pub fn measure(
     let plan_with = |kv: Option<KvForm>| {
         let mut config = wishes.config.clone();
         config.kv = kv.or(config.kv);
-        let plan = Plan::new(config, bundle, runtime.name(), mix, wishes.soak);
+        let plan = Plan::new(config, bundle, runtime.name(), session.mix(), wishes.soak);
         plan.map(|plan| plan.slowed_down(wishes.slow_down_pct))
     };
     let (form, kv_choice) = wishes
         .probe_kv
         .then(|| {
-            let floor = profile.profile.gating.residency.floor_pct / 100.0;
+            let floor = session.profile.profile.gating.residency.floor_pct / 100.0;
             let forms = &bundle.manifest().settings.kv;
             let plan_of = &mut |form| plan_with(Some(form)).map_err(|PlanError { problem, .. }| problem);
             harness::choose_form(forms, plan_of, &mut around, floor)
         })
         .unzip();
     let plan = plan_with(form)?;
-    let at_start = Conditions::observe(&System);
+    session.at_start = Conditions::observe(&System);
     let observed = harness::run(&plan, &mut around, tell);
-    let at_end = Conditions::observe(&System);
+    Ok(session.report(&known, &plan, kv_choice, observed))
+}
 
-    let placements = predicted_placements(bundle);
-    let context = Context {
-        plan: &plan,
-        manifest: bundle.manifest(),
-        machine,
-        profile: &profile,
-        header,
-        at_start,
-        at_end,
-        predicted_residency: placements.iter().map(predicted_residency).collect(),
-        kv_choice,
-        verification,
-        quality,
-    };
-    let mut report = harness::assemble(context, observed);
-    add_reasons(&mut report, &placements);
-    Ok(report)
+/// What the reports of one session share.
+struct Session<'a> {
+    machine: Machine,
+    profile: Match,
+    header: Header,
+    at_start: Conditions,
+    source: &'a dyn Source,
+}
+
+/// What is known of a bundle without running it.
+struct Known<'a> {
+    bundle: &'a Bundle,
+    placements: Vec<lint::Placement>,
+    verification: Option<Verification>,
+    quality: Option<Quality>,
+}
+
+impl<'a> Known<'a> {
+    fn of(bundle: &'a Bundle) -> Result<Known<'a>, BundleError> {
+        let (verification, quality) = (bundle.record()?, bundle.record()?);
+        Ok(Known { bundle, placements: predicted_placements(bundle), verification, quality })
+    }
+}
+
+impl<'a> Session<'a> {
+    fn new(profiles: &Profiles, source: &'a dyn Source) -> Session<'a> {
+        let machine = Machine::detect(source);
+        let profile = match_profile(profiles, &machine);
+        let header = harness::header(&profile, SystemTime::now(), source);
+        Session { machine, profile, header, at_start: Conditions::observe(source), source }
+    }
+
+    fn mix(&self) -> &ShapeMix {
+        &self.profile.profile.shape_mix
+    }
+
+    /// The report of what was observed until now.
+    fn report(
+        &self,
+        known: &Known<'_>,
+        plan: &Plan,
+        kv_choice: Option<KvChoice>,
+        observed: Observations,
+    ) -> Report {
+        let context = Context {
+            plan,
+            manifest: known.bundle.manifest(),
+            machine: self.machine.clone(),
+            profile: &self.profile,
+            header: self.header.clone(),
+            at_start: self.at_start.clone(),
+            at_end: Conditions::observe(self.source),
+            predicted_residency: known.placements.iter().map(predicted_residency).collect(),
+            kv_choice,
+            verification: known.verification.clone(),
+            quality: known.quality.clone(),
+        };
+        let mut report = harness::assemble(context, observed);
+        add_reasons(&mut report, &known.placements);
+        report
+    }
 }
 
 /// What the linter expects of a bundle's packages. A bundle that it cannot read has no prediction.

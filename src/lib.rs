@@ -39,6 +39,7 @@ pub mod baseline;
 pub mod bundle;
 pub mod checkpoint;
 pub mod cli;
+pub mod compare;
 pub mod compress;
 pub mod config;
 pub mod cost;

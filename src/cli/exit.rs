@@ -56,6 +56,12 @@ impl Failure {
         self
     }
 
+    /// Says what it is about.
+    pub fn about(mut self, what: &str) -> Failure {
+        self.message = format!("{what}: {}", self.message);
+        self
+    }
+
     /// Output that nobody reads any more: not worth a message.
     pub fn closed_pipe() -> Failure {
         Failure { status: Status::Good, message: String::new(), help: None }

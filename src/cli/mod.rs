@@ -4,6 +4,7 @@ mod baselines;
 mod bench;
 mod bless;
 mod cache;
+mod compare;
 mod compress;
 mod doctor;
 mod eval;
@@ -45,6 +46,7 @@ enum Command {
     Bench(bench::Args),
     Bless(bless::Args),
     Cache(cache::Args),
+    Compare(compare::Args),
     Doctor(doctor::Args),
     Eval(eval::Args),
     Export(export::Args),
@@ -77,6 +79,7 @@ pub fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args, &mut output),
         Command::Bless(args) => bless::run(args, &mut output),
         Command::Cache(args) => cache::run(args, &mut output),
+        Command::Compare(args) => compare::run(args, &mut output),
         Command::Doctor(args) => doctor::run(args, &mut output),
         Command::Eval(args) => eval::run(args, &mut output),
         Command::Export(args) => export::run(args, &mut output),

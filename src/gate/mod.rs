@@ -90,7 +90,8 @@ pub fn paired(
     Ok(verdict(Rule::Paired, candidate, &[baseline], (checks, Vec::new()), policy, options))
 }
 
-fn check_comparable(
+/// Refuses reports that were not measured alike, naming each difference.
+pub fn check_comparable(
     candidate: &Report,
     session: &Report,
     policy: &Policy,

@@ -1,6 +1,8 @@
 //! Rule P: two packages interleaved in one session, in an order that was drawn. What differs between sessions cancels,
 //! and the order itself gives the probabilities.
 
+use serde::Serialize;
+
 use super::comparable::GateError;
 use super::decide::{Bars, Judged, check, inconclusive};
 use super::policy::Policy;
@@ -12,7 +14,8 @@ use crate::report::{Outcome, Report};
 use crate::stats::{BLOCK, Orders, Shift, family_probabilities};
 
 /// One of the two packages of a paired comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Arm {
     /// The one that is compared with.
     Baseline,

@@ -40,4 +40,7 @@ pub use schedule::{Slot, schedule};
 pub use worker::serve;
 
 #[cfg(test)]
+pub(crate) use null::manifest as null_manifest;
+
+#[cfg(test)]
 mod tests;

@@ -14,7 +14,7 @@ const CHANNELS: usize = 8;
 const HEADS: usize = 1;
 
 /// The description of a model with one layer that keeps keys and values with the caller.
-pub(super) fn manifest(shapes: &[usize], batch: usize) -> Manifest {
+pub(crate) fn manifest(shapes: &[usize], batch: usize) -> Manifest {
     let file = || File { name: "null.mlpackage".to_owned(), bytes: 0, digest: String::new() };
     Manifest {
         schema: SCHEMA.to_owned(),

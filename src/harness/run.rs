@@ -107,7 +107,7 @@ pub(super) struct Probed {
 /// Runs a plan. Failures of workers are part of what is observed.
 pub fn run(plan: &Plan, around: &mut Surroundings<'_>, tell: &mut dyn FnMut(Event)) -> Observations {
     let began = around.clock.now();
-    let mut observed = Observations { probe: probe(plan, around, tell), ..Observations::default() };
+    let mut observed = Observations::begin(plan, around, tell);
     let count = plan.config.launches;
     let budget = plan.config.budget_s.map(Duration::from_secs_f64);
     for index in 0..count {
@@ -115,23 +115,46 @@ pub fn run(plan: &Plan, around: &mut Surroundings<'_>, tell: &mut dyn FnMut(Even
             tell(Event::BudgetSpent { launches: index });
             break;
         }
+        observed.launch(plan, (index, count), around, tell);
+    }
+    observed.finish(plan, around, tell);
+    observed
+}
+
+impl Observations {
+    /// What is observed before the first launch.
+    pub fn begin(plan: &Plan, around: &mut Surroundings<'_>, tell: &mut dyn FnMut(Event)) -> Observations {
+        Observations { probe: probe(plan, around, tell), ..Observations::default() }
+    }
+
+    /// Adds the next launch of the plan, which is told as launch `index` of `of`.
+    pub fn launch(
+        &mut self,
+        plan: &Plan,
+        (index, of): (usize, usize),
+        around: &mut Surroundings<'_>,
+        tell: &mut dyn FnMut(Event),
+    ) {
         if plan.config.cool_down_s > 0.0 {
             (around.rest)(Duration::from_secs_f64(plan.config.cool_down_s));
         }
-        tell(Event::LaunchBegins { index, of: count });
-        let (launch, weights) = launch(plan, index, around, &mut observed.remarks, tell);
+        tell(Event::LaunchBegins { index, of });
+        let (launch, weights) = launch(plan, self.launches.len(), around, &mut self.remarks, tell);
         tell(Event::LaunchEnded { index, outcome: launch.outcome.clone() });
-        observed.weight_bytes_per_token = observed.weight_bytes_per_token.or(weights);
-        observed.launches.push(launch);
+        self.weight_bytes_per_token = self.weight_bytes_per_token.or(weights);
+        self.launches.push(launch);
     }
-    observed.placement = plan.place().map(|job| place(plan, &job, around, &mut observed.remarks));
-    observed.soak = plan.soak_steps.map(|steps| long_run(plan, steps, around, tell));
-    // Whatever disturbed one probe may have spared the other; no bandwidth is measured too high.
-    let again = probe(plan, around, tell);
-    if again.as_ref().map(|p| p.bandwidth.gb_per_s) > observed.probe.as_ref().map(|p| p.bandwidth.gb_per_s) {
-        observed.probe = again;
+
+    /// Adds what is observed after the last launch.
+    pub fn finish(&mut self, plan: &Plan, around: &mut Surroundings<'_>, tell: &mut dyn FnMut(Event)) {
+        self.placement = plan.place().map(|job| place(plan, &job, around, &mut self.remarks));
+        self.soak = plan.soak_steps.map(|steps| long_run(plan, steps, around, tell));
+        // Whatever disturbed one probe may have spared the other; no bandwidth is measured too high.
+        let again = probe(plan, around, tell);
+        if again.as_ref().map(|p| p.bandwidth.gb_per_s) > self.probe.as_ref().map(|p| p.bandwidth.gb_per_s) {
+            self.probe = again;
+        }
     }
-    observed
 }
 
 fn probe(plan: &Plan, around: &mut Surroundings<'_>, tell: &mut dyn FnMut(Event)) -> Option<Probed> {

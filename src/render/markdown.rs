@@ -43,7 +43,8 @@ fn one(report: &Report) -> String {
     out
 }
 
-pub(super) fn written(table: &Table) -> String {
+/// One table as Markdown.
+pub fn written(table: &Table) -> String {
     let mut out = format!("## {}\n\n", escape(&table.title));
     let cells =
         |cells: &mut dyn Iterator<Item = String>| format!("| {} |", cells.collect::<Vec<_>>().join(" | "));

@@ -4,6 +4,7 @@
 //! it is escaped for the format that it goes into.
 
 pub mod chart;
+mod comparison;
 mod csv_rows;
 mod fleet;
 mod heat;
@@ -13,11 +14,12 @@ mod number;
 mod table;
 mod verdict;
 
+pub use comparison::{comparison_tables, explained};
 pub use csv_rows::csv;
 pub use fleet::{by_profile, groups};
 pub use heat::{HeatMap, heat_map};
 pub use html::html;
-pub use markdown::markdown;
+pub use markdown::{markdown, written};
 pub use number::{figure, maybe};
 pub use table::{Align, Column, Table, tables};
 pub use verdict::{annotations, headline, junit, verdict_markdown, verdict_tables};

@@ -56,7 +56,7 @@ pub fn tables(report: &Report) -> Vec<Table> {
 }
 
 /// A table whose first column is text and whose others are numbers.
-fn table(title: &str, note: &str, headings: &[&str], rows: Vec<Vec<String>>) -> Table {
+pub(super) fn table(title: &str, note: &str, headings: &[&str], rows: Vec<Vec<String>>) -> Table {
     let column = |(index, heading): (usize, &&str)| Column {
         heading: (*heading).to_owned(),
         align: if index == 0 { Align::Left } else { Align::Right },
@@ -70,7 +70,7 @@ fn table(title: &str, note: &str, headings: &[&str], rows: Vec<Vec<String>>) -> 
 }
 
 /// A table of text.
-fn texts(title: &str, headings: &[&str], rows: Vec<Vec<String>>) -> Table {
+pub(super) fn texts(title: &str, headings: &[&str], rows: Vec<Vec<String>>) -> Table {
     let mut table = table(title, "", headings, rows);
     table.columns.iter_mut().for_each(|column| column.align = Align::Left);
     table

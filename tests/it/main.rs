@@ -7,6 +7,7 @@ mod baselines;
 mod bench;
 mod checkpoints;
 mod command;
+mod compare;
 mod compress;
 mod damage;
 mod eval;

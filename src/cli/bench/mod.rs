@@ -155,11 +155,12 @@ pub(super) fn profiles(path: Option<&Path>) -> Result<Profiles, Failure> {
     Ok(path.map_or_else(Profiles::built_in, Profiles::read)?)
 }
 
-fn create(folder: &Path) -> Result<(), Failure> {
+pub(super) fn create(folder: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(folder).map_err(|e| Failure::bad_input(format!("{}: {e}", folder.display())))
 }
 
-fn write(folder: &Path, report: &Report) -> Result<(), Failure> {
+/// Writes a report in every form that people and programs read.
+pub(super) fn write(folder: &Path, report: &Report) -> Result<(), Failure> {
     create(folder)?;
     let json = serde_json::to_vec(report).map_err(|e| Failure::bad_input(format!("report.json: {e}")))?;
     write_file(&folder.join("report.json"), &json)?;

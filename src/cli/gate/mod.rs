@@ -56,7 +56,7 @@ pub(super) struct Args {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-enum Format {
+pub(super) enum Format {
     /// Tables for the terminal.
     Text,
     /// Markdown for a pull request.
@@ -98,7 +98,8 @@ pub(super) fn today() -> Result<Date, Failure> {
     Date::parse(&today).ok_or_else(|| Failure::bad_input(format!("the clock says {today}, which is no day")))
 }
 
-fn policy(profiles: &Profiles, report: &Report, file: &GatesFile) -> Policy {
+/// What is allowed on the profile of a report.
+pub(super) fn policy(profiles: &Profiles, report: &Report, file: &GatesFile) -> Policy {
     Policy::new(&profiles.of_key(&report.header.hardware_profile_key), file)
 }
 
@@ -115,11 +116,15 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
     if std::env::var_os("GITHUB_ACTIONS").is_some() {
         render::annotations(&verdict).iter().for_each(note);
     }
-    Ok(match verdict.outcome {
+    Ok(status(verdict.outcome))
+}
+
+pub(super) fn status(outcome: Outcome) -> Status {
+    match outcome {
         Outcome::Pass => Status::Good,
         Outcome::Fail => Status::Failed,
         Outcome::Inconclusive => Status::Inconclusive,
-    })
+    }
 }
 
 fn print(verdict: &Verdict, format: Format, output: &mut Output) -> Result<(), Failure> {
@@ -127,19 +132,19 @@ fn print(verdict: &Verdict, format: Format, output: &mut Output) -> Result<(), F
         Format::Json => output.json(verdict),
         Format::Md => output.text(render::verdict_markdown(verdict)),
         Format::Junit => output.text(render::junit(verdict)?),
-        Format::Text => {
-            output.line(render::headline(verdict).escape_debug())?;
-            for table in render::verdict_tables(verdict) {
-                output.line("")?;
-                output.text(terminal_table(&table))?;
-            }
-            Ok(())
-        }
+        Format::Text => output.text(text(verdict)),
     }
 }
 
+/// A verdict for the terminal.
+pub(super) fn text(verdict: &Verdict) -> String {
+    let tables = render::verdict_tables(verdict);
+    let tables: String = tables.iter().map(|table| format!("\n{}", terminal_table(table))).collect();
+    format!("{}\n{tables}", render::headline(verdict).escape_debug())
+}
+
 /// A time such as `90s`, `20m` or `1h`.
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is not a time such as 90s, 20m or 1h");
     let unit = text.chars().last().filter(|c| !c.is_ascii_digit()).ok_or_else(wrong)?;
     let seconds = match unit {

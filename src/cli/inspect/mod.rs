@@ -1,7 +1,7 @@
 //! `anemeter inspect`: what is in a package.
 
 mod cost;
-mod summary;
+pub(super) mod summary;
 mod text;
 
 use std::path::PathBuf;

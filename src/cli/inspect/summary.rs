@@ -13,44 +13,44 @@ use crate::tensor::{Bytes, shape};
 
 /// A package in numbers.
 #[derive(Serialize)]
-pub(super) struct Summary {
-    pub(super) schema: &'static str,
-    pub(super) package: String,
-    pub(super) spec_version: i32,
-    pub(super) model_bytes: u64,
-    pub(super) weight_bytes: u64,
-    pub(super) default_function: String,
-    pub(super) functions: Vec<FunctionSummary>,
-    pub(super) parameters: Vec<ParameterClass>,
-    pub(super) metadata: Metadata,
-    pub(super) weights: Vec<WeightSummary>,
+pub(in crate::cli) struct Summary {
+    pub(in crate::cli) schema: &'static str,
+    pub(in crate::cli) package: String,
+    pub(in crate::cli) spec_version: i32,
+    pub(in crate::cli) model_bytes: u64,
+    pub(in crate::cli) weight_bytes: u64,
+    pub(in crate::cli) default_function: String,
+    pub(in crate::cli) functions: Vec<FunctionSummary>,
+    pub(in crate::cli) parameters: Vec<ParameterClass>,
+    pub(in crate::cli) metadata: Metadata,
+    pub(in crate::cli) weights: Vec<WeightSummary>,
 }
 
 #[derive(Serialize)]
-pub(super) struct FunctionSummary {
-    pub(super) name: String,
-    pub(super) opset: &'static str,
-    pub(super) inputs: Vec<FeatureSummary>,
-    pub(super) outputs: Vec<FeatureSummary>,
-    pub(super) states: Vec<FeatureSummary>,
-    pub(super) operation_count: usize,
-    pub(super) operations: BTreeMap<String, usize>,
+pub(in crate::cli) struct FunctionSummary {
+    pub(in crate::cli) name: String,
+    pub(in crate::cli) opset: &'static str,
+    pub(in crate::cli) inputs: Vec<FeatureSummary>,
+    pub(in crate::cli) outputs: Vec<FeatureSummary>,
+    pub(in crate::cli) states: Vec<FeatureSummary>,
+    pub(in crate::cli) operation_count: usize,
+    pub(in crate::cli) operations: BTreeMap<String, usize>,
 }
 
 #[derive(Serialize)]
-pub(super) struct FeatureSummary {
-    pub(super) name: String,
+pub(in crate::cli) struct FeatureSummary {
+    pub(in crate::cli) name: String,
     #[serde(rename = "type")]
-    pub(super) ty: String,
-    pub(super) shape: Option<Vec<u64>>,
+    pub(in crate::cli) ty: String,
+    pub(in crate::cli) shape: Option<Vec<u64>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) enumerated_shapes: Vec<Vec<u64>>,
+    pub(in crate::cli) enumerated_shapes: Vec<Vec<u64>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(super) shape_ranges: Vec<(u64, Option<u64>)>,
+    pub(in crate::cli) shape_ranges: Vec<(u64, Option<u64>)>,
     #[serde(skip_serializing_if = "is_false")]
-    pub(super) optional: bool,
+    pub(in crate::cli) optional: bool,
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) description: String,
+    pub(in crate::cli) description: String,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
@@ -60,40 +60,40 @@ fn is_false(value: &bool) -> bool {
 
 /// Weights of one kind.
 #[derive(Serialize)]
-pub(super) struct ParameterClass {
-    pub(super) scheme: String,
-    pub(super) stored_type: String,
-    pub(super) tensors: usize,
-    pub(super) parameters: u64,
-    pub(super) bytes: u64,
+pub(in crate::cli) struct ParameterClass {
+    pub(in crate::cli) scheme: String,
+    pub(in crate::cli) stored_type: String,
+    pub(in crate::cli) tensors: usize,
+    pub(in crate::cli) parameters: u64,
+    pub(in crate::cli) bytes: u64,
 }
 
 #[derive(Serialize)]
-pub(super) struct Metadata {
+pub(in crate::cli) struct Metadata {
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) description: String,
+    pub(in crate::cli) description: String,
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) version: String,
+    pub(in crate::cli) version: String,
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) author: String,
+    pub(in crate::cli) author: String,
     #[serde(skip_serializing_if = "String::is_empty")]
-    pub(super) license: String,
-    pub(super) user_defined: BTreeMap<String, String>,
+    pub(in crate::cli) license: String,
+    pub(in crate::cli) user_defined: BTreeMap<String, String>,
 }
 
 #[derive(Serialize)]
-pub(super) struct WeightSummary {
-    pub(super) name: String,
-    pub(super) functions: Vec<String>,
-    pub(super) scheme: String,
-    pub(super) stored_type: String,
-    pub(super) shape: Vec<u64>,
-    pub(super) parameters: u64,
-    pub(super) bytes: u64,
+pub(in crate::cli) struct WeightSummary {
+    pub(in crate::cli) name: String,
+    pub(in crate::cli) functions: Vec<String>,
+    pub(in crate::cli) scheme: String,
+    pub(in crate::cli) stored_type: String,
+    pub(in crate::cli) shape: Vec<u64>,
+    pub(in crate::cli) parameters: u64,
+    pub(in crate::cli) bytes: u64,
 }
 
 impl Summary {
-    pub(super) fn of(package: &Package) -> Summary {
+    pub(in crate::cli) fn of(package: &Package) -> Summary {
         let model = package.model();
         let weights = weights(model);
         let metadata = &model.metadata;

@@ -1,0 +1,138 @@
+//! Two bundles in turns: a verdict, and what differs between the two.
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+use super::Args;
+use crate::bundle::{Bundle, KvForm};
+use crate::cli::bench::{Progress, create, profiles, write};
+use crate::cli::gate::{Format, status, text as verdict_text, today};
+use crate::cli::output::{note, write_file};
+use crate::cli::report::terminal_table;
+use crate::cli::{Failure, Output, Status};
+use crate::compare::{self, Change, Comparison};
+use crate::evaluate::Wishes;
+use crate::evaluate::compare::{CompareError, Paired, Taken, Terms, compare};
+use crate::gate::{Arm, GatesFile, Verdict};
+use crate::harness::{BenchConfig, Processes};
+use crate::render;
+
+/// What a paired comparison leaves behind.
+#[derive(Serialize)]
+struct Document<'a> {
+    schema: &'static str,
+    kind: &'static str,
+    baseline: String,
+    candidate: String,
+    /// Seed of the order.
+    seed: u64,
+    /// The launches in the order in which they ran.
+    order: &'a [Arm],
+    looks: &'a [Taken],
+    changes: &'a [Change],
+    verdict: &'a Verdict,
+}
+
+pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
+    let bundles = [Bundle::open(&args.baseline)?, Bundle::open(&args.candidate)?];
+    if let Some(folder) = &args.out {
+        // What cannot be written is better known before the measurement than after it.
+        create(folder)?;
+    }
+    let paired = measure(args, bundles.each_ref())?;
+    let compared = Comparison::of(&paired.baseline, &paired.candidate, Ok(paired.verdict.clone()));
+    let document = Document {
+        schema: compare::SCHEMA,
+        kind: "bundles",
+        baseline: args.baseline.display().to_string(),
+        candidate: args.candidate.display().to_string(),
+        seed: paired.seed,
+        order: &paired.order,
+        looks: &paired.looks,
+        changes: &compared.changes,
+        verdict: &paired.verdict,
+    };
+    if let Some(folder) = &args.out {
+        write(&folder.join("a"), &paired.baseline)?;
+        write(&folder.join("b"), &paired.candidate)?;
+        let json = |document: serde_json::Result<Vec<u8>>| {
+            document.map_err(|e| Failure::bad_input(format!("json: {e}")))
+        };
+        write_file(&folder.join("verdict.json"), &json(serde_json::to_vec_pretty(&paired.verdict))?)?;
+        write_file(&folder.join("comparison.json"), &json(serde_json::to_vec_pretty(&document))?)?;
+    }
+    match args.format() {
+        Format::Json => output.json(&document)?,
+        Format::Text => output.text(text(&paired.verdict, &compared))?,
+        Format::Md => {
+            output.text(render::verdict_markdown(&paired.verdict))?;
+            output.text(render::explained(&compared).iter().map(render::written).collect::<String>())?;
+        }
+        Format::Junit => output.text(render::junit(&paired.verdict)?)?,
+    }
+    Ok(status(paired.verdict.outcome))
+}
+
+fn text(verdict: &Verdict, compared: &Comparison) -> String {
+    let explained = render::explained(compared).map(|table| format!("\n{}", terminal_table(&table)));
+    verdict_text(verdict) + &explained.unwrap_or_default()
+}
+
+fn measure(args: &Args, [baseline, candidate]: [&Bundle; 2]) -> Result<Paired, Failure> {
+    let profiles = profiles(args.profiles.as_deref())?;
+    let gates = args.gates.as_deref().map_or_else(GatesFile::built_in, GatesFile::read)?;
+    let mut launcher = Processes::of_this_program()
+        .map_err(|e| Failure::bad_input(format!("cannot find this program: {e}")))?;
+    let wishes = Wishes {
+        config: config(args)?,
+        runtime: &args.runtime,
+        probe_kv: false,
+        soak: None,
+        slow_down_pct: None,
+        profiles: &profiles,
+    };
+    let terms = Terms { gates: &gates, today: today()?, budget: args.budget };
+    let progress = Progress::new();
+    let paired =
+        compare([baseline, candidate], &wishes, &terms, &mut launcher, &mut |event| progress.show(&event));
+    progress.finish();
+    let paired = paired?;
+    if args.runtime == "auto" {
+        note(format_args!("runtime: {}", paired.candidate.runtime.name));
+    }
+    Ok(paired)
+}
+
+fn config(args: &Args) -> Result<BenchConfig, Failure> {
+    let mut config = args.config.as_deref().map_or_else(BenchConfig::built_in, BenchConfig::read)?;
+    config.shapes = args.shapes.clone().or(config.shapes);
+    config.threads = args.threads.or(config.threads);
+    config.kv = args.kv.as_deref().and_then(|kv| KvForm::from_str(kv, true).ok()).or(config.kv);
+    config.requests_per_shape = args.requests.unwrap_or(config.requests_per_shape);
+    match config.problem() {
+        Some(problem) => Err(Failure::bad_input(problem)),
+        None => Ok(config),
+    }
+}
+
+impl From<CompareError> for Failure {
+    fn from(error: CompareError) -> Failure {
+        match error {
+            CompareError::Evaluate { bundle, error } => Failure::from(error).about(&bundle),
+            CompareError::Gate(error) => Failure::bad_input(error).with_help(
+                "choose what both bundles have with --shapes and --kv, or export one again as the other was",
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verdict_is_followed_by_what_changed() {
+        let compared = compare::testing::slower();
+        insta::assert_snapshot!(text(compared.verdict.as_ref().unwrap(), &compared));
+    }
+}

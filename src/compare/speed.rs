@@ -1,0 +1,67 @@
+//! Medians of two reports, metric by metric and shape by shape.
+
+use serde::Serialize;
+
+use crate::gate::{Measure, Statistic, Status, Verdict};
+use crate::report::{Metric, Report};
+use crate::stats::{Direction, Unit};
+
+/// The median of a metric in both reports.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Speed {
+    /// The metric.
+    pub metric: Metric,
+    /// The shape; absent for metrics of whole launches.
+    pub shape: Option<usize>,
+    /// What it counts.
+    pub unit: Unit,
+    /// In the first report.
+    pub baseline: f64,
+    /// In the second.
+    pub candidate: f64,
+    /// By how many per cent it got worse; negative if it got better.
+    pub worse_pct: f64,
+    /// What the gate says of it, where it judges such a thing.
+    pub status: Option<Status>,
+}
+
+/// Medians that both reports have, what got worse most first.
+pub(super) fn speeds(baseline: &Report, candidate: &Report, verdict: Option<&Verdict>) -> Vec<Speed> {
+    let one = |figure: &crate::report::Figure| {
+        let (metric, shape) = (figure.metric, figure.shape);
+        let before = baseline.figure(metric, shape)?.summary.percentiles.p50?;
+        let after = figure.summary.percentiles.p50?;
+        let ratio = match metric.direction() {
+            Direction::LowerIsBetter => after / before,
+            Direction::HigherIsBetter => before / after,
+        };
+        let worse_pct = 100.0 * (ratio - 1.0);
+        let status = verdict.and_then(|verdict| judged(verdict, metric, shape));
+        worse_pct.is_finite().then(|| Speed {
+            metric,
+            shape,
+            unit: metric.unit(),
+            baseline: before,
+            candidate: after,
+            worse_pct,
+            status,
+        })
+    };
+    let mut speeds: Vec<Speed> = candidate.figures.iter().filter_map(one).collect();
+    speeds.sort_by(|a, b| b.worse_pct.total_cmp(&a.worse_pct));
+    speeds
+}
+
+fn judged(verdict: &Verdict, metric: Metric, shape: Option<usize>) -> Option<Status> {
+    let measure = match metric {
+        Metric::Ttft => Measure::Ttft,
+        Metric::Tps => Measure::Tps,
+        Metric::Load => Measure::Load,
+        Metric::MemoryPeak => Measure::MemoryPeak,
+        _ => return None,
+    };
+    let is_it = |check: &&crate::gate::Check| {
+        (check.measure, check.statistic, check.shape) == (measure, Some(Statistic::P50), shape)
+    };
+    verdict.checks.iter().find(is_it).map(|check| check.status)
+}

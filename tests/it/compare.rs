@@ -1,0 +1,139 @@
+//! `anemeter compare` on small bundles, their reports and their packages.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::checkpoints::{self, tensors, write_text};
+use crate::command::{Outcome, anemeter, arg};
+
+const WORKLOAD: &str = "schema: anemeter.bench/1
+prompts: { source: tokens }
+generated_tokens: 4
+launches: 1
+requests_per_shape: 5
+warm_up_rounds: 0
+seed: 5
+cool_down_s: 0
+launch_limit_s: 120
+";
+
+/// A folder with two bundles of one checkpoint.
+struct Scene {
+    folder: tempfile::TempDir,
+}
+
+impl Scene {
+    fn new(second: &[&str]) -> Scene {
+        let scene = Scene { folder: tempfile::tempdir().unwrap() };
+        checkpoints::write(&scene.path("tiny"), &tensors(7));
+        write_text(&scene.path("bench.yaml"), WORKLOAD);
+        for (name, more) in [("a", &["--shapes", "16,32"][..]), ("b", second)] {
+            let (checkpoint, bundle) = (scene.path("tiny"), scene.path(name));
+            let export = ["export", arg(&checkpoint), "-o", arg(&bundle)];
+            let exported = anemeter(&[&export, more].concat());
+            assert_eq!(exported.code, 0, "{}", exported.stderr);
+        }
+        scene
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn compare(&self, first: &str, second: &str, more: &[&str]) -> Outcome {
+        let (first, second) = (self.path(first), self.path(second));
+        anemeter(&[&["compare", arg(&first), arg(&second)], more].concat())
+    }
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+fn package_of(bundle: &Path) -> String {
+    let manifest = json(&bundle.join("export.json"));
+    manifest["chunks"][0]["file"]["name"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn bundles_run_in_the_recorded_order_and_leave_reports_and_a_verdict() {
+    let scene = Scene::new(&["--shapes", "16,32", "--precision", "int8"]);
+    let (config, out) = (scene.path("bench.yaml"), scene.path("out"));
+    let flags = ["--config", arg(&config), "--out", arg(&out), "--runtime", "cpu"];
+    let small = ["--shapes", "16", "--requests", "2", "--threads", "1", "--budget", "1s", "--json"];
+    let outcome = scene.compare("a", "b", &[&flags[..], &small].concat());
+    assert!([0, 1, 3].contains(&outcome.code), "{}: {}", outcome.code, outcome.stderr);
+
+    let printed: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    assert_eq!(printed, json(&scene.path("out/comparison.json")));
+    assert_eq!((&printed["schema"], &printed["kind"]), (&"anemeter.compare/1".into(), &"bundles".into()));
+    let verdict = json(&scene.path("out/verdict.json"));
+    assert_eq!(verdict, printed["verdict"]);
+    assert_eq!((&verdict["schema"], &verdict["rule"]), (&"anemeter.verdict/1".into(), &"paired".into()));
+    let code = ["pass", "fail", "", "inconclusive"].iter().position(|word| verdict["outcome"] == *word);
+    assert_eq!(code, Some(outcome.code as usize));
+
+    let order = printed["order"].as_array().unwrap();
+    assert!(!order.is_empty() && order.len() % 4 == 0);
+    for block in order.chunks(4) {
+        assert_eq!(block.iter().filter(|arm| **arm == "candidate").count(), 2, "{block:?}");
+    }
+    for (name, arm, precision) in [("a", "baseline", "fp16"), ("b", "candidate", "int8")] {
+        let report = json(&scene.path("out").join(name).join("report.json"));
+        let launches = report["launches"].as_array().unwrap();
+        assert_eq!(launches.len(), order.iter().filter(|place| **place == arm).count());
+        assert_eq!(report["subject"]["precision"], precision);
+        assert_eq!(report["workload"]["shapes"], Value::from(vec![16]));
+    }
+    let changed: Vec<&Value> =
+        printed["changes"].as_array().unwrap().iter().map(|change| &change["what"]).collect();
+    assert!(changed.contains(&&"precision".into()) && changed.contains(&&"packages".into()), "{changed:?}");
+
+    let reports = scene.compare("out/a", "out/b/report.json", &[]);
+    assert!([0, 1, 3].contains(&reports.code), "{}", reports.stderr);
+    for word in ["Medians", "TTFT", "What changed", "precision", "int8"] {
+        assert!(reports.stdout.contains(word), "{word}: {}", reports.stdout);
+    }
+}
+
+#[test]
+fn bundles_that_do_other_work_are_refused_with_each_difference() {
+    let scene = Scene::new(&["--shapes", "16"]);
+    let config = scene.path("bench.yaml");
+    let outcome = scene.compare("a", "b", &["--config", arg(&config), "--runtime", "cpu"]);
+    assert_eq!(outcome.code, 2);
+    assert!(
+        outcome.stderr.contains("list of shapes is `16`, the baseline's is `16,32`"),
+        "{}",
+        outcome.stderr
+    );
+    assert!(outcome.stderr.contains("help: choose what both bundles have"), "{}", outcome.stderr);
+    let missing = scene.compare("a", "b", &["--shapes", "32", "--runtime", "cpu"]);
+    assert_eq!(missing.code, 2);
+    assert!(missing.stderr.contains("the bundle has no shape 32"), "{}", missing.stderr);
+}
+
+#[test]
+fn packages_are_set_side_by_side_and_kinds_are_not_mixed() {
+    let scene = Scene::new(&["--shapes", "16,32", "--precision", "int8"]);
+    let [a, b] = ["a", "b"].map(|name| format!("{name}/{}", package_of(&scene.path(name))));
+    let outcome = scene.compare(&a, &b, &[]);
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    for word in ["Weights", "Sizes", "Cost of one prediction", "From shapes, not measured"] {
+        assert!(outcome.stdout.contains(word), "{word}: {}", outcome.stdout);
+    }
+    let outcome = scene.compare(&a, &b, &["--json"]);
+    let document: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    assert_eq!(document["kind"], "packages");
+    assert!(!document["weights"].as_array().unwrap().is_empty());
+
+    let mixed = scene.compare("a", &b, &[]);
+    assert_eq!(mixed.code, 2);
+    assert!(mixed.stderr.contains("is a bundle, but") && mixed.stderr.contains("is a package"));
+    let neither = scene.compare("tiny", "a", &[]);
+    assert!(neither.code == 2 && neither.stderr.contains("is neither a bundle"), "{}", neither.stderr);
+    let junit = scene.compare(&a, &b, &["--format", "junit"]);
+    assert_eq!(junit.code, 2);
+}
