@@ -76,7 +76,7 @@ fn bundles_run_in_the_recorded_order_and_leave_reports_and_a_verdict() {
     assert_eq!(code, Some(outcome.code as usize));
 
     let order = printed["order"].as_array().unwrap();
-    assert!(!order.is_empty() && order.len() % 4 == 0);
+    assert!(!order.is_empty() && order.len().is_multiple_of(4));
     for block in order.chunks(4) {
         assert_eq!(block.iter().filter(|arm| **arm == "candidate").count(), 2, "{block:?}");
     }
