@@ -31,11 +31,10 @@ pub(super) fn speeds(baseline: &Report, candidate: &Report, verdict: Option<&Ver
         let (metric, shape) = (figure.metric, figure.shape);
         let before = baseline.figure(metric, shape)?.summary.percentiles.p50?;
         let after = figure.summary.percentiles.p50?;
-        let ratio = match metric.direction() {
-            Direction::LowerIsBetter => after / before,
-            Direction::HigherIsBetter => before / after,
+        let worse_pct = match metric.direction() {
+            Direction::LowerIsBetter => 100.0 * (after / before - 1.0),
+            Direction::HigherIsBetter => 100.0 * (1.0 - after / before),
         };
-        let worse_pct = 100.0 * (ratio - 1.0);
         let status = verdict.and_then(|verdict| judged(verdict, metric, shape));
         worse_pct.is_finite().then(|| Speed {
             metric,
@@ -48,7 +47,9 @@ pub(super) fn speeds(baseline: &Report, candidate: &Report, verdict: Option<&Ver
         })
     };
     let mut speeds: Vec<Speed> = candidate.figures.iter().filter_map(one).collect();
-    speeds.sort_by(|a, b| b.worse_pct.total_cmp(&a.worse_pct));
+    // Differences that nobody sees leave metrics in their usual order.
+    let seen = |speed: &Speed| (10.0 * speed.worse_pct).round();
+    speeds.sort_by(|a, b| seen(b).total_cmp(&seen(a)));
     speeds
 }
 

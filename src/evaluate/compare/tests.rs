@@ -151,12 +151,12 @@ fn a_slower_bundle_fails_at_the_full_look() {
 
 #[test]
 fn noise_is_inconclusive_when_the_blocks_or_the_time_are_used_up() {
-    let (paired, launched, _) = contest(SAME, (1.0, 0.3), 100_000);
+    let (paired, launched, _) = contest(SAME, (1.08, 0.3), 100_000);
     let paired = paired.unwrap();
     assert_eq!(paired.verdict.outcome, Outcome::Inconclusive);
     assert!((20..=40).contains(&launched.len()), "{launched}");
 
-    let (paired, launched, events) = contest(SAME, (1.0, 0.3), 150);
+    let (paired, launched, events) = contest(SAME, (1.08, 0.3), 150);
     let paired = paired.unwrap();
     assert_eq!((paired.verdict.outcome, launched.len()), (Outcome::Inconclusive, 16));
     assert_eq!(paired.looks, [Taken { launches: 6, outcome: Outcome::Inconclusive }]);
