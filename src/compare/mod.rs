@@ -1,6 +1,6 @@
 //! Two reports side by side: what got slower, set beside what changed, ranked by likely cause. Pure.
 //!
-//! [`KINDS`](kinds) has one line per kind of change: how it acts, and on which metrics. A cause is likely if what it acts
+//! `KINDS` has one line per kind of change: how it acts, and on which metrics. A cause is likely if what it acts
 //! on got slower, and the more so the more directly it acts; nothing here proves a cause.
 
 mod kinds;
