@@ -87,7 +87,7 @@ struct Checked {
 const VALGRIND_PROGRAMS: &[Checked] = &[
     Checked { target: "anemeter", tests: &["tensor::", "kernels::", "runtime::"] },
     // These start `anemeter run`, with and without states, and Valgrind follows.
-    Checked { target: "it", tests: &["run::", "runtime::"] },
+    Checked { target: "it", tests: &["run::", "runtime::", "--skip", "gate::"] },
 ];
 
 pub(crate) const VALGRIND_OPTIONS: &[&str] = &[
