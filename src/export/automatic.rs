@@ -15,6 +15,7 @@ use crate::compress::{self, Candidate, Choice, Plan, Precision, Rule};
 use crate::generate::{Driver, GenerateError, Input, SystemClock, Text};
 use crate::mil::verify::Verified;
 use crate::model;
+use crate::package::atomic::Staging;
 use crate::package::{self, Package, WriteOptions};
 use crate::runtime::{self, LoadOptions, Loaded, Runtime};
 use crate::stats::kl_divergence;
@@ -50,10 +51,8 @@ pub(super) fn choose(
     wanted: &Automatic,
     progress: &dyn Progress,
 ) -> Result<(Plan, Sensitivity), ExportError> {
-    let scratch = tempfile::tempdir_in(
-        request.output.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")),
-    )
-    .map_err(|e| ExportError::io(&request.output, &e))?;
+    // Never committed: it goes when it is dropped, or with the next export if this one is killed.
+    let scratch = Staging::new(&request.output).map_err(|e| ExportError::io(&request.output, &e))?;
     let (bundle, tied) = export_layers(request, scratch.path(), progress)?;
     let ruler = Ruler::new(&bundle, wanted)?;
     let parts = parts(&bundle, tied);

@@ -94,7 +94,8 @@ impl ExportError {
         ExportError::Unreadable { path: path.to_owned(), why: error.to_string() }
     }
 
-    pub(super) fn option(option: &'static str, message: impl Into<String>) -> ExportError {
+    /// An option that makes no sense.
+    pub fn option(option: &'static str, message: impl Into<String>) -> ExportError {
         ExportError::Option { option, message: message.into() }
     }
 

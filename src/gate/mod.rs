@@ -12,7 +12,6 @@ mod needed;
 mod paired;
 mod policy;
 mod rates;
-mod schema;
 mod series;
 mod stored;
 mod verdict;
@@ -22,7 +21,6 @@ pub use comparable::{Difference, GateError};
 pub use paired::{Arm, draw_order};
 pub use policy::{GatesFile, Minimum, Policy, Regression, Steadiness};
 pub use rates::{Look, paired_looks};
-pub use schema::schema;
 pub use verdict::{
     Check, Effect, Limit, Measure, Outcome, Range, Rule, SCHEMA, Side, Statistic, Status, Verdict,
 };

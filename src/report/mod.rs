@@ -10,7 +10,6 @@ mod launch;
 mod metric;
 mod provenance;
 mod residency;
-mod schema;
 mod soak;
 mod speed_limit;
 
@@ -26,7 +25,6 @@ pub use launch::{Failure, Launch, Load, Memory, Outcome, Request};
 pub use metric::{Metric, Scope};
 pub use provenance::{Git, Header, RuntimeUse, Subject, Workload};
 pub use residency::{FunctionResidency, KvChoice, LoadRegimes, PredictedResidency, Residency};
-pub use schema::schema;
 pub use soak::{LatencyDrift, LeakVerdict, MemoryTrend, Soak, SoakPoint};
 pub use speed_limit::{MeasuredBandwidth, SpeedLimit};
 

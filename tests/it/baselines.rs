@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -254,23 +254,31 @@ fn many_at_once_lose_nothing_even_if_some_are_killed() {
     let scene = Scene::new();
     let (mut finished, mut killed) = (Vec::new(), 0);
     for round in 0..4 {
-        let start = |index: usize| -> (String, Child) {
-            let report = scene.report(1 + index, |report| {
-                report["header"]["created"] = json!(format!("2026-04-{:02}T{round:02}:00:00Z", 1 + index));
-            });
-            let args = ["bless", &report, "--baselines", "many"];
-            let child = scene.command(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-            (format!("2026-04-{:02}T{round:02}:00:00Z", 1 + index), child)
-        };
-        let children: Vec<(String, Child)> = (0..AT_ONCE).map(start).collect();
-        for (index, (created, mut child)) in children.into_iter().enumerate() {
-            if (index + round) % 3 == 0 {
-                std::thread::sleep(Duration::from_millis((index * 37 + round * 61) as u64 % 90));
+        let reports: Vec<(String, String)> = (0..AT_ONCE)
+            .map(|index| {
+                let created = format!("2026-04-{:02}T{round:02}:00:00Z", 1 + index);
+                let report = scene.report(1 + index, |report| report["header"]["created"] = json!(created));
+                (created, report)
+            })
+            .collect();
+        let bless = |index: usize| {
+            let args = ["bless", &reports[index].1, "--baselines", "many"];
+            let mut child =
+                scene.command(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+            // From at once, when it has surely not finished, to about when it finishes.
+            if (index + round).is_multiple_of(3) {
+                std::thread::sleep(Duration::from_millis(index as u64 / 3 * 4));
                 child.kill().unwrap();
             }
-            let output = child.wait_with_output().unwrap();
+            child.wait_with_output().unwrap()
+        };
+        let outputs: Vec<Output> = std::thread::scope(|scope| {
+            let started: Vec<_> = (0..AT_ONCE).map(|index| scope.spawn(move || bless(index))).collect();
+            started.into_iter().map(|thread| thread.join().unwrap()).collect()
+        });
+        for (output, (created, _)) in outputs.into_iter().zip(&reports) {
             match output.status.code() {
-                Some(0) => finished.push(created),
+                Some(0) => finished.push(created.clone()),
                 None => killed += 1,
                 Some(code) => panic!("{code}: {}", String::from_utf8_lossy(&output.stderr)),
             }

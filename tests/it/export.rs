@@ -292,19 +292,6 @@ fn killed_exports_leave_a_whole_bundle_or_none() {
     assert_eq!(scene.names(), ["out", "tiny"], "after {whole} rounds with a bundle");
 }
 
-/// `docs/schemas/export.schema.json` is what the types say; `UPDATE_SCHEMAS=1` writes it.
-#[test]
-fn the_published_schema_is_current() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/schemas/export.schema.json");
-    let schema = schemars::schema_for!(Manifest);
-    let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
-    if std::env::var_os("UPDATE_SCHEMAS").is_some() {
-        write_text(&path, &text);
-    }
-    let published = fs::read_to_string(&path).unwrap_or_default();
-    assert!(published == text, "docs/schemas/export.schema.json is out of date: run with UPDATE_SCHEMAS=1");
-}
-
 /// The checkpoint of `anemeter quickstart`.
 fn trained() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/quickstart/model")
@@ -321,6 +308,9 @@ fn bits_are_chosen_layer_by_layer_under_a_budget() {
     let outcome = export("1.5");
     assert_eq!(outcome.code, 2);
     assert!(outcome.stderr.contains("1.5 bits per element cannot be reached"), "{}", outcome.stderr);
+    let misplaced = anemeter(&["export", arg(&checkpoint), "-o", arg(&bundle), "--target-bits", "4.5"]);
+    let refused = misplaced.refused();
+    assert!(refused.contains("option `target-bits`: is for `--precision auto` only"), "{refused}");
     let outcome = export("4.5");
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
     let manifest: Value = serde_json::from_str(&outcome.stdout).unwrap();

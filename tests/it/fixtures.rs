@@ -7,6 +7,18 @@ use anemeter::tensor::{DType, Tensor};
 use half::f16;
 use std::path::{Path, PathBuf};
 
+/// Little work for a launch of a small bundle.
+pub(crate) const WORKLOAD: &str = "schema: anemeter.bench/1
+prompts: { source: tokens }
+generated_tokens: 4
+launches: 1
+requests_per_shape: 5
+warm_up_rounds: 0
+seed: 5
+cool_down_s: 0
+launch_limit_s: 120
+";
+
 /// Deterministic fp16 numbers between -1 and 1.
 pub(crate) fn numbers(count: usize, seed: u32) -> Vec<f16> {
     let mut state = seed.wrapping_mul(2_654_435_761).wrapping_add(1);

@@ -1,6 +1,48 @@
-//! A validator for the part of JSON Schema that SARIF's schema and the project's own use. A keyword it does not know is a fault.
+//! The published schemas are what the types say, and a validator for the part of JSON Schema that they and SARIF's use. A
+//! keyword it does not know is a fault.
 
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anemeter::bundle::Manifest;
+use anemeter::gate::Verdict;
+use anemeter::report::Report;
+use schemars::{Schema, schema_for};
 use serde_json::{Map, Value};
+
+use crate::checkpoints::write_text;
+
+fn path_of(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/schemas/{name}.schema.json"))
+}
+
+/// Holds a document against a published schema.
+pub(crate) fn assert_valid(name: &str, document: &Value) {
+    let schema = serde_json::from_slice(&fs::read(path_of(name)).unwrap()).unwrap();
+    let faults = faults(&schema, document);
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+}
+
+/// `UPDATE_SCHEMAS=1` writes them.
+#[test]
+fn published_schemas_are_what_the_types_say() {
+    let published: [(&str, Schema, &[&str]); 3] = [
+        ("export", schema_for!(Manifest), &["architecture", "chunks", "compression", "settings"]),
+        ("report", schema_for!(Report), &["header", "launches", "figures", "soak", "residency", "machine"]),
+        ("verdict", schema_for!(Verdict), &["outcome", "rule", "checks", "candidate", "baseline"]),
+    ];
+    for (name, schema, parts) in published {
+        let text = serde_json::to_string_pretty(&schema).unwrap() + "\n";
+        if std::env::var_os("UPDATE_SCHEMAS").is_some() {
+            write_text(&path_of(name), &text);
+        }
+        let found = fs::read_to_string(path_of(name)).unwrap_or_default();
+        assert!(found == text, "docs/schemas/{name}.schema.json is out of date: run with UPDATE_SCHEMAS=1");
+        let schema = schema.as_value();
+        assert!(parts.iter().all(|part| schema["properties"].get(part).is_some()), "{name}");
+        assert_eq!(schema["additionalProperties"], false, "{name}");
+    }
+}
 
 /// Everything in a document that goes against a schema.
 pub(crate) fn faults(schema: &Value, document: &Value) -> Vec<String> {

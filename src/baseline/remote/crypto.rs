@@ -24,14 +24,14 @@ fn failed(why: impl std::fmt::Debug) -> Error {
 impl CryptoProvider for Graviola {
     fn digest(&self, algorithm: DigestAlgorithm) -> Result<Box<dyn DigestContext>> {
         match algorithm {
-            DigestAlgorithm::Sha256 => Ok(Box::new(Digest { context: Some(Sha256::new()), output: None })),
+            DigestAlgorithm::Sha256 => Ok(Box::new(Once::new(Sha256::new()))),
             other => Err(failed(other)),
         }
     }
 
     fn hmac(&self, algorithm: DigestAlgorithm, secret: &[u8]) -> Result<Box<dyn HmacContext>> {
         match algorithm {
-            DigestAlgorithm::Sha256 => Ok(Box::new(Keyed { context: Some(Hmac::new(secret)), output: None })),
+            DigestAlgorithm::Sha256 => Ok(Box::new(Once::new(Hmac::<Sha256>::new(secret)))),
             other => Err(failed(other)),
         }
     }
@@ -46,41 +46,44 @@ impl CryptoProvider for Graviola {
     }
 }
 
-struct Digest {
-    context: Option<<Sha256 as Hash>::Context>,
+/// A computation that ends once and keeps what came out.
+struct Once<C> {
+    context: Option<C>,
     output: Option<HashOutput>,
 }
 
-impl DigestContext for Digest {
-    fn update(&mut self, data: &[u8]) {
-        if let Some(context) = &mut self.context {
-            context.update(data);
-        }
+impl<C> Once<C> {
+    fn new(context: C) -> Once<C> {
+        Once { context: Some(context), output: None }
     }
 
-    fn finish(&mut self) -> Result<&[u8]> {
+    fn end(&mut self, finish: fn(C) -> HashOutput) -> Result<&[u8]> {
         let context = self.context.take().ok_or_else(|| failed("finished twice"))?;
-        let output: &HashOutput = self.output.insert(context.finish());
+        let output: &HashOutput = self.output.insert(finish(context));
         Ok(output.as_ref())
     }
 }
 
-struct Keyed {
-    context: Option<Hmac<Sha256>>,
-    output: Option<HashOutput>,
+type Digest = Once<<Sha256 as Hash>::Context>;
+type Keyed = Once<Hmac<Sha256>>;
+
+impl DigestContext for Digest {
+    fn update(&mut self, data: &[u8]) {
+        self.context.iter_mut().for_each(|context| context.update(data));
+    }
+
+    fn finish(&mut self) -> Result<&[u8]> {
+        self.end(HashContext::finish)
+    }
 }
 
 impl HmacContext for Keyed {
     fn update(&mut self, data: &[u8]) {
-        if let Some(context) = &mut self.context {
-            context.update(data);
-        }
+        self.context.iter_mut().for_each(|context| context.update(data));
     }
 
     fn finish(&mut self) -> Result<&[u8]> {
-        let context = self.context.take().ok_or_else(|| failed("finished twice"))?;
-        let output: &HashOutput = self.output.insert(context.finish());
-        Ok(output.as_ref())
+        self.end(Hmac::finish)
     }
 }
 

@@ -162,7 +162,14 @@ fn request(args: &Args) -> Result<Request, export::ExportError> {
 }
 
 fn automatic(args: &Args) -> Result<Option<Automatic>, export::ExportError> {
-    let (Some(Wanted::Auto), Some(bits)) = (args.precision, args.target_bits) else { return Ok(None) };
+    let (Some(Wanted::Auto), Some(bits)) = (args.precision, args.target_bits) else {
+        let given =
+            [("target-bits", args.target_bits.is_some()), ("calibration", args.calibration.is_some())];
+        return match given.into_iter().find(|(_, given)| *given) {
+            Some((option, _)) => Err(export::ExportError::option(option, "is for `--precision auto` only")),
+            None => Ok(None),
+        };
+    };
     let read =
         |path: &PathBuf| std::fs::read_to_string(path).map_err(|e| export::ExportError::unreadable(path, &e));
     Ok(Some(Automatic::new(bits, args.calibration.as_ref().map(read).transpose()?)?))

@@ -86,7 +86,9 @@ pub(super) fn of(model: &Model, checkpoint: &Path) -> Vec<Step> {
 
 /// Measuring, blessing, and two gates: one on what has not changed, one on what is slower.
 fn measured() -> [Step; 7] {
-    let bench = |what: &str, out: &str| Step::new(what, ["bench", "bundle", "--out", out]).tells(tell::bench);
+    let bench = |what: &str, out: &str| {
+        Step::new(what, ["bench", "bundle", "--runtime", "cpu", "--out", out]).tells(tell::bench)
+    };
     let mut slower = bench("Measure it with every prediction slowed down on purpose.", "reports/slower");
     slower.arguments.extend(["--slow-down", SLOWER_BY].map(OsString::from));
     let gate = |what: &str, report: &str| {

@@ -13,17 +13,7 @@ use serde_json::Value;
 
 use crate::checkpoints::{self, tensors, write_text};
 use crate::command::{Outcome, anemeter, arg};
-
-const WORKLOAD: &str = "schema: anemeter.bench/1
-prompts: { source: tokens }
-generated_tokens: 4
-launches: 1
-requests_per_shape: 5
-warm_up_rounds: 0
-seed: 5
-cool_down_s: 0
-launch_limit_s: 120
-";
+use crate::fixtures::WORKLOAD;
 
 /// A bundle that was exported and measured once, for all tests.
 struct Measured {
