@@ -10,6 +10,9 @@ use crate::checkpoint::Checkpoint;
 const SAMPLE: usize = 4096;
 const SAMPLES: usize = 1024;
 
+/// Samples after which their pages are given back.
+const BATCH: usize = 64;
+
 /// Names, sizes and evenly spread samples of the weight files. A checkpoint of many gigabytes is told from another
 /// one in milliseconds; a change of single bytes may go unseen, which the packages' own digests would show.
 pub fn checkpoint(checkpoint: &Checkpoint) -> bundle::Checkpoint {
@@ -21,10 +24,13 @@ pub fn checkpoint(checkpoint: &Checkpoint) -> bundle::Checkpoint {
         digest.update(name.as_bytes());
         digest.update(&(content.len() as u64).to_le_bytes());
         let step = (content.len() / SAMPLES).max(SAMPLE);
-        for start in (0..content.len()).step_by(step) {
-            digest.update(&content[start..content.len().min(start + SAMPLE)]);
+        for batch in (0..content.len()).step_by(step * BATCH) {
+            let end = content.len().min(batch + step * BATCH);
+            for start in (batch..end).step_by(step) {
+                digest.update(&content[start..content.len().min(start + SAMPLE)]);
+            }
             // Reading a page may map many around it.
-            shard.bytes.release(start..start + step);
+            shard.bytes.release(batch..end);
         }
         digest.update(&content[content.len().saturating_sub(SAMPLE)..]);
         shard.bytes.release(0..content.len());

@@ -1,5 +1,8 @@
 //! Every operation of the MIL opsets, one file per operation or tight family, one table.
 
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
 use super::Opset;
 use super::op::OpDef;
 
@@ -141,5 +144,11 @@ pub fn all() -> impl Iterator<Item = &'static OpDef> {
 
 /// The definition of an operation that holds in an opset.
 pub fn find(name: &str, opset: Opset) -> Option<&'static OpDef> {
-    all().filter(|def| def.name == name && def.since <= opset).max_by_key(|def| def.since)
+    static BY_NAME: LazyLock<HashMap<&str, Vec<&OpDef>>> = LazyLock::new(|| {
+        let mut by_name: HashMap<_, Vec<_>> = HashMap::new();
+        all().for_each(|def| by_name.entry(def.name).or_default().push(def));
+        by_name
+    });
+    let versions = BY_NAME.get(name)?.iter().copied();
+    versions.filter(|def| def.since <= opset).max_by_key(|def| def.since)
 }

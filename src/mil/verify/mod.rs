@@ -9,6 +9,8 @@ mod shapes;
 #[cfg(test)]
 mod tests;
 
+use rayon::prelude::*;
+
 use super::propagate::Finding;
 use super::{Function, Model};
 
@@ -52,12 +54,12 @@ pub fn findings(model: &Model) -> Vec<Finding> {
     }
     let mut report = Report::default();
     names::check(model, &mut report);
-    for function in &model.program.functions {
-        operations::check_types(function, &mut report);
-    }
+    let functions = &model.program.functions;
+    let types: Vec<Report> = functions.par_iter().map(operations::check_types).collect();
+    report.0.extend(types.into_iter().flat_map(|types| types.0));
     interface::check(model, &mut report);
     if report.0.is_empty() {
-        shapes::check_enumerated(model, &mut report);
+        report.0.extend(shapes::check_enumerated(model));
     }
     report.0
 }

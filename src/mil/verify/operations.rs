@@ -91,20 +91,20 @@ impl Scope<'_> {
     }
 }
 
-pub(super) fn check_types(function: &Function, report: &mut Report) {
+pub(super) fn check_types(function: &Function) -> Report {
     let options = Options { fold_bytes: 1 << 16, trust_declared: true, numerics: Numerics::Fast };
     let (facts, findings) = propagate::propagate(function, &[], options);
-    report.0.extend(findings);
-    let mut check =
-        TypeCheck { function, facts: &facts, constant: vec![false; function.values.len()], report };
+    let constant = vec![false; function.values.len()];
+    let mut check = TypeCheck { function, facts: &facts, constant, report: Report(findings) };
     check.block(&function.body);
+    check.report
 }
 
 struct TypeCheck<'a> {
     function: &'a Function,
     facts: &'a propagate::Facts,
     constant: Vec<bool>,
-    report: &'a mut Report,
+    report: Report,
 }
 
 impl TypeCheck<'_> {

@@ -1,24 +1,29 @@
 //! Every enumerated shape carried through the program: a shape that makes the graph inconsistent is found
 //! here and not at the first prediction.
 
-use super::Report;
+use rayon::prelude::*;
+
 use crate::mil::op::Numerics;
-use crate::mil::propagate::{self, Options};
+use crate::mil::propagate::{self, Finding, Options};
 use crate::mil::{ArrayType, Dim, FeatureType, Flexibility, Function, Interface, Model, Type, ValueId};
 
-pub(super) fn check_enumerated(model: &Model, report: &mut Report) {
-    for function in &model.program.functions {
-        let Some(interface) = model.interface(&function.name) else { continue };
-        for index in 0..enumerated_count(interface) {
-            let inputs = inputs_at(function, interface, index);
-            let options = Options { fold_bytes: 1 << 16, trust_declared: false, numerics: Numerics::Fast };
-            let (_, findings) = propagate::propagate(function, &inputs, options);
-            report.0.extend(findings.into_iter().map(|mut finding| {
-                finding.message = format!("with enumerated shape {index}: {}", finding.message);
-                finding
-            }));
+pub(super) fn check_enumerated(model: &Model) -> Vec<Finding> {
+    let cases: Vec<(&Function, &Interface, usize)> = (model.program.functions.iter())
+        .filter_map(|function| Some((function, model.interface(&function.name)?)))
+        .flat_map(|(function, interface)| {
+            (0..enumerated_count(interface)).map(move |index| (function, interface, index))
+        })
+        .collect();
+    let findings = |&(function, interface, index): &(&Function, &Interface, usize)| {
+        let inputs = inputs_at(function, interface, index);
+        let options = Options { fold_bytes: 1 << 16, trust_declared: false, numerics: Numerics::Fast };
+        let (_, mut findings) = propagate::propagate(function, &inputs, options);
+        for finding in &mut findings {
+            finding.message = format!("with enumerated shape {index}: {}", finding.message);
         }
-    }
+        findings
+    };
+    cases.par_iter().flat_map_iter(findings).collect()
 }
 
 fn enumerated_count(interface: &Interface) -> usize {
