@@ -41,7 +41,7 @@ pub(super) fn dots<T: Load>(
     match parallel::half(out.columns(), LANES, pieces) {
         Some(middle) => {
             let (left, right) = out.split_columns(middle);
-            rayon::join(
+            parallel::join(
                 || dots(isa, k, x, w, left, pieces / 2),
                 || dots(isa, k, x, w.skip_rows(middle), right, pieces - pieces / 2),
             );
@@ -191,7 +191,7 @@ pub(super) fn row_sums<T: Load>(
     match parallel::half(out.columns(), COLUMN_UNIT, pieces) {
         Some(middle) => {
             let (left, right) = out.split_columns(middle);
-            rayon::join(
+            parallel::join(
                 || row_sums(isa, k, a, b, left, pieces / 2),
                 || row_sums(isa, k, a, b.skip_columns(middle), right, pieces - pieces / 2),
             );

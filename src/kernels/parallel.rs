@@ -1,12 +1,24 @@
 //! Division of work among threads, without allocation and without influence on results.
+//!
+//! A token is decoded by hundreds of short pieces of work one after the other, and a thread that has gone to sleep
+//! between two of them takes longer to wake than a piece takes. So while a prediction runs ([`attended`]), the other
+//! threads of the pool do not sleep: they look for work until the prediction is over.
 
-use rayon::prelude::*;
+use std::cell::Cell;
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use rayon::Yield;
 
 /// Multiply-adds below which another thread costs more than it saves.
 pub(crate) const WORTHWHILE: usize = 1 << 16;
 
 /// Pieces per thread, so that a slow core does not hold up the others.
 const PIECES: usize = 3;
+
+/// Looks for work that find none, after which another process may have the processor.
+const IDLE_ROUNDS: u32 = 1 << 14;
 
 /// Threads at hand: those of the pool that runs this, or one outside any pool.
 pub(crate) fn threads() -> usize {
@@ -43,7 +55,7 @@ pub(crate) fn parts<T: Send>(
         match half(data.len(), unit, pieces) {
             Some(middle) => {
                 let (left, right) = data.split_at_mut(middle);
-                rayon::join(
+                join(
                     || divide(start, left, unit, pieces / 2, body),
                     || divide(start + middle, right, unit, pieces - pieces / 2, body),
                 );
@@ -62,11 +74,69 @@ pub(crate) fn for_each_chunk<T: Send>(
     work: usize,
     f: impl Fn(usize, &mut [T]) + Sync + Send,
 ) {
-    if work >= WORTHWHILE && data.len() > size && threads() > 1 {
-        data.par_chunks_mut(size).enumerate().for_each(|(i, chunk)| f(i, chunk));
-    } else {
-        data.chunks_mut(size).enumerate().for_each(|(i, chunk)| f(i, chunk));
+    let pieces = if work >= WORTHWHILE { threads() * PIECES } else { 1 };
+    parts(data, size, pieces, &|start, part| {
+        part.chunks_mut(size).enumerate().for_each(|(i, chunk)| f(start / size + i, chunk));
+    });
+}
+
+/// Two things at once, as far as there are threads.
+pub(crate) fn join<A: Send, B: Send>(a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B) {
+    rayon::join(|| occupied(a), || occupied(b))
+}
+
+/// Does `work` on a thread of a pool while the pool's other threads stay awake.
+pub(crate) fn attended<R: Send>(work: impl FnOnce() -> R + Send) -> R {
+    let over = AtomicBool::new(false);
+    with_attendants(threads() - 1, &over, || {
+        let _end = SetAtEnd(&over);
+        occupied(work)
+    })
+}
+
+fn with_attendants<R: Send>(count: usize, over: &AtomicBool, work: impl FnOnce() -> R + Send) -> R {
+    match count {
+        0 => work(),
+        _ => rayon::join(|| with_attendants(count - 1, over, work), || attend(over)).0,
     }
+}
+
+/// Also where the work panics: nobody waits for ever.
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+thread_local! {
+    /// Whether this thread is in the middle of a piece of work, or looks for work already.
+    static OCCUPIED: Cell<bool> = const { Cell::new(false) };
+}
+
+fn occupied<R>(work: impl FnOnce() -> R) -> R {
+    let before = OCCUPIED.replace(true);
+    let result = work();
+    OCCUPIED.set(before);
+    result
+}
+
+/// Carries out what other threads have to give away, until all is over.
+///
+/// A thread that waits in the middle of a piece of work may be given this too. It would keep that piece from ever ending,
+/// so it does nothing there.
+fn attend(over: &AtomicBool) {
+    if OCCUPIED.get() {
+        return;
+    }
+    occupied(|| {
+        let mut idle = 0;
+        while !over.load(Ordering::Acquire) {
+            idle = if rayon::yield_now() == Some(Yield::Executed) { 0 } else { idle + 1 };
+            if idle < IDLE_ROUNDS { spin_loop() } else { thread::yield_now() }
+        }
+    });
 }
 
 /// Where to divide `len` for `pieces` pieces, on a multiple of `unit`; `None` if it is not to be divided.
@@ -77,4 +147,53 @@ pub(crate) fn half(len: usize, unit: usize, pieces: usize) -> Option<usize> {
     let units = len / unit;
     let middle = units * (pieces / 2) / pieces * unit;
     (middle > 0).then_some(middle)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum(values: &[u64]) -> u64 {
+        match values {
+            [] => 0,
+            [one] => *one,
+            _ => {
+                let (left, right) = values.split_at(values.len() / 2);
+                let (a, b) = join(|| sum(left), || sum(right));
+                a + b
+            }
+        }
+    }
+
+    #[test]
+    fn work_that_is_attended_ends_whatever_threads_are_given() {
+        let values: Vec<u64> = (0..257).collect();
+        for threads in 1..=5 {
+            let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+            for _ in 0..200 {
+                let total = pool.install(|| attended(|| sum(&values) + sum(&values[1..])));
+                assert_eq!(total, 256 * 257);
+            }
+        }
+        assert_eq!(attended(|| sum(&values)), 128 * 257, "outside any pool");
+    }
+
+    #[test]
+    fn work_that_panics_leaves_no_thread_waiting() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+        let work = || pool.install(|| attended(|| panic!("on purpose")));
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err());
+        assert_eq!(pool.install(|| attended(|| sum(&[1, 2, 3]))), 6);
+    }
+
+    #[test]
+    fn every_chunk_is_met_once_with_its_index() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+        let mut data = vec![0; 1003];
+        pool.install(|| {
+            for_each_chunk(&mut data, 10, WORTHWHILE, |i, chunk| chunk.iter_mut().for_each(|v| *v += i + 1));
+        });
+        let expected: Vec<usize> = (0..1003).map(|i| i / 10 + 1).collect();
+        assert_eq!(data, expected);
+    }
 }

@@ -80,7 +80,7 @@ fn divide<T: Store, W: Load>(isa: Isa, columns: Columns<'_, T, W>, pieces: usize
     let (out, beside) = out.split_columns(middle);
     let left = Columns { x, first, stride, weight, epsilon, out };
     let right = Columns { x, first: first + middle, stride, weight, epsilon, out: beside };
-    rayon::join(|| divide(isa, left, pieces / 2), || divide(isa, right, pieces - pieces / 2));
+    parallel::join(|| divide(isa, left, pieces / 2), || divide(isa, right, pieces - pieces / 2));
 }
 
 /// One row of consecutive elements.

@@ -166,7 +166,7 @@ pub(super) fn divide<L: Left, U: Load, O: Store, M: Mode>(product: Product<'_, L
             Product { isa, mode, k, left: next, right, bias: rest, out: below },
         )
     };
-    rayon::join(|| divide(first, pieces / 2), || divide(second, pieces - pieces / 2));
+    parallel::join(|| divide(first, pieces / 2), || divide(second, pieces - pieces / 2));
 }
 
 thread_local! {

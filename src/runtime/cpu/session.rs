@@ -10,6 +10,7 @@ use super::memory::{Grown, Memory};
 use super::plan::{Place, Plan};
 use super::planner::plan;
 use super::{CpuLoaded, fold_options, image};
+use crate::kernels::parallel;
 use crate::mil::op::KnownValue;
 use crate::mil::propagate;
 use crate::mil::{DefaultValue, Feature, FeatureType, Function, Interface, TensorType, Type, ValueId};
@@ -162,7 +163,7 @@ impl CpuSession {
             observer: self.observer.as_deref_mut(),
         };
         match &self.loaded.pool {
-            Some(pool) => pool.install(|| execution.run()),
+            Some(pool) => pool.install(|| parallel::attended(|| execution.run())),
             None => execution.run(),
         }
     }
