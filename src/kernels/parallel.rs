@@ -14,8 +14,8 @@ use rayon::Yield;
 /// Multiply-adds below which another thread costs more than it saves.
 pub(crate) const WORTHWHILE: usize = 1 << 16;
 
-/// Pieces per thread, so that a slow core does not hold up the others.
-const PIECES: usize = 3;
+/// Pieces per thread where pieces take their own time.
+const CHUNK_PIECES: usize = 3;
 
 /// Looks for work that find none, after which another process may have the processor.
 const IDLE_ROUNDS: u32 = 1 << 14;
@@ -25,15 +25,12 @@ pub(crate) fn threads() -> usize {
     if rayon::current_thread_index().is_some() { rayon::current_num_threads() } else { 1 }
 }
 
-/// How many pieces to make of work of the given size in multiply-adds.
+/// How many pieces to make of work of the given size in multiply-adds: one per thread. More would even out what
+/// threads take, but each costs a hand-over, and products pack an operand for each.
 pub(crate) fn pieces(work: usize) -> usize {
-    let most = work / WORTHWHILE;
-    if most < 2 {
-        return 1;
-    }
-    match threads() {
-        1 => 1,
-        threads => most.min(threads * PIECES),
+    match work / WORTHWHILE {
+        0 | 1 => 1,
+        most => most.min(threads()),
     }
 }
 
@@ -74,7 +71,7 @@ pub(crate) fn for_each_chunk<T: Send>(
     work: usize,
     f: impl Fn(usize, &mut [T]) + Sync + Send,
 ) {
-    let pieces = if work >= WORTHWHILE { threads() * PIECES } else { 1 };
+    let pieces = if work >= WORTHWHILE { threads() * CHUNK_PIECES } else { 1 };
     parts(data, size, pieces, &|start, part| {
         part.chunks_mut(size).enumerate().for_each(|(i, chunk)| f(start / size + i, chunk));
     });
