@@ -166,6 +166,17 @@ pub fn weigh<T: Load, U: Load, O: Store>(
     }
 }
 
+/// `out = a x b` in fused sums that are rounded once where they are stored, on this thread alone.
+pub(super) fn product_here<T: Load, U: Load, O: Store>(
+    isa: Isa,
+    k: usize,
+    left: Matrix<'_, T>,
+    right: Matrix<'_, U>,
+    out: Grid<'_, O>,
+) {
+    divide(Product { isa, mode: Fused, k, left, right, bias: None, out }, 1);
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,6 +2,7 @@
 
 pub mod attention;
 pub mod cluster;
+pub mod column_attention;
 pub mod conv;
 pub mod convert;
 pub mod copy;

@@ -4,6 +4,7 @@
 //! be used nowhere else. Fused steps compute in f32 and round what they store, once; so they are more precise than
 //! the steps they stand for, and are not used where every step is to round as a device does.
 
+mod attention;
 mod gated;
 mod graph;
 mod masked;
@@ -22,7 +23,7 @@ pub(super) use graph::Values;
 /// Looks for a pattern that ends with the given step. Gives the step that replaces it and the steps that go.
 type Pattern = fn(&Graph<'_>, usize) -> Option<Fused>;
 
-const PATTERNS: &[Pattern] = &[norm::find, gated::find, masked::find];
+const PATTERNS: &[Pattern] = &[norm::find, gated::find, attention::find, masked::find];
 
 /// A step and the steps it makes superfluous; it takes the place of the last of them.
 struct Fused {

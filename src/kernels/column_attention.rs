@@ -1,0 +1,226 @@
+//! Attention of one head whose queries and results are columns, over the keys that its mask leaves to be seen.
+//!
+//! Scores of a block of queries are computed, made shares and used while they are in the cache, and keys that none of the
+//! block's queries sees are never looked at: half of them if every token sees those before it.
+
+use std::cell::RefCell;
+use std::ops::Range;
+
+use half::f16;
+use smallvec::SmallVec;
+
+use super::gemm::{Matrix, product_here};
+use super::simd::{Grid, Isa, LANES, Load, Op, Simd, Store};
+use super::softmax::shares_of_row;
+use crate::tensor::AlignedBuf;
+
+/// Queries whose scores are held at a time; more if there would be too many blocks.
+const QUERIES: usize = 128;
+const BLOCKS: usize = 32;
+
+/// A mask that is added to a score makes its share nothing from this number on: exp(-1e4) is 0.
+const HIDES: f16 = f16::from_f32_const(-1e4);
+
+/// The keys that each block of queries sees.
+pub struct Seen {
+    block: usize,
+    ranges: SmallVec<[Range<usize>; BLOCKS]>,
+}
+
+impl Seen {
+    /// Reads a mask of `queries` rows of `keys` elements.
+    ///
+    /// # Panics
+    /// If the mask has fewer elements.
+    pub fn by(mask: &[f16], queries: usize, keys: usize) -> Seen {
+        let block = queries.div_ceil(BLOCKS).max(QUERIES);
+        let ranges = (0..queries).step_by(block).map(|first| {
+            let rows = mask[first * keys..(first + block).min(queries) * keys].chunks_exact(keys.max(1));
+            rows.map(seen_in_row).reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..keys)
+        });
+        Seen { block, ranges: ranges.collect() }
+    }
+}
+
+/// From the first to the last key that is seen; all if none is, for then all are equally hidden.
+fn seen_in_row(mask: &[f16]) -> Range<usize> {
+    const PIECE: usize = 64;
+    // No comparison of floats, which the compiler would take one at a time; a NaN is larger than HIDES here too.
+    let is_seen = |mask: &f16| {
+        mask.to_bits().wrapping_sub(HIDES.to_bits()) > f16::NEG_INFINITY.to_bits() - HIDES.to_bits()
+    };
+    let any = |piece: &[f16]| piece.iter().fold(false, |any, mask| any | is_seen(mask));
+    let Some(first) = mask.chunks(PIECE).position(any) else { return 0..mask.len() };
+    let hidden = mask.rchunks(PIECE).take_while(|piece| !any(piece)).map(<[f16]>::len).sum::<usize>();
+    first * PIECE..mask.len() - hidden
+}
+
+/// One head.
+#[derive(Clone, Copy)]
+pub struct Head<'a> {
+    /// `[queries, width]`.
+    pub query: Matrix<'a, f16>,
+    /// `[width, keys]`.
+    pub key: Matrix<'a, f16>,
+    /// `[features, keys]`.
+    pub value: Matrix<'a, f16>,
+    /// `[queries, keys]`, added to the scores.
+    pub mask: &'a [f16],
+    /// Elements of a query or key.
+    pub width: usize,
+    /// How many queries there are.
+    pub queries: usize,
+    /// How many keys and values there are.
+    pub keys: usize,
+}
+
+thread_local! {
+    static SCORES: RefCell<AlignedBuf> = RefCell::default();
+}
+
+impl Head<'_> {
+    /// `out = value x softmax(query x key + mask)^T`, `[features, queries]`, on this thread.
+    ///
+    /// # Panics
+    /// If a matrix or the mask has fewer elements than the extents imply.
+    pub fn attend(&self, seen: &Seen, out: &mut [f16]) {
+        SCORES.with_borrow_mut(|scores| {
+            let mut rest = Grid::new(out, self.queries);
+            for (i, keys) in seen.ranges.iter().enumerate() {
+                let first = i * seen.block;
+                let count = seen.block.min(self.queries - first);
+                let (columns, beside) = if count < rest.columns() {
+                    let (columns, beside) = rest.split_columns(count);
+                    (columns, Some(beside))
+                } else {
+                    (rest, None)
+                };
+                scores.resize(count * keys.len() * size_of::<f32>());
+                self.block(first, keys.clone(), bytemuck::cast_slice_mut(scores), columns);
+                let Some(beside) = beside else { return };
+                rest = beside;
+            }
+        });
+    }
+
+    fn block(&self, first: usize, keys: Range<usize>, scores: &mut [f32], out: Grid<'_, f16>) {
+        let (isa, length) = (Isa::best(), keys.len());
+        let key = self.key.skip_columns(keys.start);
+        product_here(isa, self.width, self.query.skip_rows(first), key, Grid::new(scores, length));
+        let mask = &self.mask[first * self.keys..];
+        isa.run(Shares { scores, mask, keys: keys.clone(), row: self.keys });
+        let shares = Matrix::row_major(&*scores, length).transposed();
+        product_here(isa, length, self.value.skip_columns(keys.start), shares, out);
+    }
+}
+
+/// Rows of scores, made shares in place.
+struct Shares<'a> {
+    scores: &'a mut [f32],
+    mask: &'a [f16],
+    keys: Range<usize>,
+    /// Elements of a row of the mask.
+    row: usize,
+}
+
+impl Op for Shares<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let masks = self.mask.chunks_exact(self.row).map(|row| &row[self.keys.clone()]);
+        for (scores, mask) in self.scores.chunks_exact_mut(self.keys.len()).zip(masks) {
+            for (score, mask) in scores.chunks_mut(LANES).zip(mask.chunks(LANES)) {
+                f32::store_some(s, s.add(f32::load_some(s, score), f16::load_some(s, mask)), score);
+            }
+            shares_of_row(s, scores);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(i: usize) -> f32 {
+        ((i * 7919 + 13) % 1009) as f32 / 504.0 - 1.0
+    }
+
+    fn halves(count: usize, seed: usize) -> Vec<f16> {
+        (0..count).map(|i| f16::from_f32(value(i + seed))).collect()
+    }
+
+    /// Everything in f64, key by key.
+    fn plain(head: &Head<'_>, features: usize) -> Vec<f64> {
+        let at = |m: Matrix<'_, f16>, row: usize, column: usize| {
+            f64::from(m.data[row * m.row_stride + column * m.column_stride].to_f32())
+        };
+        let mut out = vec![0.0; features * head.queries];
+        for q in 0..head.queries {
+            let score = |k: usize| -> f64 {
+                let sum: f64 = (0..head.width).map(|w| at(head.query, q, w) * at(head.key, w, k)).sum();
+                sum + f64::from(head.mask[q * head.keys + k].to_f32())
+            };
+            let scores: Vec<f64> = (0..head.keys).map(score).collect();
+            let most = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let total: f64 = scores.iter().map(|score| (score - most).exp()).sum();
+            for f in 0..features {
+                let weighted = (0..head.keys).map(|k| (scores[k] - most).exp() * at(head.value, f, k));
+                out[f * head.queries + q] = weighted.sum::<f64>() / total;
+            }
+        }
+        out
+    }
+
+    fn assert_attends(queries: usize, keys: usize, mask: impl Fn(usize, usize) -> f32) {
+        let (width, features) = (16, 8);
+        let (query, key, values) =
+            (halves(queries * width, 1), halves(width * keys, 2), halves(keys * features, 3));
+        let mask: Vec<f16> = (0..queries * keys).map(|i| f16::from_f32(mask(i / keys, i % keys))).collect();
+        let head = Head {
+            query: Matrix::row_major(&query, queries).transposed(),
+            key: Matrix::row_major(&key, keys),
+            value: Matrix::row_major(&values, features).transposed(),
+            mask: &mask,
+            width,
+            queries,
+            keys,
+        };
+        let mut out = vec![f16::NAN; features * queries];
+        head.attend(&Seen::by(&mask, queries, keys), &mut out);
+        for (i, (found, expected)) in out.iter().zip(plain(&head, features)).enumerate() {
+            assert!((f64::from(found.to_f32()) - expected).abs() < 2e-3, "{i}: {found} is not {expected}");
+        }
+    }
+
+    #[test]
+    fn masks_of_every_kind_give_what_the_definition_gives() {
+        for hides in [-1e4, f32::NEG_INFINITY, -65504.0] {
+            assert_attends(300, 300, |q, k| if k > q { hides } else { 0.0 });
+            assert_attends(130, 700, |q, k| if k > q + 570 || k + 100 < q + 570 { hides } else { 0.25 });
+        }
+        assert_attends(1, 5, |_, _| 0.0);
+        assert_attends(129, 64, |q, k| ((q * 3 + k) % 7) as f32 - 3.0);
+    }
+
+    #[test]
+    fn queries_that_see_nothing_share_alike() {
+        assert_attends(200, 90, |q, _| if q < 150 { 0.0 } else { -1e4 });
+    }
+
+    #[test]
+    fn ranges_hold_every_key_that_is_seen_and_few_others() {
+        let (queries, keys) = (256, 512);
+        let mask: Vec<f16> = (0..queries * keys)
+            .map(|i| f16::from_f32(if i % keys > i / keys { -1e4 } else { 0.0 }))
+            .collect();
+        let seen = Seen::by(&mask, queries, keys);
+        assert_eq!(seen.ranges[..], [0..128, 0..256]);
+        assert_eq!(seen_in_row(&[f16::NAN]), 0..1);
+        let mut row = vec![f16::NEG_INFINITY; 200];
+        assert_eq!(seen_in_row(&row), 0..200);
+        row[70] = f16::from_f32(-9992.0);
+        assert_eq!(seen_in_row(&row), 64..72);
+        assert_eq!(seen_in_row(&[]), 0..0);
+    }
+}
