@@ -10,8 +10,8 @@ use half::f16;
 use smallvec::SmallVec;
 
 use super::gemm::{Matrix, product_here};
-use super::simd::{Grid, Isa, LANES, Load, Op, Simd, Store};
-use super::softmax::shares_of_row;
+use super::math::exp_of_distance;
+use super::simd::{Grid, Isa, LANES, Load, Op, Simd};
 use crate::tensor::AlignedBuf;
 
 /// Queries whose scores are held at a time; more if there would be too many blocks.
@@ -95,7 +95,7 @@ impl Head<'_> {
                 } else {
                     (rest, None)
                 };
-                scores.resize(count * keys.len() * size_of::<f32>());
+                scores.resize(count * padded(keys.len()) * size_of::<f32>());
                 self.block(first, keys.clone(), bytemuck::cast_slice_mut(scores), columns);
                 let Some(beside) = beside else { return };
                 rest = beside;
@@ -104,23 +104,35 @@ impl Head<'_> {
     }
 
     fn block(&self, first: usize, keys: Range<usize>, scores: &mut [f32], out: Grid<'_, f16>) {
-        let (isa, length) = (Isa::best(), keys.len());
+        let (isa, length, row) = (Isa::best(), keys.len(), padded(keys.len()));
+        let mut whole = Grid::new(&mut *scores, row);
+        if length < row {
+            (0..whole.rows()).for_each(|i| whole.row(i)[length..].fill(f32::NEG_INFINITY));
+            whole = whole.split_columns(length).0;
+        }
         let key = self.key.skip_columns(keys.start);
-        product_here(isa, self.width, self.query.skip_rows(first), key, Grid::new(scores, length));
+        product_here(isa, self.width, self.query.skip_rows(first), key, whole);
         let mask = &self.mask[first * self.keys..];
-        isa.run(Shares { scores, mask, keys: keys.clone(), row: self.keys });
-        let shares = Matrix::row_major(&*scores, length).transposed();
+        isa.run(Shares { scores, row, mask, keys: keys.clone(), mask_row: self.keys });
+        let shares = Matrix::row_major(&*scores, row).transposed();
         product_here(isa, length, self.value.skip_columns(keys.start), shares, out);
     }
+}
+
+/// A number of elements that is whole vectors.
+fn padded(length: usize) -> usize {
+    length.next_multiple_of(LANES)
 }
 
 /// Rows of scores, made shares in place.
 struct Shares<'a> {
     scores: &'a mut [f32],
+    /// Elements of a row: whole vectors, of which those without a key are negative infinity.
+    row: usize,
     mask: &'a [f16],
     keys: Range<usize>,
     /// Elements of a row of the mask.
-    row: usize,
+    mask_row: usize,
 }
 
 impl Op for Shares<'_> {
@@ -128,12 +140,27 @@ impl Op for Shares<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let masks = self.mask.chunks_exact(self.row).map(|row| &row[self.keys.clone()]);
-        for (scores, mask) in self.scores.chunks_exact_mut(self.keys.len()).zip(masks) {
-            for (score, mask) in scores.chunks_mut(LANES).zip(mask.chunks(LANES)) {
-                f32::store_some(s, s.add(f32::load_some(s, score), f16::load_some(s, mask)), score);
+        let masks = self.mask.chunks_exact(self.mask_row).map(|row| &row[self.keys.clone()]);
+        for (scores, mask) in self.scores.chunks_exact_mut(self.row).zip(masks) {
+            let scores = scores.as_chunks_mut().0;
+            let mut most = s.splat(f32::NEG_INFINITY);
+            for (score, mask) in scores.iter_mut().zip(mask.chunks(LANES)) {
+                let masked = s.add(s.load(score), f16::load_some(s, mask));
+                // The order of the operands keeps a NaN out of the maximum; it comes back with its own exponential.
+                most = s.max(masked, most);
+                s.store(masked, score);
             }
-            shares_of_row(s, scores);
+            let most = s.splat(s.reduce_max(most));
+            let mut sum = s.splat(0.0);
+            for score in &mut *scores {
+                let share = exp_of_distance(s, s.sub(s.load(score), most));
+                sum = s.add(sum, share);
+                s.store(share, score);
+            }
+            let part = s.splat(1.0 / s.reduce_add(sum));
+            for score in scores {
+                s.store(s.mul(s.load(score), part), score);
+            }
         }
     }
 }
@@ -200,6 +227,7 @@ mod tests {
             assert_attends(130, 700, |q, k| if k > q + 570 || k + 100 < q + 570 { hides } else { 0.25 });
         }
         assert_attends(1, 5, |_, _| 0.0);
+        assert_attends(140, 77, |q, k| if k > q { -1e4 } else { 0.0 });
         assert_attends(129, 64, |q, k| ((q * 3 + k) % 7) as f32 - 3.0);
     }
 

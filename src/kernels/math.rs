@@ -18,18 +18,32 @@ fn polynomial<S: Simd, const N: usize>(s: S, x: S::V, c: [f32; N]) -> S::V {
 /// `e^x`, within 1.1 ulp.
 #[inline(always)]
 pub(super) fn exp<S: Simd>(s: S, x: S::V) -> S::V {
+    // Beyond these the result is infinite or zero; the order of the operands lets NaN through.
+    let (n, mantissa) = powers(s, s.max(s.splat(-104.0), s.min(s.splat(89.0), x)));
+    // 2^n in two factors, so that neither leaves the range of f32 before the result does.
+    let half = s.floor(s.mul(n, s.splat(0.5)));
+    s.mul(s.mul(mantissa, s.exp2_int(half)), s.exp2_int(s.sub(n, half)))
+}
+
+/// `e^x` as a power of two and what it is to be multiplied by.
+#[inline(always)]
+fn powers<S: Simd>(s: S, x: S::V) -> (S::V, S::V) {
     const LN_2_LOW: f32 = -1.904_654_3e-9;
     const TERMS: [f32; 5] = [0.499_999_94, 0.166_665_21, 0.041_668_39, 0.008_368_745, 0.001_381_454];
-    // Beyond these the result is infinite or zero; the order of the operands lets NaN through.
-    let x = s.max(s.splat(-104.0), s.min(s.splat(89.0), x));
     let n = s.round(s.mul(x, s.splat(std::f32::consts::LOG2_E)));
     let r = s.mul_add(n, s.splat(-std::f32::consts::LN_2), x);
     let r = s.mul_add(n, s.splat(-LN_2_LOW), r);
     let tail = s.mul_add(s.mul(r, r), polynomial(s, r, TERMS), r);
-    let mantissa = s.add(tail, s.splat(1.0));
-    // 2^n in two factors, so that neither leaves the range of f32 before the result does.
-    let half = s.floor(s.mul(n, s.splat(0.5)));
-    s.mul(s.mul(mantissa, s.exp2_int(half)), s.exp2_int(s.sub(n, half)))
+    (n, s.add(tail, s.splat(1.0)))
+}
+
+/// `e^x` of numbers up to zero, within 1.1 ulp; zero where it would be subnormal.
+#[inline(always)]
+pub(super) fn exp_of_distance<S: Simd>(s: S, x: S::V) -> S::V {
+    const LEAST: f32 = -87.0;
+    let clamped = s.max(s.splat(LEAST), x);
+    let (n, mantissa) = powers(s, clamped);
+    s.select_gt(s.splat(LEAST), x, s.splat(0.0), s.mul(mantissa, s.exp2_int(n)))
 }
 
 /// `1 / (1 + e^-x)`, within 2.5 ulp.

@@ -179,12 +179,6 @@ impl<P: Precision> Op for Softmax<'_, P> {
     }
 }
 
-/// Softmax of one row in place.
-#[inline(always)]
-pub(super) fn shares_of_row<S: Simd>(s: S, row: &mut [f32]) {
-    along_row(s, Plain, row);
-}
-
 #[inline(always)]
 fn along_row<S: Simd, P: Precision>(s: S, precision: P, row: &mut [f32]) {
     let max = s.splat(rows::reduce(s, rows::Max, row));

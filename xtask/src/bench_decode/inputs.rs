@@ -28,7 +28,10 @@ fn tensor(name: &str, dtype: DType, shape: &[usize]) -> Result<Tensor> {
     match dtype {
         DType::I32 => Ok(Tensor::from_slice(shape, &vec![7i32; count])?),
         DType::F16 => {
-            let values: Vec<f32> = (0..count).map(|i| value(name, i, count)).collect();
+            let values: Vec<f32> = match shape {
+                [.., queries, keys] if name.starts_with("mask") => causal_mask(*queries, *keys),
+                _ => (0..count).map(|i| value(name, i, count)).collect(),
+            };
             Ok(anemeter::kernels::convert::from_f32(dtype, shape, &values)?)
         }
         _ => bail!("`{name}` is {dtype}, which the functions of a decoder do not take"),
@@ -39,7 +42,12 @@ fn value(name: &str, i: usize, count: usize) -> f32 {
     let noise = ((i as u32).wrapping_mul(0x9e37_79b9) >> 8) as f32 / (1 << 24) as f32;
     match name {
         "select" => f32::from(u8::from(i + 1 == count)),
-        _ if name.starts_with("mask") => 0.0,
         _ => noise - 0.5,
     }
+}
+
+/// The last query sees every key, each one before it a key less.
+fn causal_mask(queries: usize, keys: usize) -> Vec<f32> {
+    let hidden = |i: usize| i % keys + queries > i / keys + keys;
+    (0..queries * keys).map(|i| if hidden(i) { -1e4 } else { 0.0 }).collect()
 }
