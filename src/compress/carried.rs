@@ -2,7 +2,8 @@
 //!
 //! A checkpoint's element is `scale * q + minimum`, an operation's is `scale * (q - offset)`. The offset that gives
 //! the same fp16 numbers is looked for in the narrowest form that has one for every block. Where no form has, offsets
-//! are rounded to fp16, which costs far less than new integers would.
+//! are rounded to fp16, which costs far less than new integers would. Numbers that were trained for integers get those
+//! integers, and the log tells what that loses if they are not exactly them.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -13,19 +14,19 @@ use super::encoding::{Operand, Step};
 use super::job::{Learned, Scheme, too_old};
 use super::layout::Layout;
 use super::precision::{Granularity, Linear};
-use super::weight::{Weight, rounded, to_bytes};
+use super::weight::{Weight, numbers, rounded, to_bytes};
 use crate::kernels::quantize::{Loss, Packer};
 use crate::mil::{Opset, Quantised, TensorType};
 use crate::tensor::{DType, packed};
 
-/// Blocks handled at a time.
-const BATCH: usize = 1 << 13;
+/// Elements handled at a time, as far as blocks allow.
+const BATCH: usize = 1 << 18;
 
 /// How a weight that comes from integers is stored.
 pub(super) enum Carried {
     /// With the same integers.
     Same(CarriedScheme),
-    /// With others, because its blocks do not lie along the inputs.
+    /// With others, because its blocks are not runs of inputs.
     Requantised(Linear),
 }
 
@@ -64,7 +65,7 @@ impl CarriedScheme {
         }
         layout.block(&weight.name, source.block())?;
         let blocks = layout.elements() / source.block();
-        if !is_row_wise {
+        if !is_row_wise || source.is_scattered() {
             let (bits, symmetric) = (source.bits(), source.is_signed());
             let granularity = Granularity::Block(source.block());
             return Ok(Some(Carried::Requantised(Linear { bits, symmetric, granularity })));
@@ -91,22 +92,39 @@ fn for_each(
     mut take: impl FnMut(&mut [u8], &[f32], &[f32]) -> io::Result<()>,
 ) -> io::Result<()> {
     let size = source.block();
-    let (mut codes, mut scales, mut minimums) = (vec![0; BATCH * size], vec![0.0; BATCH], vec![0.0; BATCH]);
-    for start in (0..blocks).step_by(BATCH) {
-        let some: Range<usize> = start..blocks.min(start + BATCH);
-        let count = some.len();
-        source.read(some, &mut codes, &mut scales, &mut minimums);
+    let batch = (BATCH / size).max(1);
+    let mut read = Blocks::default();
+    for start in (0..blocks).step_by(batch) {
+        read.take(source, start..blocks.min(start + batch));
+        take(&mut read.codes, &read.scales, &read.minimums)?;
+    }
+    Ok(())
+}
+
+/// Some blocks.
+#[derive(Default)]
+struct Blocks {
+    codes: Vec<u8>,
+    scales: Vec<f32>,
+    minimums: Vec<f32>,
+}
+
+impl Blocks {
+    fn take(&mut self, source: &dyn Quantised, some: Range<usize>) {
+        let Blocks { codes, scales, minimums } = self;
+        codes.resize(some.len() * source.block(), 0);
+        scales.resize(some.len(), 0.0);
+        minimums.resize(some.len(), 0.0);
+        source.read(some, codes, scales, minimums);
         // A block of one number has no scale: it gets one, and the first integer.
-        let flat = scales.iter_mut().zip(&minimums).zip(codes.chunks_exact_mut(size)).take(count);
+        let flat = scales.iter_mut().zip(minimums).zip(codes.chunks_exact_mut(source.block()));
         for ((scale, minimum), codes) in
             flat.filter(|((scale, minimum), _)| **scale == 0.0 && **minimum != 0.0)
         {
             *scale = minimum.abs();
             codes.fill(0);
         }
-        take(&mut codes[..count * size], &scales[..count], &minimums[..count])?;
     }
-    Ok(())
 }
 
 /// Whether every integer of every block gives the same number with an offset of the given form.
@@ -157,18 +175,39 @@ fn both(form: Offset, code: f32, scale: f32, minimum: f32, offset: f32) -> (f32,
 }
 
 impl CarriedScheme {
-    /// The offset of a block, rounded if there is no exact one, and what that loses.
-    fn offset(&self, codes: &[u8], scale: f32, minimum: f32) -> (f32, Loss) {
-        if self.is_exact {
-            let offset = block_offset(&*self.source, self.offset, scale, minimum);
-            return (offset.unwrap_or(0.0), Loss::default());
+    /// The offset of a block, rounded if there is no exact one.
+    fn offset(&self, scale: f32, minimum: f32) -> f32 {
+        match self.is_exact {
+            true => block_offset(&*self.source, self.offset, scale, minimum).unwrap_or(0.0),
+            false if minimum == 0.0 => 0.0,
+            false => rounded(DType::F16, -minimum / scale),
         }
-        let offset = if minimum == 0.0 { 0.0 } else { rounded(DType::F16, -minimum / scale) };
+    }
+
+    /// What the elements of a weight lose, given the offset of each block.
+    fn loss(&self, weight: &Weight, offsets: &[f32]) -> io::Result<Loss> {
+        let source = &*self.source;
+        let (mut loss, mut first) = (Loss::default(), 0);
+        let (mut wanted, mut read, mut blocks) = (Vec::new(), Vec::new(), Blocks::default());
         let number =
-            |code: u8| if self.source.is_signed() { f32::from(code.cast_signed()) } else { f32::from(code) };
-        let pairs = codes.iter().map(|&code| both(self.offset, number(code), scale, minimum, offset));
-        let (read, wanted): (Vec<f32>, Vec<f32>) = pairs.unzip();
-        (offset, Loss::between(&wanted, &read))
+            |code: u8| if source.is_signed() { f32::from(code.cast_signed()) } else { f32::from(code) };
+        weight.for_each_batch(source.block(), &mut |bytes| {
+            numbers(DType::F16, bytes, &mut wanted);
+            let count = wanted.len() / source.block();
+            blocks.take(source, first..first + count);
+            read.clear();
+            let each = blocks.codes.chunks_exact(source.block());
+            let parameters = blocks.scales.iter().zip(&blocks.minimums).zip(&offsets[first..first + count]);
+            for (codes, ((&scale, &minimum), &offset)) in each.zip(parameters) {
+                read.extend(
+                    codes.iter().map(|&code| both(self.offset, number(code), scale, minimum, offset).0),
+                );
+            }
+            loss += Loss::between(&wanted, &read);
+            first += count;
+            Ok(())
+        })?;
+        Ok(loss)
     }
 }
 
@@ -191,20 +230,19 @@ impl Scheme for CarriedScheme {
     fn write(&self, weight: &Weight, _: usize, out: &mut dyn Write) -> io::Result<Option<Learned>> {
         let source = &*self.source;
         let (mut packer, mut bytes) = (Packer::new(source.bits()), Vec::new());
-        let (mut all_scales, mut offsets, mut loss) = (Vec::new(), Vec::new(), Loss::default());
+        let (mut all_scales, mut offsets) = (Vec::new(), Vec::new());
         // Moves unsigned integers to where their middle is zero.
         let flip =
             if self.offset == Offset::None && !source.is_signed() { 1 << (source.bits() - 1) } else { 0 };
         for_each(source, self.layout.elements() / source.block(), |codes, scales, minimums| {
             all_scales.extend_from_slice(scales);
-            let blocks = codes.chunks_exact(source.block()).zip(scales.iter().zip(minimums));
-            for (codes, (&scale, &minimum)) in blocks {
-                let (offset, lost) = self.offset(codes, scale, minimum);
-                if !offset.is_finite() {
-                    return Err(weight.not_finite(offset));
+            for (&scale, &minimum) in scales.iter().zip(minimums) {
+                let offset = self.offset(scale, minimum);
+                let parameters = [rounded(DType::F16, scale), offset];
+                if let Some(&bad) = parameters.iter().find(|number| !number.is_finite()) {
+                    return Err(weight.not_finite(bad));
                 }
                 offsets.push(offset);
-                loss += lost;
             }
             codes.iter_mut().for_each(|code| *code ^= flip);
             packer.push(codes, &mut bytes);
@@ -222,6 +260,8 @@ impl Scheme for CarriedScheme {
             }
             Offset::Number(dtype) => pieces.push(to_bytes(dtype, &offsets)),
         }
+        let is_same = self.is_exact && !source.is_rounded();
+        let loss = if is_same { Loss::default() } else { self.loss(weight, &offsets)? };
         Ok(Some(Learned { pieces, loss }))
     }
 
@@ -237,7 +277,11 @@ impl Scheme for CarriedScheme {
             Offset::Integer => ":asym".to_owned(),
             Offset::Number(dtype) => format!(" with {dtype} offsets"),
         };
-        let how = if self.is_exact { "carried over" } else { "rounded" };
+        let how = match self.is_exact {
+            _ if self.source.is_rounded() => "requantised",
+            true => "carried over",
+            false => "rounded",
+        };
         Some(format!("int{}:block={}{offset}, {how}", self.source.bits(), self.source.block()))
     }
 }
