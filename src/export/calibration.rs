@@ -151,3 +151,22 @@ impl Sum {
         self.tokens += tokens;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::Tensor;
+
+    #[test]
+    fn squares_are_those_of_tokens_and_not_of_padding() {
+        let value = |at: usize| if at % 128 < PROMPT { (at / 128 + 1) as f32 } else { 1e4 };
+        let values: Vec<f32> = (0..3 * 128).map(value).collect();
+        let prompt = Tensor::from_slice(&[1, 3, 1, 128], &values).unwrap();
+        let next = Tensor::from_slice(&[1, 3, 1, 1], &[10.0f32, 0.0, -1.0]).unwrap();
+        let other = Tensor::from_slice(&[3, 128], &values).unwrap();
+        let mut sum = Sum::default();
+        [prompt, next, other].iter().for_each(|tensor| sum.add(&tensor.view()));
+        assert_eq!(sum.tokens, PROMPT + 1, "a tensor of another form is left out");
+        assert_eq!(sum.squares, [96.0 + 100.0, 96.0 * 4.0, 96.0 * 9.0 + 1.0]);
+    }
+}

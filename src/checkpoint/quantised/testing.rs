@@ -99,105 +99,104 @@ impl Way {
         }
     }
 
-    pub(crate) fn matrix(self, module: &str, [rows, columns]: [usize; 2]) -> Matrix {
-        let code = |row: usize, column: usize| random(row * columns + column) as u32;
+    pub(crate) fn matrix(self, module: &str, shape: [usize; 2]) -> Matrix {
         match self {
-            Way::Gptq { bits, size, zero, by_act, is_second } => {
-                let size = size.unwrap_or(columns);
-                let groups = columns / size;
-                let group = |column: usize| if by_act { (column * 5 + 3) % groups } else { column / size };
-                let most = 1 << bits;
-                let zero = |row: usize, group: usize| {
-                    zero.unwrap_or_else(|| 1 + random(row * 7 + group) as u32 % (most - 1))
-                };
-                let code = |row: usize, column: usize| code(row, column) % most;
-                let mut lines = vec![vec![0; columns * bits / 32]; rows];
-                let mut zeros = vec![vec![0; rows * bits / 32]; groups];
-                for row in 0..rows {
-                    (0..columns)
-                        .for_each(|column| set(&mut lines[row], column * bits, bits, code(row, column)));
-                    (0..groups).for_each(|group| {
-                        let kept = zero(row, group) - u32::from(!is_second);
-                        set(&mut zeros[group], row * bits, bits, kept);
-                    });
-                }
-                let index: Vec<u32> = (0..columns).map(|column| group(column) as u32).collect();
-                let scales: Vec<f32> =
-                    (0..groups).flat_map(|group| (0..rows).map(move |row| scale(row, group))).collect();
-                let parts = vec![
-                    Part::words(
-                        &format!("{module}.qweight"),
-                        &[columns * bits / 32, rows],
-                        &transposed(&lines),
-                    ),
-                    Part::words(&format!("{module}.qzeros"), &[groups, rows * bits / 32], &zeros.concat()),
-                    Part::halves(&format!("{module}.scales"), &[groups, rows], &scales),
-                    Part::words(&format!("{module}.g_idx"), &[columns], &index),
-                ];
-                Matrix::new(parts, [rows, columns], |row, column| {
-                    let group = group(column);
-                    scale(row, group) * (code(row, column) as f32 - zero(row, group) as f32)
-                })
-            }
-            Way::Awq { size } => {
-                let groups = columns / size;
-                let (code, zero) = (
-                    |row: usize, column: usize| code(row, column) % 16,
-                    |row: usize, group: usize| random(row * 11 + group) as u32 % 16,
-                );
-                let places = [0, 16, 4, 20, 8, 24, 12, 28];
-                let line = |value: &dyn Fn(usize) -> u32| {
-                    let mut words = vec![0; rows / 8];
-                    (0..rows).for_each(|row| set(&mut words, row / 8 * 32 + places[row % 8], 4, value(row)));
-                    words
-                };
-                let codes: Vec<u32> =
-                    (0..columns).flat_map(|column| line(&|row| code(row, column))).collect();
-                let zeros: Vec<u32> = (0..groups).flat_map(|group| line(&|row| zero(row, group))).collect();
-                let scales: Vec<f32> =
-                    (0..groups).flat_map(|group| (0..rows).map(move |row| scale(row, group))).collect();
-                let parts = vec![
-                    Part::words(&format!("{module}.qweight"), &[columns, rows / 8], &codes),
-                    Part::words(&format!("{module}.qzeros"), &[groups, rows / 8], &zeros),
-                    Part::halves(&format!("{module}.scales"), &[groups, rows], &scales),
-                ];
-                Matrix::new(parts, [rows, columns], |row, column| {
-                    scale(row, column / size) * (code(row, column) as f32 - zero(row, column / size) as f32)
-                })
-            }
-            Way::Packed { bits, size, has_zeros } => packed(module, [rows, columns], (bits, size, has_zeros)),
-            Way::Bytes => {
-                let number = |row: usize, column: usize| code(row, column) as u8 as i8;
-                let bytes = (0..rows * columns).map(|at| number(at / columns, at % columns).cast_unsigned());
-                let name = format!("{module}.weight");
-                let codes =
-                    Part { name, dtype: Dtype::I8, shape: vec![rows, columns], bytes: bytes.collect() };
-                let scales: Vec<f32> = (0..rows).map(|row| scale(row, 0)).collect();
-                let scales = Part::halves(&format!("{module}.weight_scale"), &[rows, 1], &scales);
-                let input = Part::floats(&format!("{module}.input_scale"), &[1], &[0.5]);
-                Matrix::new(vec![codes, scales, input], [rows, columns], |row, column| {
-                    scale(row, 0) * f32::from(number(row, column))
-                })
-            }
-            Way::Fake { is_exact } => {
-                let shift = if is_exact { 0.0 } else { 0.21 };
-                let value = |row: usize, column: usize| {
-                    scale(row, 0) * ((code(row, column) % 15) as f32 - 7.0 + shift)
-                };
-                let mut matrix = Matrix::new(Vec::new(), [rows, columns], value);
-                let quantiser = format!("{module}.weight_fake_quant");
-                let scales: Vec<f32> = (0..rows).map(|row| scale(row, 0)).collect();
-                matrix.parts = vec![
-                    Part::floats(&format!("{module}.weight"), &[rows, columns], &matrix.elements),
-                    Part::floats(&format!("{quantiser}.scale"), &[rows], &scales),
-                    Part::words(&format!("{quantiser}.zero_point"), &[rows], &vec![0; rows]),
-                    Part::words(&format!("{quantiser}.observer_enabled"), &[1], &[1]),
-                    Part::floats(&format!("{module}.activation_post_process.scale"), &[1], &[1.0]),
-                ];
-                matrix
-            }
+            Way::Gptq { .. } => self.gptq(module, shape),
+            Way::Awq { size } => awq(module, shape, size),
+            Way::Packed { bits, size, has_zeros } => packed(module, shape, (bits, size, has_zeros)),
+            Way::Bytes => bytes(module, shape),
+            Way::Fake { is_exact } => fake(module, shape, is_exact),
         }
     }
+
+    fn gptq(self, module: &str, [rows, columns]: [usize; 2]) -> Matrix {
+        let Way::Gptq { bits, size, zero, by_act, is_second } = self else { panic!("{self:?} is not GPTQ") };
+        let size = size.unwrap_or(columns);
+        let groups = columns / size;
+        let group = |column: usize| if by_act { (column * 5 + 3) % groups } else { column / size };
+        let most = 1 << bits;
+        let zero = |row: usize, group: usize| {
+            zero.unwrap_or_else(|| 1 + random(row * 7 + group) as u32 % (most - 1))
+        };
+        let code = |row: usize, column: usize| random(row * columns + column) as u32 % most;
+        let mut lines = vec![vec![0; columns * bits / 32]; rows];
+        let mut zeros = vec![vec![0; rows * bits / 32]; groups];
+        for (row, line) in lines.iter_mut().enumerate() {
+            (0..columns).for_each(|column| set(line, column * bits, bits, code(row, column)));
+            for (group, zeros) in zeros.iter_mut().enumerate() {
+                set(zeros, row * bits, bits, zero(row, group) - u32::from(!is_second));
+            }
+        }
+        let index: Vec<u32> = (0..columns).map(|column| group(column) as u32).collect();
+        let parts = vec![
+            Part::words(&format!("{module}.qweight"), &[columns * bits / 32, rows], &transposed(&lines)),
+            Part::words(&format!("{module}.qzeros"), &[groups, rows * bits / 32], &zeros.concat()),
+            scales_by_group(module, rows, groups),
+            Part::words(&format!("{module}.g_idx"), &[columns], &index),
+        ];
+        Matrix::new(parts, [rows, columns], |row, column| {
+            let group = group(column);
+            scale(row, group) * (code(row, column) as f32 - zero(row, group) as f32)
+        })
+    }
+}
+
+fn scales_by_group(module: &str, rows: usize, groups: usize) -> Part {
+    let scales: Vec<f32> = (0..groups * rows).map(|at| scale(at % rows, at / rows)).collect();
+    Part::halves(&format!("{module}.scales"), &[groups, rows], &scales)
+}
+
+fn awq(module: &str, [rows, columns]: [usize; 2], size: usize) -> Matrix {
+    let groups = columns / size;
+    let code = |row: usize, column: usize| random(row * columns + column) as u32 % 16;
+    let zero = |row: usize, group: usize| random(row * 11 + group) as u32 % 16;
+    let places = [0, 16, 4, 20, 8, 24, 12, 28];
+    let line = |value: &dyn Fn(usize) -> u32| {
+        let mut words = vec![0; rows / 8];
+        (0..rows).for_each(|row| set(&mut words, row / 8 * 32 + places[row % 8], 4, value(row)));
+        words
+    };
+    let codes: Vec<u32> = (0..columns).flat_map(|column| line(&|row| code(row, column))).collect();
+    let zeros: Vec<u32> = (0..groups).flat_map(|group| line(&|row| zero(row, group))).collect();
+    let parts = vec![
+        Part::words(&format!("{module}.qweight"), &[columns, rows / 8], &codes),
+        Part::words(&format!("{module}.qzeros"), &[groups, rows / 8], &zeros),
+        scales_by_group(module, rows, groups),
+    ];
+    Matrix::new(parts, [rows, columns], |row, column| {
+        scale(row, column / size) * (code(row, column) as f32 - zero(row, column / size) as f32)
+    })
+}
+
+fn bytes(module: &str, [rows, columns]: [usize; 2]) -> Matrix {
+    let number = |row: usize, column: usize| (random(row * columns + column) as u8).cast_signed();
+    let bytes = (0..rows * columns).map(|at| number(at / columns, at % columns).cast_unsigned());
+    let name = format!("{module}.weight");
+    let codes = Part { name, dtype: Dtype::I8, shape: vec![rows, columns], bytes: bytes.collect() };
+    let scales: Vec<f32> = (0..rows).map(|row| scale(row, 0)).collect();
+    let scales = Part::halves(&format!("{module}.weight_scale"), &[rows, 1], &scales);
+    let input = Part::floats(&format!("{module}.input_scale"), &[1], &[0.5]);
+    Matrix::new(vec![codes, scales, input], [rows, columns], |row, column| {
+        scale(row, 0) * f32::from(number(row, column))
+    })
+}
+
+fn fake(module: &str, [rows, columns]: [usize; 2], is_exact: bool) -> Matrix {
+    let shift = if is_exact { 0.0 } else { 0.21 };
+    let value = |row: usize, column: usize| {
+        scale(row, 0) * ((random(row * columns + column) % 15) as f32 - 7.0 + shift)
+    };
+    let mut matrix = Matrix::new(Vec::new(), [rows, columns], value);
+    let quantiser = format!("{module}.weight_fake_quant");
+    let scales: Vec<f32> = (0..rows).map(|row| scale(row, 0)).collect();
+    matrix.parts = vec![
+        Part::floats(&format!("{module}.weight"), &[rows, columns], &matrix.elements),
+        Part::floats(&format!("{quantiser}.scale"), &[rows], &scales),
+        Part::words(&format!("{quantiser}.zero_point"), &[rows], &vec![0; rows]),
+        Part::words(&format!("{quantiser}.observer_enabled"), &[1], &[1]),
+        Part::floats(&format!("{module}.activation_post_process.scale"), &[1], &[1.0]),
+    ];
+    matrix
 }
 
 fn packed(
