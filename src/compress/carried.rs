@@ -70,8 +70,11 @@ impl CarriedScheme {
             let granularity = Granularity::Block(source.block());
             return Ok(Some(Carried::Requantised(Linear { bits, symmetric, granularity })));
         }
-        let exact = OFFSETS.iter().copied().find(|&offset| is_same(&*source, offset, blocks));
-        let offset = exact.unwrap_or(Offset::Number(DType::F16));
+        let narrowest = |settle: Settle| {
+            OFFSETS.iter().copied().find(|&offset| is_same(&*source, offset, blocks, settle))
+        };
+        let exact = narrowest(|scale, minimum| (scale, minimum));
+        let offset = exact.or_else(|| narrowest(in_half)).unwrap_or(Offset::Number(DType::F16));
         Ok(Some(Carried::Same(CarriedScheme { source, layout, offset, is_exact: exact.is_some() })))
     }
 
@@ -127,12 +130,29 @@ impl Blocks {
     }
 }
 
-/// Whether every integer of every block gives the same number with an offset of the given form.
-fn is_same(source: &dyn Quantised, offset: Offset, blocks: usize) -> bool {
+/// What is made of the scale and the minimum of a block.
+type Settle = fn(f32, f32) -> (f32, f32);
+
+/// The scale of a block as fp16 has it, and its minimum if that stays the same multiple of the scale.
+fn in_half(scale: f32, minimum: f32) -> (f32, f32) {
+    const NEAR: f32 = 1e-5;
+    let (half, zero) = (rounded(DType::F16, scale), -minimum / scale);
+    let whole = zero.round_ties_even();
+    match (zero - whole).abs() <= NEAR * whole.abs().max(1.0) {
+        true => (half, -whole * half),
+        false => (half, minimum),
+    }
+}
+
+/// Whether every integer of every block, settled as said, gives the same number with an offset of the given form.
+fn is_same(source: &dyn Quantised, offset: Offset, blocks: usize, settle: Settle) -> bool {
     let mut same = true;
     let looked = for_each(source, blocks, |_, scales, minimums| {
         let mut pairs = scales.iter().zip(minimums);
-        same = pairs.all(|(&scale, &minimum)| block_offset(source, offset, scale, minimum).is_some());
+        same = pairs.all(|(&scale, &minimum)| {
+            let (scale, minimum) = settle(scale, minimum);
+            block_offset(source, offset, scale, minimum).is_some()
+        });
         if same { Ok(()) } else { Err(io::Error::other("differs")) }
     });
     looked.is_ok() && same
@@ -177,11 +197,9 @@ fn both(form: Offset, code: f32, scale: f32, minimum: f32, offset: f32) -> (f32,
 impl CarriedScheme {
     /// The offset of a block, rounded if there is no exact one.
     fn offset(&self, scale: f32, minimum: f32) -> f32 {
-        match self.is_exact {
-            true => block_offset(&*self.source, self.offset, scale, minimum).unwrap_or(0.0),
-            false if minimum == 0.0 => 0.0,
-            false => rounded(DType::F16, -minimum / scale),
-        }
+        let (scale, minimum) = if self.is_exact { (scale, minimum) } else { in_half(scale, minimum) };
+        let nearest = || if minimum == 0.0 { 0.0 } else { rounded(DType::F16, -minimum / scale) };
+        block_offset(&*self.source, self.offset, scale, minimum).unwrap_or_else(nearest)
     }
 
     /// What the elements of a weight lose, given the offset of each block.
@@ -328,6 +346,27 @@ mod tests {
         let measured = Loss::between(&halves(&integers.values()), &got);
         assert!((measured.noise - loss.noise).abs() <= 1e-9 * measured.signal);
         assert!(loss.noise > 0.0 && loss.snr().unwrap() > 55.0, "{:?}", loss.snr());
+    }
+
+    #[test]
+    fn scales_that_fp16_does_not_have_are_rounded_and_nothing_else_is() {
+        for (bits, is_signed, zero, form) in [
+            (8, true, 0.0, "int8:block=32, rounded"),
+            (4, false, 8.0, "int4:block=32, rounded"),
+            (4, false, 3.0, "int4:block=32:asym, rounded"),
+        ] {
+            let mut integers = source(bits, is_signed, |_, _| 0.0);
+            for (scale, minimum) in integers.scales.iter_mut().zip(&mut integers.minimums) {
+                *scale *= 1.0003;
+                *minimum = -zero * *scale;
+            }
+            let weight = integers.weight(&[6, 64]);
+            assert_eq!(form_of(&weight, "stored"), form);
+            let (got, loss) = round_trip(&weight, "stored", Opset::Ios18).unwrap();
+            let measured = Loss::between(&halves(&integers.values()), &got);
+            assert!((measured.noise - loss.noise).abs() <= 1e-9 * measured.signal);
+            assert!(loss.noise > 0.0 && loss.snr().unwrap() > 60.0, "{form}: {:?}", loss.snr());
+        }
     }
 
     #[test]

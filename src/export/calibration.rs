@@ -16,7 +16,7 @@ use crate::bundle::{Bundle, KvForm, digest_text};
 use crate::compress::{Calibration, Importance, Plan};
 use crate::generate::{Driver, GenerateError, SystemClock};
 use crate::kernels::convert::to_f32;
-use crate::mil::Model;
+use crate::mil::{Model, ValueId};
 use crate::package::atomic::Staging;
 use crate::runtime::{Executed, Loaded, Observer};
 use crate::tensor::TensorView;
@@ -67,7 +67,8 @@ fn importance(bundle: &Bundle, pieces: &[&[u32]]) -> Result<Importance, ExportEr
     let clock = Arc::new(SystemClock::default());
     let mut driver = Driver::new(bundle, sessions, Some(KvForm::Io), clock).map_err(generation)?;
     let watch = |inputs: &Inputs| -> Box<dyn Observer> {
-        Box::new(Squares { seen: inputs.keys().map(|name| (name.clone(), Sum::default())).collect() })
+        let sum = |(name, input): (&String, &Input)| (name.clone(), Sum::new(input.channels));
+        Box::new(Squares { seen: inputs.iter().map(sum).collect() })
     };
     driver.watch(inputs.iter().map(watch).collect());
     let mut followed = Ok(());
@@ -79,24 +80,36 @@ fn importance(bundle: &Bundle, pieces: &[&[u32]]) -> Result<Importance, ExportEr
     }
     let (observers, _) = driver.unwatch();
     followed.map_err(generation)?;
-    let mut importance = Importance::default();
+    let mut sums: BTreeMap<&str, Sum> = BTreeMap::new();
     for (observer, inputs) in observers.into_iter().zip(&inputs) {
         let Ok(squares) = observer.into_any().downcast::<Squares>() else { continue };
-        for (input, sum) in &squares.seen {
-            let weights = &inputs[input];
-            if sum.tokens == 0 {
-                let weight = weights.first().map_or("", String::as_str);
-                return Err(failed(&format!("the input of weight `{weight}` was never computed")));
-            }
-            let means: Vec<f64> = sum.squares.iter().map(|square| square / sum.tokens as f64).collect();
-            weights.iter().for_each(|weight| importance.insert(weight, &means));
+        for (name, found) in &squares.seen {
+            let Input { channels, weights } = &inputs[name];
+            weights
+                .iter()
+                .for_each(|weight| sums.entry(weight).or_insert_with(|| Sum::new(*channels)).join(found));
         }
+    }
+    let mut importance = Importance::default();
+    for (weight, sum) in sums {
+        if sum.tokens == 0 {
+            return Err(failed(&format!("the runtime does not show the input of weight `{weight}`")));
+        }
+        let means: Vec<f64> = sum.squares.iter().map(|square| square / sum.tokens as f64).collect();
+        importance.insert(weight, &means);
     }
     Ok(importance)
 }
 
-/// Values that convolutions take, each with the names of the weights it meets.
-type Inputs = BTreeMap<String, Vec<String>>;
+/// Values that convolutions take, by name.
+type Inputs = BTreeMap<String, Input>;
+
+/// What takes a value.
+struct Input {
+    channels: usize,
+    /// Names of the weights that it meets.
+    weights: Vec<String>,
+}
 
 fn inputs(model: &Model) -> Inputs {
     let mut inputs = Inputs::new();
@@ -104,14 +117,27 @@ fn inputs(model: &Model) -> Inputs {
         let graph = Graph::new(function, model.interface(&function.name), 0);
         for op in graph.runtime_ops().filter(|op| op.kind() == "conv") {
             let (Some(x), Some(weight)) = (graph.arg(&op, "x"), graph.arg(&op, "weight")) else { continue };
-            let weights = inputs.entry(graph.name(x).to_owned()).or_default();
+            let Some(&[_, channels, 1, 1]) = graph.dims(weight).as_deref() else { continue };
+            let input = inputs
+                .entry(graph.name(computed(&graph, x)).to_owned())
+                .or_insert_with(|| Input { channels, weights: Vec::new() });
             let weight = graph.name(weight).to_owned();
-            if !weights.contains(&weight) {
-                weights.push(weight);
+            if !input.weights.contains(&weight) {
+                input.weights.push(weight);
             }
         }
     }
     inputs
+}
+
+/// The value that another has the elements of, in the same order: a runtime need not compute that one.
+fn computed(graph: &Graph<'_>, mut id: ValueId) -> ValueId {
+    while let Some(op) = graph.produced_by(id, &["expand_dims", "reshape", "squeeze"])
+        && let Some(source) = graph.arg(&op, "x")
+    {
+        id = source;
+    }
+    id
 }
 
 /// Sums up the squares of values, channel by channel.
@@ -119,7 +145,6 @@ struct Squares {
     seen: BTreeMap<String, Sum>,
 }
 
-#[derive(Default)]
 struct Sum {
     squares: Vec<f64>,
     tokens: usize,
@@ -138,11 +163,23 @@ impl Observer for Squares {
 }
 
 impl Sum {
-    /// Adds the tokens of `[1, channels, 1, tokens]`; those after a prompt are padding.
+    fn new(channels: usize) -> Sum {
+        Sum { squares: vec![0.0; channels], tokens: 0 }
+    }
+
+    fn join(&mut self, other: &Sum) {
+        self.squares.iter_mut().zip(&other.squares).for_each(|(sum, more)| *sum += more);
+        self.tokens += other.tokens;
+    }
+
+    /// Adds elements that are channel by channel and in each token by token; tokens after a prompt are padding.
     fn add(&mut self, view: &TensorView<'_>) {
-        let &[1, channels, 1, columns] = view.shape() else { return };
+        let channels = self.squares.len();
+        if !view.dtype().is_float() || channels == 0 || !view.len().is_multiple_of(channels) {
+            return;
+        }
+        let columns = view.len() / channels;
         let tokens = columns.min(PROMPT);
-        self.squares.resize(channels, 0.0);
         let mut row = vec![0.0; tokens];
         for (channel, sum) in self.squares.iter_mut().enumerate() {
             to_f32(view, channel * columns..channel * columns + tokens, &mut row);
@@ -163,10 +200,10 @@ mod tests {
         let values: Vec<f32> = (0..3 * 128).map(value).collect();
         let prompt = Tensor::from_slice(&[1, 3, 1, 128], &values).unwrap();
         let next = Tensor::from_slice(&[1, 3, 1, 1], &[10.0f32, 0.0, -1.0]).unwrap();
-        let other = Tensor::from_slice(&[3, 128], &values).unwrap();
-        let mut sum = Sum::default();
+        let other = Tensor::from_slice(&[4], &[1.0f32; 4]).unwrap();
+        let mut sum = Sum::new(3);
         [prompt, next, other].iter().for_each(|tensor| sum.add(&tensor.view()));
-        assert_eq!(sum.tokens, PROMPT + 1, "a tensor of another form is left out");
+        assert_eq!(sum.tokens, PROMPT + 1, "a tensor of other channels is left out");
         assert_eq!(sum.squares, [96.0 + 100.0, 96.0 * 4.0, 96.0 * 9.0 + 1.0]);
     }
 }

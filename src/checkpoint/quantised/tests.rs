@@ -128,11 +128,7 @@ fn bad_parts_are_one_clear_error() {
             |_, c| c["group_size"] = 24.into(),
             "tensor `a.qweight`: has 64 inputs, which cannot be divided into groups of 24",
         ),
-        (
-            GPTQ,
-            |_, c| c["bits"] = 8.into(),
-            "tensor `a.qweight`: has 32 inputs, which cannot be divided into groups of 32",
-        ),
+        (GPTQ, |_, c| c["bits"] = 8.into(), "tensor `a.qzeros`: is [2, 4], expected [1, 8]"),
         (
             GPTQ,
             |_, c| c["checkpoint_format"] = "marlin".into(),
