@@ -5,6 +5,7 @@
 //! ```
 
 mod automatic;
+mod calibration;
 mod chunking;
 mod compressed;
 mod describe;
@@ -13,6 +14,7 @@ mod embeddings;
 mod error;
 mod phases;
 mod training;
+mod trial;
 mod wishes;
 
 use std::fs;
@@ -24,7 +26,7 @@ use phases::Phases;
 
 use crate::bundle::{self, Bundle, Manifest, Sensitivity};
 use crate::checkpoint::{self, Checkpoint};
-use crate::compress;
+use crate::compress::{self, Calibration, Importance};
 use crate::lower::{self, Meter, lower_metered};
 use crate::mil::verify::verify;
 use crate::model;
@@ -54,6 +56,16 @@ pub struct Request {
     pub training_lengths: Option<Vec<usize>>,
     /// Whether precisions are chosen layer by layer, in place of those wished for.
     pub automatic: Option<Automatic>,
+    /// A text on which it is measured how much inputs matter, for the palettes wished for.
+    pub calibration: Option<String>,
+}
+
+/// What was measured for an export before it.
+#[derive(Default)]
+struct Measured {
+    sensitivity: Option<Sensitivity>,
+    importance: Importance,
+    calibration: Option<Calibration>,
 }
 
 /// Hears how far an export is.
@@ -70,19 +82,26 @@ impl Progress for () {
 /// Exports a checkpoint. The bundle appears whole or not at all.
 pub fn export(request: &Request, progress: &dyn Progress) -> Result<Bundle, ExportError> {
     check_output(request)?;
-    let Some(wanted) = &request.automatic else { return export_as(request, None, progress) };
-    let (plan, sensitivity) = automatic::choose(request, wanted, progress)?;
-    let mut chosen = request.clone();
-    chosen.wishes.precision = Some(plan);
-    export_as(&chosen, Some(sensitivity), progress)
+    if let Some(wanted) = &request.automatic {
+        let (plan, sensitivity) = automatic::choose(request, wanted, progress)?;
+        let mut chosen = request.clone();
+        chosen.wishes.precision = Some(plan);
+        let measured = Measured { sensitivity: Some(sensitivity), ..Measured::default() };
+        return export_as(&chosen, measured, progress);
+    }
+    let measured = match &request.calibration {
+        Some(text) => {
+            let (importance, calibration) = calibration::measure(request, text, progress)?;
+            Measured { importance, calibration: Some(calibration), ..Measured::default() }
+        }
+        None => Measured::default(),
+    };
+    export_as(request, measured, progress)
 }
 
 /// Exports with the precisions wished for.
-fn export_as(
-    request: &Request,
-    sensitivity: Option<Sensitivity>,
-    progress: &dyn Progress,
-) -> Result<Bundle, ExportError> {
+fn export_as(request: &Request, measured: Measured, progress: &dyn Progress) -> Result<Bundle, ExportError> {
+    let Measured { sensitivity, importance, calibration } = measured;
     let mut phases = Phases::default();
     progress.began("open", None);
     let checkpoint = phases.time("open", || checkpoint::open(&request.checkpoint))?;
@@ -100,7 +119,7 @@ fn export_as(
         let file = format!("{}.mlpackage", chunk.name);
         progress.began(&file, Some(describe::weight_bytes(&chunk.model)));
         let lower::Chunk { layers, positions, model, .. } = chunk;
-        let (model, compression) = compress::apply(model, &settled.precision)?;
+        let (model, compression) = compress::apply_weighted(model, &settled.precision, &importance)?;
         let model = phases.time("check", || verify(model))?;
         let path = staging.path().join(&file);
         let summary = write_watched(&model, &path, staged, progress)?;
@@ -121,7 +140,7 @@ fn export_as(
         chunks: described,
         host_embeddings,
         tokenizer,
-        compression: compressed.finish(&settled.precision)?,
+        compression: compressed.finish(&settled.precision, calibration)?,
         sensitivity,
         warnings: settled.warnings,
         profile: phases.finish(),
@@ -169,3 +188,6 @@ fn check_output(request: &Request) -> Result<(), ExportError> {
         (_, false) => Err(ExportError::Exists { path: output.clone(), what: "holds something else" }),
     }
 }
+
+#[cfg(test)]
+mod tests;

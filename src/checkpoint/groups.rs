@@ -10,7 +10,7 @@ use crate::kernels::dequantize::unpack;
 use crate::tensor::{Bytes, DType, shape};
 
 /// The configuration key that says how matrices are quantised.
-const KEY: &str = "quantization";
+pub(super) const KEY: &str = "quantization";
 /// Bits an integer may have.
 const BITS: &[usize] = &[2, 3, 4, 6, 8];
 

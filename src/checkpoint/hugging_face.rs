@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::error::{CheckpointError, Result};
 use super::files::{Folder, Mapped};
-use super::{Checkpoint, Config, groups, weights};
+use super::{Checkpoint, Config, quantised, weights};
 
 /// What is needed of `tokenizer.json` to find tokens by their text.
 #[derive(Debug, Deserialize)]
@@ -22,13 +22,14 @@ struct AddedToken {
 
 /// Opens a folder; `only` is the one file of weights to read, if the user named one.
 pub(super) fn open(folder: &Folder, only: Option<&Mapped>) -> Result<Checkpoint> {
-    let config = folder.require("config.json")?;
-    let config = read_config(&config)?;
+    let config_file = folder.require("config.json")?;
+    let config = read_config(&config_file)?;
+    let fold = quantised::folding(&config).map_err(|error| error.in_file(&config_file.path))?;
     let mut weights = match only {
         Some(file) => weights::of_file(file)?,
         None => weights::of_folder(folder)?,
     };
-    groups::fold(&mut weights.tensors, &config).map_err(|error| error.in_file(folder.path()))?;
+    fold(&mut weights.tensors).map_err(|error| error.in_file(folder.path()))?;
     let texts = Texts::read(folder)?;
     Ok(Checkpoint {
         path: only.map_or_else(|| folder.path(), |file| &file.path).to_owned(),

@@ -11,6 +11,7 @@ mod files;
 mod gguf;
 mod groups;
 mod hugging_face;
+mod quantised;
 mod safetensors;
 mod stored;
 mod torch;
@@ -29,6 +30,7 @@ pub use blocks::Block;
 pub use config::{Config, ConfigError};
 pub use error::CheckpointError;
 pub use groups::Groups;
+pub use quantised::{Fake, Scaled};
 pub use stored::{Elements, Encoding, GgufEncoding, Integers, Order, Stored};
 
 /// A checkpoint, opened.
@@ -77,5 +79,7 @@ pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint, CheckpointError> {
     hugging_face::open(&Folder::open(folder)?, Some(&file))
 }
 
+#[cfg(test)]
+pub(crate) use quantised::testing;
 #[cfg(test)]
 mod tests;

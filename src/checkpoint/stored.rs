@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::blocks::Block;
 use super::groups::Groups;
+use super::quantised::{Fake, Scaled};
 use crate::kernels::convert;
 use crate::tensor::{Bytes, DType, Shape, TensorView};
 
@@ -28,6 +29,10 @@ pub enum Encoding {
     Gguf(GgufEncoding),
     /// Packed integers, with a scale and a bias for each group of a row.
     Groups(Arc<Groups>),
+    /// Packed integers, with a scale and a zero for each group of a row.
+    Scaled(Arc<Scaled>),
+    /// Plain elements that were trained to be integers times a scale.
+    Fake(Arc<Fake>),
 }
 
 /// How a GGUF file keeps the elements of a tensor.
@@ -72,8 +77,14 @@ impl Stored {
             Encoding::Gguf(GgufEncoding { elements, order: Order::Same, plus_one: false }) => {
                 *elements == Elements::Plain(dtype)
             }
-            Encoding::Gguf(_) | Encoding::Groups(_) => false,
+            Encoding::Fake(fake) => fake.dtype == dtype,
+            Encoding::Gguf(_) | Encoding::Groups(_) | Encoding::Scaled(_) => false,
         }
+    }
+
+    /// Whether the bytes of a row-major range of elements are a range too.
+    pub fn is_by_rows(&self) -> bool {
+        !matches!(self.encoding, Encoding::Scaled(_))
     }
 
     /// Writes the elements of a row-major range as f32.
@@ -86,6 +97,8 @@ impl Stored {
             }
             Encoding::Gguf(encoding) => encoding.read(self, range, out),
             Encoding::Groups(groups) => groups.read(&self.bytes, range, out),
+            Encoding::Scaled(scaled) => scaled.read(range, out),
+            Encoding::Fake(fake) => fake.read(range, out),
         }
     }
 }
@@ -96,6 +109,8 @@ pub struct Integers {
     stored: Stored,
     bits: u32,
     is_signed: bool,
+    is_rounded: bool,
+    is_scattered: bool,
     form: IntegerForm,
 }
 
@@ -104,11 +119,14 @@ enum IntegerForm {
     /// Blocks, with the rows of each head in another order if its size is given.
     Blocks(Block, Option<usize>),
     Groups(Arc<Groups>),
+    Scaled(Arc<Scaled>),
+    Fake(Arc<Fake>),
 }
 
 impl Stored {
     /// The integers behind the elements, where there are such of 4 or 8 bits.
     pub fn integers(&self) -> Option<Integers> {
+        let (mut is_rounded, mut is_scattered) = (false, false);
         let (bits, is_signed, form) = match &self.encoding {
             Encoding::Gguf(GgufEncoding { elements: Elements::Blocks(block), order, plus_one: false }) => {
                 let (bits, is_signed) = block.integers()?;
@@ -122,9 +140,18 @@ impl Stored {
             Encoding::Groups(groups) if matches!(groups.bits, 4 | 8) => {
                 (groups.bits, false, IntegerForm::Groups(groups.clone()))
             }
+            Encoding::Scaled(scaled) if matches!(scaled.bits(), 4 | 8) => {
+                is_scattered = !scaled.is_in_order();
+                (scaled.bits(), scaled.is_signed, IntegerForm::Scaled(scaled.clone()))
+            }
+            Encoding::Fake(fake) => {
+                let found = fake.found()?;
+                is_rounded = !found.is_exact;
+                (found.bits, found.is_signed, IntegerForm::Fake(fake.clone()))
+            }
             _ => return None,
         };
-        Some(Integers { stored: self.clone(), bits, is_signed, form })
+        Some(Integers { stored: self.clone(), bits, is_signed, is_rounded, is_scattered, form })
     }
 }
 
@@ -139,11 +166,23 @@ impl Integers {
         self.is_signed
     }
 
+    /// Whether they are no more than what the elements round to.
+    pub fn is_rounded(&self) -> bool {
+        self.is_rounded
+    }
+
+    /// Whether the elements of a block do not follow each other; then the blocks cannot be read.
+    pub fn is_scattered(&self) -> bool {
+        self.is_scattered
+    }
+
     /// Elements of a block.
     pub fn block(&self) -> usize {
         match &self.form {
             IntegerForm::Blocks(block, _) => block.elements(),
             IntegerForm::Groups(groups) => groups.size,
+            IntegerForm::Scaled(scaled) => scaled.size(),
+            IntegerForm::Fake(fake) => fake.size,
         }
     }
 
@@ -162,6 +201,8 @@ impl Integers {
                     block.split(&self.stored.bytes[from * size..(from + 1) * size], codes)
                 }
                 IntegerForm::Groups(groups) => groups.split(&self.stored.bytes, index, codes),
+                IntegerForm::Scaled(scaled) => scaled.split(index, codes),
+                IntegerForm::Fake(fake) => fake.split(index, codes),
             };
         }
     }

@@ -2,7 +2,8 @@
 //!
 //! A checkpoint's element is `scale * q + minimum`, an operation's is `scale * (q - offset)`. The offset that gives
 //! the same fp16 numbers is looked for in the narrowest form that has one for every block. Where no form has, offsets
-//! are rounded to fp16, which costs far less than new integers would.
+//! are rounded to fp16, which costs far less than new integers would. Numbers that were trained for integers get those
+//! integers, and the log tells what that loses if they are not exactly them.
 
 use std::io::{self, Write};
 use std::ops::Range;
@@ -13,19 +14,19 @@ use super::encoding::{Operand, Step};
 use super::job::{Learned, Scheme, too_old};
 use super::layout::Layout;
 use super::precision::{Granularity, Linear};
-use super::weight::{Weight, rounded, to_bytes};
+use super::weight::{Weight, numbers, rounded, to_bytes};
 use crate::kernels::quantize::{Loss, Packer};
 use crate::mil::{Opset, Quantised, TensorType};
 use crate::tensor::{DType, packed};
 
-/// Blocks handled at a time.
-const BATCH: usize = 1 << 13;
+/// Elements handled at a time, as far as blocks allow.
+const BATCH: usize = 1 << 18;
 
 /// How a weight that comes from integers is stored.
 pub(super) enum Carried {
     /// With the same integers.
     Same(CarriedScheme),
-    /// With others, because its blocks do not lie along the inputs.
+    /// With others, because its blocks are not runs of inputs.
     Requantised(Linear),
 }
 
@@ -64,13 +65,16 @@ impl CarriedScheme {
         }
         layout.block(&weight.name, source.block())?;
         let blocks = layout.elements() / source.block();
-        if !is_row_wise {
+        if !is_row_wise || source.is_scattered() {
             let (bits, symmetric) = (source.bits(), source.is_signed());
             let granularity = Granularity::Block(source.block());
             return Ok(Some(Carried::Requantised(Linear { bits, symmetric, granularity })));
         }
-        let exact = OFFSETS.iter().copied().find(|&offset| is_same(&*source, offset, blocks));
-        let offset = exact.unwrap_or(Offset::Number(DType::F16));
+        let narrowest = |settle: Settle| {
+            OFFSETS.iter().copied().find(|&offset| is_same(&*source, offset, blocks, settle))
+        };
+        let exact = narrowest(|scale, minimum| (scale, minimum));
+        let offset = exact.or_else(|| narrowest(in_half)).unwrap_or(Offset::Number(DType::F16));
         Ok(Some(Carried::Same(CarriedScheme { source, layout, offset, is_exact: exact.is_some() })))
     }
 
@@ -91,30 +95,64 @@ fn for_each(
     mut take: impl FnMut(&mut [u8], &[f32], &[f32]) -> io::Result<()>,
 ) -> io::Result<()> {
     let size = source.block();
-    let (mut codes, mut scales, mut minimums) = (vec![0; BATCH * size], vec![0.0; BATCH], vec![0.0; BATCH]);
-    for start in (0..blocks).step_by(BATCH) {
-        let some: Range<usize> = start..blocks.min(start + BATCH);
-        let count = some.len();
-        source.read(some, &mut codes, &mut scales, &mut minimums);
+    let batch = (BATCH / size).max(1);
+    let mut read = Blocks::default();
+    for start in (0..blocks).step_by(batch) {
+        read.take(source, start..blocks.min(start + batch));
+        take(&mut read.codes, &read.scales, &read.minimums)?;
+    }
+    Ok(())
+}
+
+/// Some blocks.
+#[derive(Default)]
+struct Blocks {
+    codes: Vec<u8>,
+    scales: Vec<f32>,
+    minimums: Vec<f32>,
+}
+
+impl Blocks {
+    fn take(&mut self, source: &dyn Quantised, some: Range<usize>) {
+        let Blocks { codes, scales, minimums } = self;
+        codes.resize(some.len() * source.block(), 0);
+        scales.resize(some.len(), 0.0);
+        minimums.resize(some.len(), 0.0);
+        source.read(some, codes, scales, minimums);
         // A block of one number has no scale: it gets one, and the first integer.
-        let flat = scales.iter_mut().zip(&minimums).zip(codes.chunks_exact_mut(size)).take(count);
+        let flat = scales.iter_mut().zip(minimums).zip(codes.chunks_exact_mut(source.block()));
         for ((scale, minimum), codes) in
             flat.filter(|((scale, minimum), _)| **scale == 0.0 && **minimum != 0.0)
         {
             *scale = minimum.abs();
             codes.fill(0);
         }
-        take(&mut codes[..count * size], &scales[..count], &minimums[..count])?;
     }
-    Ok(())
 }
 
-/// Whether every integer of every block gives the same number with an offset of the given form.
-fn is_same(source: &dyn Quantised, offset: Offset, blocks: usize) -> bool {
+/// What is made of the scale and the minimum of a block.
+type Settle = fn(f32, f32) -> (f32, f32);
+
+/// The scale of a block as fp16 has it, and its minimum if that stays the same multiple of the scale.
+fn in_half(scale: f32, minimum: f32) -> (f32, f32) {
+    const NEAR: f32 = 1e-5;
+    let (half, zero) = (rounded(DType::F16, scale), -minimum / scale);
+    let whole = zero.round_ties_even();
+    match (zero - whole).abs() <= NEAR * whole.abs().max(1.0) {
+        true => (half, -whole * half),
+        false => (half, minimum),
+    }
+}
+
+/// Whether every integer of every block, settled as said, gives the same number with an offset of the given form.
+fn is_same(source: &dyn Quantised, offset: Offset, blocks: usize, settle: Settle) -> bool {
     let mut same = true;
     let looked = for_each(source, blocks, |_, scales, minimums| {
         let mut pairs = scales.iter().zip(minimums);
-        same = pairs.all(|(&scale, &minimum)| block_offset(source, offset, scale, minimum).is_some());
+        same = pairs.all(|(&scale, &minimum)| {
+            let (scale, minimum) = settle(scale, minimum);
+            block_offset(source, offset, scale, minimum).is_some()
+        });
         if same { Ok(()) } else { Err(io::Error::other("differs")) }
     });
     looked.is_ok() && same
@@ -157,18 +195,37 @@ fn both(form: Offset, code: f32, scale: f32, minimum: f32, offset: f32) -> (f32,
 }
 
 impl CarriedScheme {
-    /// The offset of a block, rounded if there is no exact one, and what that loses.
-    fn offset(&self, codes: &[u8], scale: f32, minimum: f32) -> (f32, Loss) {
-        if self.is_exact {
-            let offset = block_offset(&*self.source, self.offset, scale, minimum);
-            return (offset.unwrap_or(0.0), Loss::default());
-        }
-        let offset = if minimum == 0.0 { 0.0 } else { rounded(DType::F16, -minimum / scale) };
+    /// The offset of a block, rounded if there is no exact one.
+    fn offset(&self, scale: f32, minimum: f32) -> f32 {
+        let (scale, minimum) = if self.is_exact { (scale, minimum) } else { in_half(scale, minimum) };
+        let nearest = || if minimum == 0.0 { 0.0 } else { rounded(DType::F16, -minimum / scale) };
+        block_offset(&*self.source, self.offset, scale, minimum).unwrap_or_else(nearest)
+    }
+
+    /// What the elements of a weight lose, given the offset of each block.
+    fn loss(&self, weight: &Weight, offsets: &[f32]) -> io::Result<Loss> {
+        let source = &*self.source;
+        let (mut loss, mut first) = (Loss::default(), 0);
+        let (mut wanted, mut read, mut blocks) = (Vec::new(), Vec::new(), Blocks::default());
         let number =
-            |code: u8| if self.source.is_signed() { f32::from(code.cast_signed()) } else { f32::from(code) };
-        let pairs = codes.iter().map(|&code| both(self.offset, number(code), scale, minimum, offset));
-        let (read, wanted): (Vec<f32>, Vec<f32>) = pairs.unzip();
-        (offset, Loss::between(&wanted, &read))
+            |code: u8| if source.is_signed() { f32::from(code.cast_signed()) } else { f32::from(code) };
+        weight.for_each_batch(source.block(), &mut |bytes| {
+            numbers(DType::F16, bytes, &mut wanted);
+            let count = wanted.len() / source.block();
+            blocks.take(source, first..first + count);
+            read.clear();
+            let each = blocks.codes.chunks_exact(source.block());
+            let parameters = blocks.scales.iter().zip(&blocks.minimums).zip(&offsets[first..first + count]);
+            for (codes, ((&scale, &minimum), &offset)) in each.zip(parameters) {
+                read.extend(
+                    codes.iter().map(|&code| both(self.offset, number(code), scale, minimum, offset).0),
+                );
+            }
+            loss += Loss::between(&wanted, &read);
+            first += count;
+            Ok(())
+        })?;
+        Ok(loss)
     }
 }
 
@@ -191,20 +248,19 @@ impl Scheme for CarriedScheme {
     fn write(&self, weight: &Weight, _: usize, out: &mut dyn Write) -> io::Result<Option<Learned>> {
         let source = &*self.source;
         let (mut packer, mut bytes) = (Packer::new(source.bits()), Vec::new());
-        let (mut all_scales, mut offsets, mut loss) = (Vec::new(), Vec::new(), Loss::default());
+        let (mut all_scales, mut offsets) = (Vec::new(), Vec::new());
         // Moves unsigned integers to where their middle is zero.
         let flip =
             if self.offset == Offset::None && !source.is_signed() { 1 << (source.bits() - 1) } else { 0 };
         for_each(source, self.layout.elements() / source.block(), |codes, scales, minimums| {
             all_scales.extend_from_slice(scales);
-            let blocks = codes.chunks_exact(source.block()).zip(scales.iter().zip(minimums));
-            for (codes, (&scale, &minimum)) in blocks {
-                let (offset, lost) = self.offset(codes, scale, minimum);
-                if !offset.is_finite() {
-                    return Err(weight.not_finite(offset));
+            for (&scale, &minimum) in scales.iter().zip(minimums) {
+                let offset = self.offset(scale, minimum);
+                let parameters = [rounded(DType::F16, scale), offset];
+                if let Some(&bad) = parameters.iter().find(|number| !number.is_finite()) {
+                    return Err(weight.not_finite(bad));
                 }
                 offsets.push(offset);
-                loss += lost;
             }
             codes.iter_mut().for_each(|code| *code ^= flip);
             packer.push(codes, &mut bytes);
@@ -222,6 +278,8 @@ impl Scheme for CarriedScheme {
             }
             Offset::Number(dtype) => pieces.push(to_bytes(dtype, &offsets)),
         }
+        let is_same = self.is_exact && !source.is_rounded();
+        let loss = if is_same { Loss::default() } else { self.loss(weight, &offsets)? };
         Ok(Some(Learned { pieces, loss }))
     }
 
@@ -237,7 +295,11 @@ impl Scheme for CarriedScheme {
             Offset::Integer => ":asym".to_owned(),
             Offset::Number(dtype) => format!(" with {dtype} offsets"),
         };
-        let how = if self.is_exact { "carried over" } else { "rounded" };
+        let how = match self.is_exact {
+            _ if self.source.is_rounded() => "requantised",
+            true => "carried over",
+            false => "rounded",
+        };
         Some(format!("int{}:block={}{offset}, {how}", self.source.bits(), self.source.block()))
     }
 }
@@ -284,6 +346,27 @@ mod tests {
         let measured = Loss::between(&halves(&integers.values()), &got);
         assert!((measured.noise - loss.noise).abs() <= 1e-9 * measured.signal);
         assert!(loss.noise > 0.0 && loss.snr().unwrap() > 55.0, "{:?}", loss.snr());
+    }
+
+    #[test]
+    fn scales_that_fp16_does_not_have_are_rounded_and_nothing_else_is() {
+        for (bits, is_signed, zero, form) in [
+            (8, true, 0.0, "int8:block=32, rounded"),
+            (4, false, 8.0, "int4:block=32, rounded"),
+            (4, false, 3.0, "int4:block=32:asym, rounded"),
+        ] {
+            let mut integers = source(bits, is_signed, |_, _| 0.0);
+            for (scale, minimum) in integers.scales.iter_mut().zip(&mut integers.minimums) {
+                *scale *= 1.0003;
+                *minimum = -zero * *scale;
+            }
+            let weight = integers.weight(&[6, 64]);
+            assert_eq!(form_of(&weight, "stored"), form);
+            let (got, loss) = round_trip(&weight, "stored", Opset::Ios18).unwrap();
+            let measured = Loss::between(&halves(&integers.values()), &got);
+            assert!((measured.noise - loss.noise).abs() <= 1e-9 * measured.signal);
+            assert!(loss.noise > 0.0 && loss.snr().unwrap() > 60.0, "{form}: {:?}", loss.snr());
+        }
     }
 
     #[test]

@@ -185,7 +185,7 @@ pub(super) fn first_bad(values: &[f32]) -> f32 {
 /// Every number of a weight and how often it occurs.
 pub(super) fn count(weight: &Weight, keys: Keys) -> io::Result<Vec<Point>> {
     let mut histogram = Histogram::new();
-    let (mut floats, mut found) = (Vec::new(), Vec::new());
+    let (mut floats, mut found, mut at) = (Vec::new(), Vec::new(), 0);
     weight.for_each_batch(PIECE, &mut |bytes| {
         for piece in bytes.chunks(PIECE * weight.element()) {
             keys.read(piece, &mut floats, &mut found);
@@ -193,7 +193,11 @@ pub(super) fn count(weight: &Weight, keys: Keys) -> io::Result<Vec<Point>> {
                 numbers(weight.dtype, piece, &mut floats);
                 return Err(weight.not_finite(first_bad(&floats)));
             }
-            histogram.add(&found);
+            match &weight.importance {
+                None => histogram.add(&found),
+                Some(row) => histogram.add_weighted(&found, row.iter().copied().cycle().skip(at % row.len())),
+            }
+            at += found.len();
         }
         Ok(())
     })?;

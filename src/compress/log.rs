@@ -10,6 +10,18 @@ pub struct Log {
     pub tensors: Vec<TensorLog>,
     /// All of them together.
     pub totals: Totals,
+    /// What palettes were weighted by; absent if by nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
+}
+
+/// The text on which it was measured how much inputs matter.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Calibration {
+    /// Tokens of it that were taken.
+    pub tokens: usize,
+    /// Its digest.
+    pub digest: String,
 }
 
 /// What compression did to one weight.
@@ -31,6 +43,9 @@ pub struct TensorLog {
     pub snr_db: Option<f64>,
     /// Cosine between the elements before and after.
     pub cosine: f64,
+    /// Whether errors counted by how much the inputs matter on the calibration text.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub weighted: bool,
 }
 
 /// Sums over all weights.

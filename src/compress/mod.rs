@@ -10,6 +10,7 @@ mod encoding;
 mod error;
 mod glob;
 mod histogram;
+mod importance;
 mod job;
 mod layout;
 mod linear;
@@ -27,7 +28,8 @@ mod weight;
 
 pub use choose::{Candidate, Choice, choose};
 pub use error::CompressError;
-pub use log::{Log, TensorLog, Totals};
+pub use importance::Importance;
+pub use log::{Calibration, Log, TensorLog, Totals};
 pub use plan::{Plan, Rule};
 pub use precision::{Granularity, Linear, Palette, Pattern, Precision};
-pub use rewrite::{Compression, apply};
+pub use rewrite::{Compression, apply, apply_weighted};

@@ -1,6 +1,7 @@
 //! Indices into palettes of numbers, one palette for all or one for each group of output channels.
 //!
-//! The palette is the one with the least squared error there is, found over the counts of all numbers.
+//! The palette is the one with the least squared error there is, found over the counts of all numbers. If it is known how
+//! much the inputs of the weight matter, errors count by that; what is lost is told without.
 
 use std::io::{self, Write};
 
@@ -247,7 +248,16 @@ impl Group {
                 keys
             }
         };
-        self.histogram.add(&self.keys);
+        match &weight.importance {
+            None => self.histogram.add(&self.keys),
+            Some(inputs) => {
+                let each = |channel: usize| {
+                    let scale = scales.get(channel).copied().unwrap_or(1.0);
+                    inputs.iter().map(move |input| input * scale * scale)
+                };
+                self.histogram.add_weighted(&self.keys, (0..).flat_map(each));
+            }
+        }
         self.histogram.take(keys, &mut self.points);
         Ok(())
     }
@@ -309,6 +319,32 @@ mod tests {
                     check(&weight(dtype, &[24, 32], &values), &format!("lut{bits}"), Opset::Ios16, bound);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn errors_count_by_how_much_inputs_matter() {
+        let inputs: Vec<f32> = (0..48).map(|i| if i % 6 == 0 { 9.0 } else { 0.05 }).collect();
+        let mut values = normal(32 * 48, 5);
+        values.iter_mut().step_by(6).for_each(|value| *value *= 0.2);
+        let error = |got: &[f32]| -> f64 {
+            let pairs = values.iter().zip(got).enumerate();
+            pairs.map(|(at, (w, got))| f64::from(inputs[at % 48]) * f64::from(w - got).powi(2)).sum()
+        };
+        for dtype in [DType::F16, DType::F32] {
+            let blind = weight(dtype, &[32, 48], &values);
+            let (mut knowing, mut even) = (blind.clone(), blind.clone());
+            knowing.importance = Some(inputs.as_slice().into());
+            even.importance = Some(vec![8.0; 48].into());
+            for kind in ["lut2", "lut3:group=8", "lut4:group=16", "lut3:scale"] {
+                let (without, with) =
+                    (decoded(&blind, kind, Opset::Ios18), decoded(&knowing, kind, Opset::Ios18));
+                assert!(error(&with) < 0.8 * error(&without), "{kind}: {} {}", error(&with), error(&without));
+            }
+            assert_eq!(
+                decoded(&even, "lut4:group=8", Opset::Ios18),
+                decoded(&blind, "lut4:group=8", Opset::Ios18)
+            );
         }
     }
 

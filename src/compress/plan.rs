@@ -58,6 +58,11 @@ impl Plan {
         self.rules.iter().position(|rule| glob::matches(&rule.pattern, name))
     }
 
+    /// Whether errors of some weights can count by how much inputs matter.
+    pub fn is_weighted(&self) -> bool {
+        self.default.is_weighted() || self.rules.iter().any(|rule| rule.precision.is_weighted())
+    }
+
     pub(super) fn precision(&self, candidate: &Candidate<'_>) -> Precision {
         let Candidate { name, elements, is_looked_up } = *candidate;
         if let Some(rule) = self.rule(name) {

@@ -88,6 +88,11 @@ impl Precision {
             Precision::SparsePalette(pattern, palette) => 1.0 + f64::from(palette.bits) * pattern.share(),
         }
     }
+
+    /// Whether errors can count by how much inputs matter.
+    pub fn is_weighted(&self) -> bool {
+        matches!(self, Precision::Palette(Palette { vector: 1, .. }))
+    }
 }
 
 impl Pattern {

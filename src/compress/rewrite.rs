@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::CompressError;
 use super::encoding::operations;
+use super::importance::Importance;
 use super::job::{Job, scheme};
 use super::layout::Layout;
 use super::log::{Log, TensorLog};
@@ -36,7 +37,17 @@ type Key = (Identity, String, [usize; 4]);
 
 /// Replaces the weights of a model by what the plan says. Weights that several functions or operations share
 /// are encoded once and stay shared.
-pub fn apply(mut model: Model, plan: &Plan) -> Result<(Model, Compression), CompressError> {
+pub fn apply(model: Model, plan: &Plan) -> Result<(Model, Compression), CompressError> {
+    apply_weighted(model, plan, &Importance::default())
+}
+
+/// The same; palettes are those that lose least by how much the inputs of weights matter, where that is known. Weights of
+/// which rows are looked up have no inputs.
+pub fn apply_weighted(
+    mut model: Model,
+    plan: &Plan,
+    importance: &Importance,
+) -> Result<(Model, Compression), CompressError> {
     let mut compression = Compression::default();
     let uses: Vec<Uses> = model.program.functions.iter().map(Uses::of).collect();
     let mut looked_up = BTreeSet::new();
@@ -44,7 +55,7 @@ pub fn apply(mut model: Model, plan: &Plan) -> Result<(Model, Compression), Comp
         collect_looked_up(function, &function.body, uses, &mut looked_up);
     }
     let (seen, matched) = Default::default();
-    let mut pass = Pass { plan, looked_up, compression: &mut compression, seen, matched };
+    let mut pass = Pass { plan, importance, looked_up, compression: &mut compression, seen, matched };
     for (function, uses) in model.program.functions.iter_mut().zip(&uses) {
         let mut body = std::mem::take(&mut function.body);
         pass.block(function, &mut body, uses)?;
@@ -101,6 +112,7 @@ fn tensor_log(
         bytes_after,
         snr_db,
         cosine,
+        weighted: weight.importance.is_some(),
     }
 }
 
@@ -212,6 +224,7 @@ fn collect_looked_up(function: &Function, block: &Block, uses: &Uses, out: &mut 
 
 struct Pass<'p> {
     plan: &'p Plan,
+    importance: &'p Importance,
     /// Weights of which rows are looked up somewhere.
     looked_up: BTreeSet<Identity>,
     compression: &'p mut Compression,
@@ -273,15 +286,19 @@ impl Pass<'_> {
         &mut self,
         function: &mut Function,
         op: Operation,
-        weight: Weight,
+        mut weight: Weight,
     ) -> Result<Vec<Operation>, CompressError> {
         let identity = weight.identity();
+        let is_looked_up = self.looked_up.contains(&identity);
         self.matched.extend(self.plan.rule(&weight.name));
         let precision = self.plan.precision(&Candidate {
             name: &weight.name,
             elements: weight.layout.elements(),
-            is_looked_up: self.looked_up.contains(&identity),
+            is_looked_up,
         });
+        if precision.is_weighted() && !is_looked_up {
+            weight.importance = self.importance.of_row(&weight.name, &weight.layout);
+        }
         let (Some(scheme), &[id]) = (scheme(precision, &weight, function.opset)?, &op.outputs[..]) else {
             self.keep(function, &op);
             return Ok(vec![op]);

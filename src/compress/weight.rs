@@ -22,6 +22,8 @@ pub(super) struct Weight {
     pub(super) dtype: DType,
     /// Its shape.
     pub(super) layout: Layout,
+    /// How much each element of a channel matters, where errors are to count by that.
+    pub(super) importance: Option<Arc<[f32]>>,
     data: Data,
 }
 
@@ -48,7 +50,7 @@ impl Weight {
             _ => return None,
         };
         let is_compressible = matches!(dtype, DType::F16 | DType::F32);
-        is_compressible.then(|| Weight { name: name.to_owned(), dtype, layout, data })
+        is_compressible.then(|| Weight { name: name.to_owned(), dtype, layout, importance: None, data })
     }
 
     /// The same elements, seen otherwise.

@@ -7,17 +7,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::error::ExportError;
-use super::wishes::{Chunking, Wishes};
-use super::{Progress, Request, export};
+use super::trial::{self, Trial};
+use super::{Progress, Request};
 use crate::bundle::{Bundle, Chunk, KvForm, LayerSensitivity, Sensitivity};
-use crate::checkpoint;
 use crate::compress::{self, Candidate, Choice, Plan, Precision, Rule};
-use crate::generate::{Driver, GenerateError, Input, SystemClock, Text};
+use crate::generate::{Driver, GenerateError, SystemClock};
 use crate::mil::verify::Verified;
-use crate::model;
 use crate::package::atomic::Staging;
 use crate::package::{self, Package, WriteOptions};
-use crate::runtime::{self, LoadOptions, Loaded, Runtime};
+use crate::runtime::Loaded;
 use crate::stats::kl_divergence;
 
 /// What a layer may become, narrowest first.
@@ -53,9 +51,10 @@ pub(super) fn choose(
 ) -> Result<(Plan, Sensitivity), ExportError> {
     // Never committed: it goes when it is dropped, or with the next export if this one is killed.
     let scratch = Staging::new(&request.output).map_err(|e| ExportError::io(&request.output, &e))?;
-    let (bundle, tied) = export_layers(request, scratch.path(), progress)?;
+    let length = (PROMPT + COMPARED).next_power_of_two();
+    let Trial { bundle, is_tied } = trial::export_layers(request, scratch.path(), length, progress)?;
     let ruler = Ruler::new(&bundle, wanted)?;
-    let parts = parts(&bundle, tied);
+    let parts = parts(&bundle, is_tied);
     let candidates: Vec<Precision> = CANDIDATES.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
     let mut choices = Vec::with_capacity(parts.len());
     for part in &parts {
@@ -71,32 +70,9 @@ pub(super) fn choose(
     Ok((plan, table(wanted.target_bits, &choices, &chosen)))
 }
 
-/// The model as it is, a layer to a package, and whether its head is its embedding.
-fn export_layers(
-    request: &Request,
-    scratch: &Path,
-    progress: &dyn Progress,
-) -> Result<(Bundle, bool), ExportError> {
-    let (layers, tied) = {
-        let checkpoint = checkpoint::open(&request.checkpoint)?;
-        let decoder = model::build(&checkpoint)?;
-        (decoder.layers.len(), decoder.head.tied)
-    };
-    let wishes = Wishes {
-        kv: Some(vec![KvForm::Io]),
-        enumerate_shapes: Some(vec![(PROMPT + COMPARED).next_power_of_two()]),
-        chunks: Some(Chunking::Count(layers)),
-        ..Wishes::default()
-    };
-    let request = Request {
-        output: scratch.join("layers"),
-        wishes,
-        overwrite: false,
-        training_lengths: None,
-        automatic: None,
-        ..request.clone()
-    };
-    Ok((export(&request, progress)?, tied))
+/// What kept the measurement from being made.
+fn failed(message: &str) -> ExportError {
+    ExportError::option("precision", format!("auto: {message}"))
 }
 
 fn parts(bundle: &Bundle, tied: bool) -> Vec<Part> {
@@ -127,13 +103,10 @@ struct Ruler<'a> {
 impl<'a> Ruler<'a> {
     fn new(bundle: &'a Bundle, wanted: &Automatic) -> Result<Ruler<'a>, ExportError> {
         let text = wanted.calibration.as_deref().unwrap_or(BUILT_IN);
-        let ids = tokens(bundle, text)?;
-        let chunks = &bundle.manifest().chunks;
-        let packages: Vec<Package> = chunks
-            .iter()
-            .map(|chunk| Package::open(bundle.path(&chunk.file.name)))
-            .collect::<Result<_, _>>()?;
-        let loaded = packages.iter().map(load).collect::<Result<_, _>>()?;
+        let mut ids = trial::tokens(bundle, text, PROMPT + COMPARED, failed)?;
+        ids.truncate(PROMPT + COMPARED);
+        let packages = trial::packages(bundle)?;
+        let loaded = packages.iter().map(|package| trial::load(package, failed)).collect::<Result<_, _>>()?;
         let mut ruler = Ruler { bundle, packages, loaded, ids, logits: Vec::new() };
         ruler.logits = ruler.logits_with(None)?;
         Ok(ruler)
@@ -163,7 +136,7 @@ impl<'a> Ruler<'a> {
         let options = WriteOptions { overwrite: true, staged: true };
         package::write(&Verified::trust(model), &path, options)?;
         let log = compression.log().map_err(|e| ExportError::io(&path, &e))?;
-        let loaded = load(&Package::open(&path)?)?;
+        let loaded = trial::load(&Package::open(&path)?, failed)?;
         let found = self.logits_with(Some((part.chunk, loaded)))?;
         let divergence =
             self.logits.iter().zip(&found).map(|(reference, found)| kl_divergence(reference, found));
@@ -186,7 +159,7 @@ impl<'a> Ruler<'a> {
         }
         let sessions = loaded.into_iter().map(Loaded::session).collect();
         let clock = Arc::new(SystemClock::default());
-        let failed = |e: GenerateError| ExportError::option("precision", format!("auto: {e}"));
+        let failed = |e: GenerateError| failed(&e.to_string());
         let mut driver = Driver::new(self.bundle, sessions, Some(KvForm::Io), clock).map_err(failed)?;
         let mut logits = Vec::with_capacity(COMPARED);
         let mut keep = |_: usize, found: &[f32]| {
@@ -196,29 +169,6 @@ impl<'a> Ruler<'a> {
         driver.follow(&self.ids, PROMPT, None, &mut keep).map_err(failed)?;
         Ok(logits)
     }
-}
-
-fn load(package: &Package) -> Result<Arc<dyn Loaded>, ExportError> {
-    let loaded = runtime::cpu().load(package, &LoadOptions::default());
-    loaded.map_err(|e| ExportError::option("precision", format!("auto: {e}")))
-}
-
-/// The first tokens of a text.
-fn tokens(bundle: &Bundle, text: &str) -> Result<Vec<u32>, ExportError> {
-    let wrong = |message: String| ExportError::option("precision", message);
-    let needed = PROMPT + COMPARED;
-    let tokenizer = Text::open(bundle, None).map_err(|e| wrong(format!("auto: {e}")))?;
-    let tokenizer =
-        tokenizer.ok_or_else(|| wrong("auto needs a tokenizer, and the checkpoint has none".to_owned()))?;
-    let mut ids = tokenizer.tokens(Input::Raw(text), usize::MAX).map_err(|e| wrong(format!("auto: {e}")))?;
-    if ids.len() < needed {
-        return Err(wrong(format!(
-            "auto needs a calibration text of {needed} tokens, this one has {}",
-            ids.len()
-        )));
-    }
-    ids.truncate(needed);
-    Ok(ids)
 }
 
 fn table(target_bits: f64, choices: &[Choice], chosen: &[usize]) -> Sensitivity {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 use super::error::ExportError;
-use crate::compress::{Compression, Log, Plan, Precision};
+use crate::compress::{Calibration, Compression, Log, Plan, Precision};
 
 /// The logs of the packages so far, and the rules that none of them needed.
 #[derive(Default)]
@@ -26,10 +26,15 @@ impl Compressed {
     }
 
     /// The log, if there was anything to compress. A rule that no package needed is an error.
-    pub(super) fn finish(self, plan: &Plan) -> Result<Option<Log>, ExportError> {
+    pub(super) fn finish(
+        mut self,
+        plan: &Plan,
+        calibration: Option<Calibration>,
+    ) -> Result<Option<Log>, ExportError> {
         if let Some(rule) = self.unmatched.into_iter().flatten().next() {
             return Err(ExportError::Unmatched(rule));
         }
+        self.log.calibration = calibration;
         let plain = plan.default == Precision::Keep && plan.rules.is_empty();
         Ok((!plain).then_some(self.log))
     }

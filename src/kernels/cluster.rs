@@ -245,6 +245,21 @@ mod tests {
         }
     }
 
+    proptest::proptest! {
+        #[test]
+        fn no_division_is_better_for_any_weights(
+            points in proptest::collection::vec((-1000i32..1000, 1e-4f64..1e3), 1..32),
+            count in 1usize..9,
+        ) {
+            let points: std::collections::BTreeMap<i32, f64> = points.into_iter().collect();
+            let points: Vec<(f32, f64)> = points.into_iter().map(|(x, weight)| (x as f32, weight)).collect();
+            let centres = Line::new(points.iter().copied()).centres(count);
+            assert!(centres.len() <= count);
+            let (found, least) = (cost(&points, &centres), least_cost(&points, count));
+            assert!(found <= least * (1.0 + 1e-4) + 1e-3, "{found}, at best {least}");
+        }
+    }
+
     /// Numbers from a normal distribution, some of them far out.
     fn normal(len: usize, seed: u64) -> Vec<f32> {
         let mut state = seed;

@@ -162,6 +162,14 @@ impl Quantised for Blocks {
         self.integers.block()
     }
 
+    fn is_rounded(&self) -> bool {
+        self.integers.is_rounded()
+    }
+
+    fn is_scattered(&self) -> bool {
+        self.integers.is_scattered()
+    }
+
     fn read(&self, blocks: Range<usize>, codes: &mut [u8], scales: &mut [f32], minimums: &mut [f32]) {
         self.integers.read(self.first + blocks.start..self.first + blocks.end, codes, scales, minimums);
     }

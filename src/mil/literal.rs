@@ -58,6 +58,16 @@ pub trait Quantised: Send + Sync {
     /// Elements of a block.
     fn block(&self) -> usize;
 
+    /// Whether integers are no more than what the elements round to.
+    fn is_rounded(&self) -> bool {
+        false
+    }
+
+    /// Whether the elements of a block do not follow each other; then the blocks cannot be read.
+    fn is_scattered(&self) -> bool {
+        false
+    }
+
     /// Reads some blocks: the integers of each element, a scale and a minimum for each block.
     fn read(&self, blocks: Range<usize>, codes: &mut [u8], scales: &mut [f32], minimums: &mut [f32]);
 }

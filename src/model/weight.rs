@@ -101,6 +101,9 @@ impl Weight {
                 return (stored, 0..stored.bytes.len());
             }
         };
+        if !stored.is_by_rows() {
+            return (stored, 0..stored.bytes.len());
+        }
         let elements = shape::element_count(&stored.shape).unwrap_or(0).max(1) as u128;
         let len = stored.bytes.len();
         let byte = |element: usize| ((element as u128 * len as u128).div_ceil(elements) as usize).min(len);

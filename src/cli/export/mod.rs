@@ -42,7 +42,8 @@ pub(super) struct Args {
     /// Bits per element of all weights together, for `--precision auto`.
     #[arg(long, value_name = "BITS", required_if_eq("precision", "auto"))]
     target_bits: Option<f64>,
-    /// Text that `--precision auto` compares on [default: one that comes with the program].
+    /// Text that `--precision auto` compares on [default: one that comes with the program], or that tells how much
+    /// each input matters to the palettes of `lut1` to `lut8`.
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
     /// Forms of the key-value cache [default: io].
@@ -158,21 +159,25 @@ fn request(args: &Args) -> Result<Request, export::ExportError> {
         wishes: flags.or(config.coreml),
         training_lengths,
         automatic: automatic(args)?,
+        calibration: if args.precision == Some(Wanted::Auto) { None } else { calibration(args)? },
     })
+}
+
+/// The text to measure on, if one was given.
+fn calibration(args: &Args) -> Result<Option<String>, export::ExportError> {
+    let read =
+        |path: &PathBuf| std::fs::read_to_string(path).map_err(|e| export::ExportError::unreadable(path, &e));
+    args.calibration.as_ref().map(read).transpose()
 }
 
 fn automatic(args: &Args) -> Result<Option<Automatic>, export::ExportError> {
     let (Some(Wanted::Auto), Some(bits)) = (args.precision, args.target_bits) else {
-        let given =
-            [("target-bits", args.target_bits.is_some()), ("calibration", args.calibration.is_some())];
-        return match given.into_iter().find(|(_, given)| *given) {
-            Some((option, _)) => Err(export::ExportError::option(option, "is for `--precision auto` only")),
+        return match args.target_bits {
+            Some(_) => Err(export::ExportError::option("target-bits", "is for `--precision auto` only")),
             None => Ok(None),
         };
     };
-    let read =
-        |path: &PathBuf| std::fs::read_to_string(path).map_err(|e| export::ExportError::unreadable(path, &e));
-    Ok(Some(Automatic::new(bits, args.calibration.as_ref().map(read).transpose()?)?))
+    Ok(Some(Automatic::new(bits, calibration(args)?)?))
 }
 
 fn print(bundle: &Bundle, profile: bool, output: &mut Output) -> Result<(), Failure> {

@@ -1,0 +1,236 @@
+//! Exports of quantised checkpoints, and of palettes that know which inputs matter.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::checkpoint::testing::{Part, Way, write};
+use crate::compress::{Plan, Precision};
+use crate::mil::op::{KnownValue, Numerics, decode_all};
+use crate::mil::propagate::{Options, propagate};
+use crate::package::Package;
+
+/// Modules of a layer, with outputs and inputs.
+const MODULES: &[(&str, [usize; 2])] = &[
+    ("self_attn.q_proj", [64, 64]),
+    ("self_attn.k_proj", [32, 64]),
+    ("self_attn.v_proj", [32, 64]),
+    ("self_attn.o_proj", [64, 64]),
+    ("mlp.gate_proj", [128, 64]),
+    ("mlp.up_proj", [128, 64]),
+    ("mlp.down_proj", [64, 128]),
+];
+
+fn config(quantised: Value) -> Value {
+    let mut config = json!({
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 64, "intermediate_size": 128,
+        "num_hidden_layers": 1, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 40,
+        "max_position_embeddings": 64, "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": true,
+        "hidden_act": "silu",
+    });
+    if !quantised.is_null() {
+        config["quantization_config"] = quantised;
+    }
+    config
+}
+
+/// A checkpoint of one layer whose matrices are quantised in some way.
+fn checkpoint(folder: &Path, way: Way) {
+    let numbers = |count: usize| (0..count).map(|i| (i % 13) as f32 * 0.05 - 0.3).collect::<Vec<f32>>();
+    let mut parts = vec![
+        Part::halves("model.embed_tokens.weight", &[40, 64], &numbers(40 * 64)),
+        Part::halves("model.norm.weight", &[64], &[1.0; 64]),
+    ];
+    for norm in ["input_layernorm", "post_attention_layernorm"] {
+        parts.push(Part::halves(&format!("model.layers.0.{norm}.weight"), &[64], &[1.0; 64]));
+    }
+    for &(module, shape) in MODULES {
+        parts.extend(way.matrix(&format!("model.layers.0.{module}"), shape).parts);
+    }
+    write(folder, &config(way.config()), &parts);
+}
+
+fn request(checkpoint: &Path, output: PathBuf, precision: &str) -> Request {
+    let wishes = Wishes {
+        enumerate_shapes: Some(vec![16]),
+        chunks: Some(Chunking::Count(1)),
+        precision: Some(precision.parse::<Precision>().unwrap().into()),
+        ..Wishes::default()
+    };
+    Request {
+        checkpoint: checkpoint.to_owned(),
+        output,
+        overwrite: false,
+        name: None,
+        wishes,
+        training_lengths: None,
+        automatic: None,
+        calibration: None,
+    }
+}
+
+/// The weights of a bundle's packages as they are decoded, as bytes.
+fn weights(bundle: &Bundle) -> BTreeMap<String, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    for chunk in &bundle.manifest().chunks {
+        let package = Package::open(bundle.path(&chunk.file.name)).unwrap();
+        for function in &package.model().program.functions {
+            let options = Options { fold_bytes: 0, trust_declared: true, numerics: Numerics::Fast };
+            let (facts, _) = propagate(function, &[], options);
+            for (value, known) in function.values.iter().zip(&facts.known) {
+                let tensor = match known {
+                    Some(KnownValue::Packed(packed)) => decode_all(&**packed).unwrap(),
+                    Some(KnownValue::Tensor(tensor)) => tensor.clone(),
+                    None => continue,
+                };
+                if value.name.ends_with("_weight") {
+                    found.insert(value.name.clone(), tensor.bytes().to_vec());
+                }
+            }
+        }
+    }
+    found
+}
+
+fn halves(bytes: &[u8]) -> Vec<f32> {
+    bytes.as_chunks().0.iter().map(|&bytes| half::f16::from_le_bytes(bytes).to_f32()).collect()
+}
+
+#[test]
+fn stored_integers_give_the_elements_to_the_last_bit() {
+    let gptq = |bits, size, zero, by_act| Way::Gptq { bits, size, zero, by_act, is_second: false };
+    let packed = |bits, size, has_zeros| Way::Packed { bits, size, has_zeros };
+    let cases = [
+        (gptq(4, Some(32), Some(8), false), "int4:block=32, carried over"),
+        (gptq(4, Some(32), None, false), "int4:block=32:asym, carried over"),
+        (gptq(8, None, Some(128), false), "int8:block=64, carried over"),
+        (gptq(4, Some(32), Some(16), false), "int4:block=32 with fp16 offsets, carried over"),
+        (Way::Awq { size: 32 }, "int4:block=32:asym, carried over"),
+        (packed(4, Some(32), false), "int4:block=32, carried over"),
+        (packed(8, Some(32), true), "int8:block=32:asym, carried over"),
+        (Way::Bytes, "int8:block=64, carried over"),
+        (Way::Fake { is_exact: true }, "int4:block=64, carried over"),
+        (gptq(4, Some(16), None, true), "int4:block=16:asym, requantised"),
+        (Way::Fake { is_exact: false }, "int4:block=64, requantised"),
+    ];
+    for (way, form) in cases {
+        let folder = tempfile::tempdir().unwrap();
+        checkpoint(folder.path(), way);
+        let exported = |name: &str, precision: &str| {
+            export(&request(folder.path(), folder.path().join(name), precision), &()).unwrap()
+        };
+        let (plain, stored) = (exported("plain", "fp16"), exported("stored", "stored"));
+        let log = stored.manifest().compression.clone().unwrap();
+        let query =
+            log.tensors.iter().find(|tensor| tensor.name == "layers_0_attention_query_weight").unwrap();
+        assert_eq!(query.precision, form, "{way:?}");
+        assert_eq!(log.totals.compressed, MODULES.len(), "{way:?}");
+        let is_exact = form.ends_with("carried over");
+        assert_eq!(query.snr_db.is_none(), is_exact, "what is lost is told: {way:?}");
+        let (plain, stored) = (weights(&plain), weights(&stored));
+        assert!(plain.len() > MODULES.len() && plain.keys().eq(stored.keys()));
+        for (name, elements) in &plain {
+            let is_norm_or_same = *elements == stored[name];
+            assert!(is_norm_or_same || !is_exact, "{way:?}: {name}");
+        }
+        let matrix = way.matrix("model.layers.0.self_attn.q_proj", [64, 64]);
+        let expected: Vec<f32> = matrix.elements.iter().map(|&x| half::f16::from_f32(x).to_f32()).collect();
+        assert_eq!(halves(&plain[&query.name]), expected, "{way:?}");
+    }
+}
+
+#[test]
+fn scales_that_are_no_numbers_are_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    checkpoint(folder.path(), Way::Bytes);
+    let path = folder.path().join("model.safetensors");
+    let bytes = fs::read(&path).unwrap();
+    let whole = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    let changed: Vec<Part> = whole
+        .tensors()
+        .into_iter()
+        .map(|(name, view)| {
+            let mut bytes = view.data().to_vec();
+            if name.ends_with("down_proj.weight_scale") {
+                bytes[..2].copy_from_slice(&half::f16::INFINITY.to_le_bytes());
+            }
+            Part { name, dtype: view.dtype(), shape: view.shape().to_vec(), bytes }
+        })
+        .collect();
+    write(folder.path(), &config(Way::Bytes.config()), &changed);
+    let error = export(&request(folder.path(), folder.path().join("out"), "stored"), &()).unwrap_err();
+    assert!(error.to_string().contains("has an element that is inf and cannot be compressed"), "{error}");
+}
+
+fn quickstart() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/quickstart/model")
+}
+
+/// The text that the model was trained on.
+const TEXT: &str = include_str!("../quickstart/merrow.txt");
+
+#[test]
+fn palettes_that_know_which_inputs_matter_lose_less_of_the_output() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut wanted = request(&quickstart(), folder.path().join("plain"), "fp16");
+    let plain = export(&wanted, &()).unwrap();
+    wanted = request(&quickstart(), folder.path().join("blind"), "lut3:group=16");
+    let blind = export(&wanted, &()).unwrap();
+    let blind_log = blind.manifest().compression.as_ref().unwrap();
+    assert!(blind_log.calibration.is_none() && blind_log.tensors.iter().all(|tensor| !tensor.weighted));
+    wanted.output = folder.path().join("weighted");
+    wanted.calibration = Some(TEXT.to_owned());
+    let weighted = export(&wanted, &()).unwrap();
+    let log = weighted.manifest().compression.as_ref().unwrap();
+    assert!(
+        log.calibration.as_ref().is_some_and(|calibration| calibration.tokens >= 96),
+        "{:?}",
+        log.calibration
+    );
+    let (importance, _) = calibration::measure(&wanted, TEXT, &()).unwrap();
+
+    let [plain, blind, weighted] = [&plain, &blind, &weighted].map(weights);
+    let (mut before, mut after) = (0.0, 0.0);
+    for tensor in log.tensors.iter().filter(|tensor| tensor.precision.starts_with("lut")) {
+        assert!(tensor.weighted, "{}", tensor.name);
+        let inputs = importance.of(&tensor.name).unwrap();
+        let elements = halves(&plain[&tensor.name]);
+        let error = |found: &BTreeMap<String, Vec<u8>>| {
+            let pairs = elements.iter().zip(halves(&found[&tensor.name])).enumerate();
+            let square = |(at, (&w, read)): (usize, (&f32, f32))| {
+                f64::from(inputs[at % inputs.len()]) * f64::from(w - read).powi(2)
+            };
+            pairs.map(square).sum::<f64>()
+        };
+        let (without, with) = (error(&blind), error(&weighted));
+        assert!(with <= without * 1.001, "{}: {with} after {without}", tensor.name);
+        (before, after) = (before + without, after + with);
+    }
+    assert!(before > 0.0 && after < before, "{after} after {before}");
+    let kept = log.tensors.iter().find(|tensor| tensor.name.contains("embedding")).unwrap();
+    assert!(!kept.weighted, "rows that are looked up have no inputs");
+}
+
+#[test]
+fn calibration_is_for_forms_that_use_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |precision: &str, text: &str| {
+        let mut wanted = request(&quickstart(), folder.path().join("out"), precision);
+        wanted.calibration = Some(text.to_owned());
+        export(&wanted, &()).unwrap_err().to_string()
+    };
+    for precision in ["int8", "fp16", "lut4:vector=2", "sparse:0.5+lut4"] {
+        let error = refused(precision, TEXT);
+        assert!(
+            error.contains("option `calibration`: is for `--precision auto` and for palettes"),
+            "{error}"
+        );
+    }
+    let error = refused("lut4", "too short");
+    assert!(error.contains("option `calibration`: needs a text of 96 tokens, this one has"), "{error}");
+    let mixed: Plan =
+        serde_yaml::from_str("{default: int8, rules: [{match: '*mlp*', precision: lut4}]}").unwrap();
+    assert!(mixed.is_weighted());
+}
