@@ -132,20 +132,36 @@ fn what_does_not_fit_is_refused_before_anything_runs() {
 #[test]
 fn a_sweep_compares_configurations() {
     let scene = Scene::new();
-    let sweep = "schema: anemeter.sweep/1\nbundles: [{ name: tiny, path: bundle }]\nthreads: [1, 2]\n";
+    let sweep = "schema: anemeter.sweep/1\nbundles: [{ name: tiny, path: bundle }]\nthreads: [1, 2]\n\
+                 compute_units: [cpu, cpu+ane]\n";
     write_text(&scene.path("sweep.yaml"), sweep);
     let (sweep, config, out) = (scene.path("sweep.yaml"), scene.path("bench.yaml"), scene.path("sweep"));
     let command = ["bench", "--sweep", arg(&sweep), "--config", arg(&config), "--out", arg(&out)];
+    let command = [&command[..], &["--runtime", "cpu"]].concat();
     let outcome = anemeter(&command);
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
     assert!(
-        outcome.stdout.contains("tiny 2 threads") && outcome.stdout.contains("best: tiny "),
+        outcome.stdout.contains("tiny cpu 2 threads") && outcome.stdout.contains("best: tiny cpu "),
         "{}",
         outcome.stdout
     );
     let result = json(&out.join("sweep.json"));
     assert_eq!((&result["shape"], &result["rows"][0]["speed_up"]), (&Value::from(16), &Value::from(1.0)));
-    assert!(out.join("2-tiny-2-threads/report.json").exists());
+    assert!(out.join("2-tiny-cpu-2-threads/report.json").exists());
+    let not_run = "tiny cpu+ane 1 threads  not run: the cpu runtime has no compute units\n";
+    assert!(outcome.stdout.contains(not_run), "{}", outcome.stdout);
+    assert_eq!(
+        (result["rows"].as_array().unwrap().len(), result["not_run"].as_array().unwrap().len()),
+        (2, 2)
+    );
+    assert_eq!(result["rows"][1]["compute_units"], "cpu");
+
+    write_text(
+        &sweep,
+        "schema: anemeter.sweep/1\nbundles: [{ name: tiny, path: bundle }]\ncompute_units: [all]\n",
+    );
+    let refused = anemeter(&command);
+    assert!(refused.refused().contains("nothing can be run: the cpu runtime has no compute units"));
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub(super) struct Args {
     /// The bundle, as `anemeter export` writes it.
     #[arg(required_unless_present = "sweep")]
     bundle: Option<PathBuf>,
-    /// Measure several configurations and put them side by side: bundles, cache forms, threads.
+    /// Measure several configurations and put them side by side: bundles, compute units, cache forms, threads.
     #[arg(long, value_name = "FILE", conflicts_with = "bundle")]
     sweep: Option<PathBuf>,
     /// The workload [default: that of configs/bench.yaml].
