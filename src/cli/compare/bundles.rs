@@ -55,6 +55,8 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
     if let Some(folder) = &args.out {
         write(&folder.join("a"), &paired.baseline)?;
         write(&folder.join("b"), &paired.candidate)?;
+        let page = render::judged_html(&paired.candidate, &paired.verdict)?;
+        write_file(&folder.join("b/report.html"), page.as_bytes())?;
         let json = |document: serde_json::Result<Vec<u8>>| {
             document.map_err(|e| Failure::bad_input(format!("json: {e}")))
         };
