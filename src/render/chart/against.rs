@@ -13,8 +13,8 @@ use crate::gate::{Check, Effect, Limit, Status, Verdict};
 const WIDTH: u32 = 940;
 const ROW: i32 = 24;
 /// Room for the names of checks, for their figures, and for the axis.
-const NAMES: i32 = 190;
-const FIGURES: i32 = 250;
+const NAMES: i32 = 160;
+const FIGURES: i32 = 240;
 const AXIS: i32 = 46;
 const MARGIN: i32 = 10;
 /// What the axis reaches to at least and at most, in per cent. Figures beyond stand at its end.
@@ -83,7 +83,7 @@ fn paint(area: &Area<'_>, frame: &Frame<'_>, rows: &[Row<'_>]) -> Result<(), Str
     let nothing = PathElement::new(vec![(0.0, 0.0), (0.0, rows.len() as f64)], INK.stroke_width(1));
     plot.draw_series([nothing]).map_err(|e| e.to_string())?;
     for (index, row) in rows.iter().enumerate() {
-        let y = HEAD + ROW * index as i32 + 5;
+        let y = HEAD + ROW * index as i32 + 7;
         area.draw_text(&row.check.label(), &text(14), (14, y)).map_err(|e| e.to_string())?;
         let x = WIDTH as i32 - FIGURES + 14;
         area.draw_text(&figures(row), &text(14), (x, y)).map_err(|e| e.to_string())?;
@@ -126,9 +126,17 @@ fn limit(row: &Row<'_>) -> Option<f64> {
 }
 
 fn figures(row: &Row<'_>) -> String {
-    let range = row.effect.interval_pct.map(|range| format!(" ({:+.1} … {:+.1})", range.low, range.high));
+    let range = row.effect.interval_pct;
+    let range = range.map(|range| format!(" ({} … {})", signed(range.low), signed(range.high)));
     let limit = limit(row).map(|limit| format!(", limit {} %", tick(limit)));
-    format!("{:+.1} %{}{}", row.effect.regression_pct, range.unwrap_or_default(), limit.unwrap_or_default())
+    let pct = signed(row.effect.regression_pct);
+    format!("{pct} %{}{}", range.unwrap_or_default(), limit.unwrap_or_default())
+}
+
+/// A number with its sign; what rounds to zero has no minus.
+fn signed(pct: f64) -> String {
+    let text = format!("{pct:+.1}");
+    if text == "-0.0" { "+0.0".to_owned() } else { text }
 }
 
 /// The ends of the axis: everything that is shown, within reason.
@@ -190,7 +198,7 @@ mod tests {
             absurd.checks.iter().filter_map(|check| Some(Row { check, effect: check.effect.as_ref()? }));
         assert_eq!(reach(&rows.collect::<Vec<_>>()), (-60.0, 60.0));
         assert!(!chart.svg.contains("NaN") && !chart.svg.contains("inf"));
-        let equal = changed(|effect| (effect.regression_pct, effect.interval_pct) = (0.0, None));
+        let equal = changed(|effect| (effect.regression_pct, effect.interval_pct) = (-0.01, None));
         assert!(effects(&equal, Theme::File).unwrap().unwrap().svg.contains("+0.0 %, limit 5 %"));
     }
 }
