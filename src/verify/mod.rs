@@ -11,6 +11,7 @@ mod judge;
 mod metrics;
 mod prompts;
 mod report;
+mod runtimes;
 mod thresholds;
 pub mod trace;
 
@@ -22,4 +23,5 @@ pub use judge::judge;
 pub use metrics::{Comparison, Gathered, NonFinite, Summary, cosine, top};
 pub use prompts::{PROMPTS, pseudo_random};
 pub use report::{Cell, Difference, Drift, Failure, Phase, Report, SCHEMA};
+pub use runtimes::{CallTime, FunctionOnBoth, On, OnBothError, SAME_COSINE, compare_runtimes};
 pub use thresholds::{File, Section, Thresholds};

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::watch::{Keep, Seen, Wanted, Watch};
@@ -19,7 +20,8 @@ use crate::view::{Graph, layer_in};
 const SAMPLE: usize = 4096;
 
 /// A tensor of one package against that of the same name in another.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct TensorDivergence {
     /// The tensor.
     pub tensor: String,
@@ -122,7 +124,7 @@ fn divergences(a: &[Seen], b: &[Seen]) -> Vec<TensorDivergence> {
     found
 }
 
-fn divergence(name: &str, found: &[f32], expected: &[f32]) -> TensorDivergence {
+pub(in crate::verify) fn divergence(name: &str, found: &[f32], expected: &[f32]) -> TensorDivergence {
     let lost = NonFinite::of(found);
     let error = relative_error(expected, found);
     let differences = found.iter().zip(expected).map(|(&f, &e)| (f64::from(f) - f64::from(e)).abs());
@@ -166,7 +168,10 @@ fn predict(
 }
 
 /// Numbers between -1 and 1, and small integers: zero where there is one only, as for positions.
-fn inputs(interface: &Interface, other: &Interface) -> Result<Vec<(String, Tensor)>, String> {
+pub(in crate::verify) fn inputs(
+    interface: &Interface,
+    other: &Interface,
+) -> Result<Vec<(String, Tensor)>, String> {
     let mut random = fastrand::Rng::with_seed(1);
     let mut inputs = Vec::new();
     for feature in &interface.inputs {

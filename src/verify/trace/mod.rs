@@ -11,6 +11,7 @@ use std::sync::Arc;
 use serde::Serialize;
 
 pub use against::{PackageComparison, TensorDivergence, compare_bundles, compare_packages};
+pub(super) use against::{divergence, inputs as made_up_inputs};
 pub use places::{Places, places};
 pub use watch::TensorRange;
 
