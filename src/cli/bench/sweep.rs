@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use super::upload::{REPORT, Upload};
 use super::{Args, measure, profiles, write};
 use crate::bundle::Bundle;
 use crate::cli::output::write_file;
@@ -11,6 +12,9 @@ use crate::hardware::{Machine, System, match_profile};
 use crate::report::Report;
 use crate::runtime;
 use crate::sweep::{Candidate, NotRun, Sweep, SweepConfig, SweepRow};
+
+/// The file that has the table.
+const SWEEP: &str = "sweep.json";
 
 pub(super) fn run(args: &Args, path: &Path, output: &mut Output) -> Result<Status, Failure> {
     let sweep = SweepConfig::read(path)?;
@@ -22,7 +26,8 @@ pub(super) fn run(args: &Args, path: &Path, output: &mut Output) -> Result<Statu
     let profile = match_profile(&profiles, &machine).profile;
     let bundles: Vec<Bundle> =
         candidates.iter().map(|candidate| Bundle::open(&candidate.bundle)).collect::<Result<_, _>>()?;
-    let folder = args.out.clone().unwrap_or_else(|| Path::new(super::REPORTS).join("sweep"));
+    let upload = Upload::open(args.out.as_deref(), SWEEP)?;
+    let folder = super::local(args).map_or_else(|| Path::new(super::REPORTS).join("sweep"), Path::to_owned);
     super::create(&folder)?;
     let mut reports: Vec<(String, Report)> = Vec::new();
     for (candidate, bundle) in candidates.iter().zip(&bundles) {
@@ -32,7 +37,11 @@ pub(super) fn run(args: &Args, path: &Path, output: &mut Output) -> Result<Statu
         config.kv = candidate.kv.or(config.kv);
         config.threads = candidate.threads.or(config.threads);
         let report = measure(args, bundle, config, &profiles)?;
-        write(&folder.join(file_name(reports.len(), &candidate.name)), &report)?;
+        let name = file_name(reports.len(), &candidate.name);
+        write(&folder.join(&name), &report)?;
+        if let Some(upload) = &upload {
+            upload.copy(&folder.join(&name), &format!("{name}/"), &REPORT)?;
+        }
         reports.push((candidate.name.clone(), report));
     }
     let limit = sweep.memory_limit_gb.map(|gb| gb * 1e9);
@@ -42,9 +51,12 @@ pub(super) fn run(args: &Args, path: &Path, output: &mut Output) -> Result<Statu
             .with_help("export them with common shapes, or choose with --shapes"));
     };
     let result = result.without(not_run);
-    let json =
-        serde_json::to_vec_pretty(&result).map_err(|e| Failure::bad_input(format!("sweep.json: {e}")))?;
-    write_file(&folder.join("sweep.json"), &json)?;
+    let json = serde_json::to_vec_pretty(&result).map_err(|e| Failure::bad_input(format!("{SWEEP}: {e}")))?;
+    write_file(&folder.join(SWEEP), &json)?;
+    if let Some(upload) = &upload {
+        upload.copy(&folder, "", &[SWEEP])?;
+        super::note(format_args!("copied to {}", upload.place(SWEEP)));
+    }
     match args.json {
         true => output.json(&result)?,
         false => print(&result, output)?,
