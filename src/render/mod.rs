@@ -6,6 +6,7 @@
 pub mod chart;
 mod comparison;
 mod csv_rows;
+mod findings;
 mod fleet;
 mod heat;
 mod html;
