@@ -1,6 +1,7 @@
 //! Two bundles in one session, their launches interleaved in an order that is drawn, until the verdict is settled.
 
 pub mod document;
+pub mod runtimes;
 
 use std::time::Duration;
 

@@ -13,6 +13,7 @@ pub mod cpu;
 mod error;
 mod inputs;
 mod loading;
+mod made_up;
 pub mod placement;
 pub mod reason;
 #[cfg(any(test, target_os = "macos", coreml_standin))]
@@ -39,6 +40,7 @@ pub use cpu::CpuRuntime;
 pub use error::RuntimeError;
 pub use inputs::check as check_inputs;
 pub use loading::{Compilation, FunctionLoad, Hints, Loading, ReshapeFrequency, Specialization};
+pub use made_up::made_up_inputs;
 pub use placement::Placement;
 pub use system::{OsVersion, ProcessMemory, SystemState, Thermal, process_memory, system_state};
 

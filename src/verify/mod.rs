@@ -11,7 +11,6 @@ mod judge;
 mod metrics;
 mod prompts;
 mod report;
-mod runtimes;
 mod thresholds;
 pub mod trace;
 
@@ -20,8 +19,7 @@ pub use compare::{Candidate, Options, compare};
 pub use driven::{Driven, DrivenReference};
 pub use error::VerifyError;
 pub use judge::judge;
-pub use metrics::{Comparison, Gathered, NonFinite, Summary, cosine, top};
+pub use metrics::{Comparison, Gathered, NonFinite, Summary, top};
 pub use prompts::{PROMPTS, pseudo_random};
 pub use report::{Cell, Difference, Drift, Failure, Phase, Report, SCHEMA};
-pub use runtimes::{CallTime, FunctionOnBoth, On, OnBothError, SAME_COSINE, compare_runtimes};
 pub use thresholds::{File, Section, Thresholds};

@@ -9,11 +9,13 @@ use crate::cli::output::write_file;
 use crate::cli::{Failure, Output, Status};
 use crate::compare::SCHEMA;
 use crate::evaluate::compare::document::{PackageOnBoth, Runtimes};
+use crate::evaluate::compare::runtimes::{
+    CallTime, FunctionOnBoth, On, OnBothError, SAME_COSINE, compare_runtimes,
+};
 use crate::generate::SystemClock;
 use crate::package::Package;
 use crate::render::{Align, Column, Table};
 use crate::runtime::{self, LoadOptions, Runtime};
-use crate::verify::{CallTime, FunctionOnBoth, On, OnBothError, SAME_COSINE, compare_runtimes};
 
 pub(super) fn run(args: &Args, names: [&String; 2], output: &mut Output) -> Result<Status, Failure> {
     check_flags(args, names)?;
@@ -164,7 +166,7 @@ fn output_rows(package: &str, function: &FunctionOnBoth) -> Vec<Vec<String>> {
     let compared = function.outputs.iter().map(|output| {
         let difference = output.max_abs.map_or("not finite".to_owned(), |value| format!("{value:.3e}"));
         let cells = [output.elements.to_string(), difference, number(output.cosine, 6), alike.to_owned()];
-        row(&output.tensor, cells)
+        row(&output.output, cells)
     });
     let others = function.not_compared.iter();
     let others = others.map(|name| row(name, ["–", "–", "–", "not compared"].map(str::to_owned)));
@@ -194,14 +196,12 @@ fn table(title: &str, note: String, headings: &[&str], rows: Vec<Vec<String>>) -
 mod tests {
     use super::super::text;
     use super::*;
-    use crate::verify::trace::TensorDivergence;
+    use crate::evaluate::compare::runtimes::OutputDifference;
 
     fn function(name: &str, alike: bool) -> FunctionOnBoth {
-        let output = TensorDivergence {
-            tensor: "logits".to_owned(),
-            layer: None,
+        let output = OutputDifference {
+            output: "logits".to_owned(),
             elements: 128,
-            error: Some(0.001),
             cosine: alike.then_some(0.999_999_1),
             max_abs: alike.then_some(0.001_234),
             not_finite: usize::from(!alike),

@@ -4,9 +4,9 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::Taken;
+use super::runtimes::FunctionOnBoth;
 use crate::compare::{Change, Comparison};
 use crate::gate::{Arm, Verdict};
-use crate::verify::FunctionOnBoth;
 
 /// A comparison: `anemeter.compare/1`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]

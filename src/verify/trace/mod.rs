@@ -11,15 +11,14 @@ use std::sync::Arc;
 use serde::Serialize;
 
 pub use against::{PackageComparison, TensorDivergence, compare_bundles, compare_packages};
-pub(super) use against::{divergence, inputs as made_up_inputs};
 pub use places::{Places, places};
 pub use watch::TensorRange;
 
-use super::metrics::cosine;
 use crate::bundle::KvForm;
 use crate::generate::Driver;
 use crate::oracle::{Point, Trace};
 use crate::runtime::Observer;
+use crate::stats::cosine;
 use watch::{Keep, Seen, Wanted, Watch};
 
 /// More tokens than this are not traced.

@@ -36,6 +36,7 @@ Every waiver needs a reason, and is listed with what it accepts. One that accept
 
 An export of this program with its defaults has no errors, and these warnings. Each is the price of a choice that
 `graph.md` explains; any other warning is worth a look. The linter's own tests hold this table against what exports have.
+Small models and lengths below 512 have others besides, A09 above all.
 
 | id | forms | why it stays |
 |---|---|---|

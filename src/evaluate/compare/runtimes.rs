@@ -5,12 +5,11 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::trace::{TensorDivergence, divergence, made_up_inputs};
 use crate::generate::Clock;
 use crate::kernels::convert::to_f32;
 use crate::mil::{Feature, Interface};
-use crate::runtime::{Loaded, RuntimeError, Session};
-use crate::stats::{Direction, Ordered, Percentile};
+use crate::runtime::{Loaded, RuntimeError, Session, made_up_inputs};
+use crate::stats::{Direction, Ordered, Percentile, cosine};
 use crate::tensor::{Tensor, TensorView};
 
 /// Outputs whose cosine is lower are not the same.
@@ -25,7 +24,7 @@ pub struct FunctionOnBoth {
     /// Whether both give the same: every output equal, or its cosine at least 0.999.
     pub alike: bool,
     /// Outputs of the second runtime against those of the first.
-    pub outputs: Vec<TensorDivergence>,
+    pub outputs: Vec<OutputDifference>,
     /// Outputs that are not floating point and were not compared.
     pub not_compared: Vec<String>,
     /// Timed calls of each, in turns.
@@ -38,6 +37,38 @@ pub struct FunctionOnBoth {
     pub overhead_ms: f64,
     /// The same in per cent of the first.
     pub overhead_pct: Option<f64>,
+}
+
+/// An output of the second runtime against that of the first.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OutputDifference {
+    /// The output.
+    pub output: String,
+    /// Its elements.
+    pub elements: usize,
+    /// Largest difference of an element; absent if something is not finite.
+    pub max_abs: Option<f64>,
+    /// Cosine of the angle between both; absent if something is not finite.
+    pub cosine: Option<f64>,
+    /// Elements that are NaN or infinite on either runtime.
+    pub not_finite: usize,
+}
+
+impl OutputDifference {
+    fn between(output: &str, expected: &[f32], found: &[f32]) -> OutputDifference {
+        let not_finite =
+            found.iter().zip(expected).filter(|(f, e)| !(f.is_finite() && e.is_finite())).count();
+        let differences = found.iter().zip(expected).map(|(&f, &e)| (f64::from(f) - f64::from(e)).abs());
+        let finite = not_finite == 0;
+        OutputDifference {
+            output: output.to_owned(),
+            elements: found.len(),
+            max_abs: finite.then(|| differences.fold(0.0, f64::max)),
+            cosine: finite.then(|| cosine(expected, found)),
+            not_finite,
+        }
+    }
 }
 
 /// What a call takes.
@@ -92,7 +123,7 @@ fn on_both(
     calls: usize,
     clock: &dyn Clock,
 ) -> Result<FunctionOnBoth, OnBothError> {
-    let inputs = made_up_inputs(interface, interface).map_err(OnBothError::Inputs)?;
+    let inputs = made_up_inputs(interface).map_err(OnBothError::Inputs)?;
     let mut sides = both.each_ref().map(|on| Side::new(on, interface, &inputs));
     for side in &mut sides {
         side.call(clock)?;
@@ -105,7 +136,7 @@ fn on_both(
     for feature in compared {
         let [expected, found] = sides.each_ref().map(|side| side.output(&feature.name));
         let equal = expected.iter().map(|x| x.to_bits()).eq(found.iter().map(|x| x.to_bits()));
-        let output = divergence(&feature.name, &found, &expected);
+        let output = OutputDifference::between(&feature.name, &expected, &found);
         let near = found.len() == expected.len() && output.cosine.is_some_and(|cosine| cosine >= SAME_COSINE);
         alike &= equal || near;
         outputs.push(output);
