@@ -2,22 +2,31 @@
 
 use std::path::{Path, PathBuf};
 
+use super::gate::{policy, text as verdict_text, today};
 use super::output::write_file;
 use super::table::Table;
 use super::{Failure, Output, Status};
 use crate::baseline::storage;
+use crate::gate::{self, GatesFile, Look, Options, Verdict};
 use crate::render::{self, Align, chart};
 use crate::report::Report;
 
 /// Render one report, or several by hardware profile.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  anemeter report reports/a --format md\n  \
+anemeter report reports/a --baseline reports/old --format html --out against.html\n  \
 anemeter report reports/* --format html --out fleet.html\n  \
 anemeter report reports/a/report.json --format svg --out charts")]
 pub(super) struct Args {
     /// Report files, or folders with a report.json; paths or URLs.
     #[arg(required = true, value_name = "REPORT")]
     reports: Vec<PathBuf>,
+    /// Show what a gate says of the one report against this one; several are sessions of one baseline, oldest first.
+    #[arg(long, value_name = "REPORT", num_args = 1.., conflicts_with = "verdict")]
+    baseline: Vec<PathBuf>,
+    /// Show a verdict on the one report, as `anemeter gate --format json` or `anemeter compare --out` wrote it.
+    #[arg(long, value_name = "FILE")]
+    verdict: Option<PathBuf>,
     /// What to make.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
@@ -42,18 +51,64 @@ enum Format {
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
     let reports: Vec<Report> = args.reports.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
-    let text = match args.format {
-        Format::Text => text(&reports),
-        Format::Html => render::html(&reports)?,
-        Format::Md => render::markdown(&reports),
-        Format::Csv => render::csv(&reports)?,
-        Format::Svg => return charts(args, &reports, output),
+    let verdict = verdict(args, &reports)?;
+    let text = match (args.format, &verdict) {
+        (Format::Text, None) => text(&reports),
+        (Format::Text, Some(verdict)) => format!("{}\n{}", verdict_text(verdict), text(&reports)),
+        (Format::Html, None) => render::html(&reports)?,
+        (Format::Html, Some(verdict)) => render::judged_html(&reports[0], verdict)?,
+        (Format::Md, None) => render::markdown(&reports),
+        (Format::Md, Some(verdict)) => {
+            format!("{}\n{}", render::verdict_markdown(verdict), render::markdown(&reports))
+        }
+        (Format::Csv, None) => render::csv(&reports)?,
+        (Format::Csv, Some(_)) => {
+            return Err(Failure::bad_input("there is no place for a verdict among samples")
+                .with_help("leave --baseline or --verdict out, or choose another format"));
+        }
+        (Format::Svg, _) => return charts(args, &reports, verdict.as_ref(), output),
     };
     match &args.out {
         Some(path) => write_file(path, text.as_bytes())?,
         None => output.text(text)?,
     }
     Ok(Status::Good)
+}
+
+/// What is said of the one report against its baseline, if there is one.
+fn verdict(args: &Args, reports: &[Report]) -> Result<Option<Verdict>, Failure> {
+    if args.baseline.is_empty() && args.verdict.is_none() {
+        return Ok(None);
+    }
+    let [report] = reports else {
+        let count = reports.len();
+        return Err(Failure::bad_input(format!("a verdict is on one report, but {count} are given"))
+            .with_help("give one report with --baseline or --verdict"));
+    };
+    match &args.verdict {
+        Some(path) => read_verdict(path, report).map(Some),
+        None => judge(report, &args.baseline).map(Some),
+    }
+}
+
+fn judge(report: &Report, baseline: &[PathBuf]) -> Result<Verdict, Failure> {
+    let sessions: Vec<Report> = baseline.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
+    let sessions: Vec<&Report> = sessions.iter().collect();
+    let policy = policy(&super::bench::profiles(None)?, report, &GatesFile::built_in()?);
+    let options = Options { today: today()?, look: Look::only(), allow_cross_hardware: false };
+    Ok(gate::judge(report, &sessions, &policy, &options)?)
+}
+
+fn read_verdict(path: &Path, report: &Report) -> Result<Verdict, Failure> {
+    let wrong = |problem: String| Failure::bad_input(format!("{}: {problem}", path.display()));
+    let bytes = std::fs::read(path).map_err(|e| wrong(e.to_string()))?;
+    let verdict = Verdict::parse(&bytes).map_err(wrong)?;
+    if !verdict.judges(report) {
+        let (of, given) = (&verdict.candidate.created, &report.header.created);
+        let problem = format!("is on another report: one of {of}, but that of {given} is given");
+        return Err(wrong(problem).with_help("make it again: anemeter gate REPORT --format json"));
+    }
+    Ok(verdict)
 }
 
 /// Reads a report file, `report.json` in a folder, or either by URL.
@@ -103,7 +158,12 @@ pub(super) fn terminal_table(table: &render::Table) -> String {
     format!("{}\n{lines}{note}", table.title)
 }
 
-fn charts(args: &Args, reports: &[Report], output: &mut Output) -> Result<Status, Failure> {
+fn charts(
+    args: &Args,
+    reports: &[Report],
+    verdict: Option<&Verdict>,
+    output: &mut Output,
+) -> Result<Status, Failure> {
     let Some(folder) = &args.out else {
         return Err(
             Failure::bad_input("charts are several files").with_help("give a folder for them: --out DIR")
@@ -113,6 +173,9 @@ fn charts(args: &Args, reports: &[Report], output: &mut Output) -> Result<Status
     let reports = &render::by_profile(reports)[..];
     let several = render::groups(reports).count() > 1;
     let mut all = Vec::new();
+    if let Some(verdict) = verdict {
+        all.extend(chart::against(verdict, chart::Theme::File)?);
+    }
     for (index, group) in render::groups(reports).enumerate() {
         let prefix = if several { format!("profile-{}-", index + 1) } else { String::new() };
         for found in chart::comparisons(group, chart::Theme::File)? {

@@ -7,6 +7,7 @@ mod kinds;
 mod rank;
 mod speed;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::gate::{Difference, Outcome, Verdict};
@@ -18,11 +19,14 @@ pub use speed::Speed;
 pub const SCHEMA: &str = "anemeter.compare/1";
 
 /// Two reports side by side.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Comparison {
     /// Format and version: `anemeter.compare/1`.
+    #[schemars(extend("const" = "anemeter.compare/1"))]
     pub schema: &'static str,
     /// What was compared: `reports`.
+    #[schemars(extend("const" = "reports"))]
     pub kind: &'static str,
     /// The verdict on the second report; absent if the two were not measured alike.
     pub verdict: Option<Verdict>,

@@ -1,5 +1,6 @@
 //! Changes as causes: the likeliest first.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::kinds::{Found, Strength};
@@ -10,7 +11,8 @@ use crate::report::Metric;
 const NOTABLE_PCT: f64 = 1.0;
 
 /// Something that changed, and what it may have done.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Change {
     /// What.
     pub what: &'static str,
@@ -29,7 +31,7 @@ pub struct Change {
 }
 
 /// Whether a change may be the cause of what got slower, from the unlikeliest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Cause {
     /// Nothing that it acts on got worse.

@@ -1,5 +1,6 @@
 //! Medians of two reports, metric by metric and shape by shape.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::gate::{Measure, Statistic, Status, Verdict};
@@ -7,7 +8,8 @@ use crate::report::{Metric, Report};
 use crate::stats::{Direction, Unit};
 
 /// The median of a metric in both reports.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Speed {
     /// The metric.
     pub metric: Metric,

@@ -1,7 +1,11 @@
 //! Two bundles in one session, their launches interleaved in an order that is drawn, until the verdict is settled.
 
+pub mod document;
+pub mod runtimes;
+
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{EvaluateError, Known, Session, Wishes};
@@ -16,6 +20,11 @@ use crate::stats::BLOCK;
 
 /// Blocks of launches after the full look, at most: later looks have next to no false alarms left to spend.
 const EXTRA_BLOCKS: usize = 5;
+
+/// When launches are looked at, and what may come of each look; all of them together spend the false alarms of one.
+pub fn looks() -> Vec<(usize, Look)> {
+    gate::paired_looks(EXTRA_BLOCKS)
+}
 
 /// How long to go on, and what is allowed.
 pub struct Terms<'a> {
@@ -45,7 +54,8 @@ pub struct Paired {
 }
 
 /// A look that was taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct Taken {
     /// Launches of each bundle.
     pub launches: usize,
@@ -169,10 +179,10 @@ impl Contest<'_> {
         for side in &mut self.sides {
             side.observed = Observations::begin(&side.plan, around, tell);
         }
-        let planned = gate::paired_looks(EXTRA_BLOCKS);
+        let planned = looks();
         let most = planned.last().map_or(0, |(launches, _)| 2 * launches);
         let mut order = gate::draw_order(most / BLOCK, seed);
-        let (mut done, mut looks, mut last) = (0, Vec::new(), Look::early());
+        let (mut done, mut taken, mut last) = (0, Vec::new(), Look::early());
         'looks: for (launches, look) in planned {
             while done < 2 * launches {
                 if done > 0 && around.clock.now().saturating_sub(began) >= budget {
@@ -184,8 +194,8 @@ impl Contest<'_> {
             }
             last = look;
             let verdict = self.judge(&self.reports(), &order[..done], look)?;
-            looks.push(Taken { launches, outcome: verdict.outcome });
-            if is_settled(&verdict, looks.len() == 1) {
+            taken.push(Taken { launches, outcome: verdict.outcome });
+            if is_settled(&verdict, taken.len() == 1) {
                 break;
             }
         }
@@ -196,7 +206,7 @@ impl Contest<'_> {
         let reports = self.reports();
         let verdict = self.judge(&reports, &order, last)?;
         let [baseline, candidate] = reports;
-        Ok(Paired { seed, order, looks, baseline, candidate, verdict })
+        Ok(Paired { seed, order, looks: taken, baseline, candidate, verdict })
     }
 
     /// A block of launches, of which the first is launch `done` of `of`.
@@ -216,7 +226,7 @@ impl Contest<'_> {
 
 /// Whether further launches would change nothing: no speed is left open, one has failed, or launches alone would not
 /// settle what is open. The early look cannot tell the latter two.
-fn is_settled(verdict: &Verdict, early: bool) -> bool {
+pub fn is_settled(verdict: &Verdict, early: bool) -> bool {
     let speeds = || verdict.checks.iter().filter(|check| check.statistic.is_some());
     let mut open = speeds().filter(|check| check.status == Status::Inconclusive).peekable();
     if open.peek().is_none() {

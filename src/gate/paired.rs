@@ -1,6 +1,7 @@
 //! Rule P: two packages interleaved in one session, in an order that was drawn. What differs between sessions cancels,
 //! and the order itself gives the probabilities.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::comparable::GateError;
@@ -14,7 +15,7 @@ use crate::report::{Outcome, Report};
 use crate::stats::{BLOCK, Orders, Shift, family_probabilities};
 
 /// One of the two packages of a paired comparison.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Arm {
     /// The one that is compared with.

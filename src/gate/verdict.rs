@@ -5,6 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::report::Report;
 use crate::stats::Unit;
 
 /// Format and version of verdicts.
@@ -230,6 +231,21 @@ impl Outcome {
 }
 
 impl Verdict {
+    /// Reads a verdict as `anemeter gate --format json` writes it.
+    pub fn parse(bytes: &[u8]) -> Result<Verdict, String> {
+        let verdict: Verdict = serde_json::from_slice(bytes).map_err(|e| format!("is not a verdict: {e}"))?;
+        match verdict.schema == SCHEMA {
+            true => Ok(verdict),
+            false => Err(format!("has the schema `{}`; this version reads `{SCHEMA}`", verdict.schema)),
+        }
+    }
+
+    /// Whether it is about a report.
+    pub fn judges(&self, report: &Report) -> bool {
+        let Side { created, package_digests, .. } = &self.candidate;
+        *created == report.header.created && *package_digests == report.subject.package_digests
+    }
+
     /// Checks with one status.
     pub fn with(&self, status: Status) -> impl Iterator<Item = &Check> {
         self.checks.iter().filter(move |check| check.status == status)

@@ -3,10 +3,12 @@
 use minijinja::{AutoEscape, Environment, Value, context};
 use serde::Serialize;
 
-use super::chart::{Theme, charts, comparisons};
+use super::chart::{Theme, against, charts, comparisons};
 use super::fleet::{by_profile, groups, overviews};
 use super::table::{Table, runtime, tables};
+use super::verdict::{headline, verdict_tables};
 use super::{RenderError, number};
+use crate::gate::Verdict;
 use crate::report::{Metric, Report};
 use crate::stats::Percentile;
 
@@ -51,8 +53,33 @@ fn group((table, reports): (Table, &[Report])) -> Result<Group, RenderError> {
     Ok(Group { table: visible_table(table), charts })
 }
 
+/// What a gate found, above the report that it judged.
+#[derive(Serialize)]
+struct Judged {
+    headline: String,
+    chart: Option<Value>,
+    tables: Vec<Table>,
+}
+
+fn judged(verdict: &Verdict) -> Result<Judged, RenderError> {
+    Ok(Judged {
+        headline: visible(&headline(verdict)),
+        chart: against(verdict, Theme::Page)?.map(|chart| Value::from_safe_string(chart.svg)),
+        tables: verdict_tables(verdict).into_iter().map(visible_table).collect(),
+    })
+}
+
 /// Reports as one page; several are a history in the order given, by hardware profile.
 pub fn html(reports: &[Report]) -> Result<String, RenderError> {
+    page(reports, None)
+}
+
+/// A report as one page, below the verdict on it.
+pub fn judged_html(report: &Report, verdict: &Verdict) -> Result<String, RenderError> {
+    page(std::slice::from_ref(report), Some(verdict))
+}
+
+fn page(reports: &[Report], verdict: Option<&Verdict>) -> Result<String, RenderError> {
     let failed = |e: minijinja::Error| RenderError::new("the page", format!("{e:#}"));
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
@@ -70,9 +97,11 @@ pub fn html(reports: &[Report]) -> Result<String, RenderError> {
         [one] => format!("{} – anemeter report", visible(&one.subject.name)),
         many => format!("{} reports – anemeter", many.len()),
     };
+    let judged = verdict.map(judged).transpose()?;
     let page = environment.get_template("page").map_err(failed)?;
     page.render(context! {
         title,
+        judged,
         groups,
         sections,
         version => env!("CARGO_PKG_VERSION"),
@@ -157,6 +186,17 @@ mod tests {
         }
         let addresses = page.matches("http").count();
         assert_eq!(addresses, page.matches("xmlns=\"http").count(), "only the name of SVG");
+    }
+
+    #[test]
+    fn a_verdict_stands_above_its_report() {
+        let page = judged_html(&testing::report(), &crate::render::verdict::testing::verdict()).unwrap();
+        assert_eq!(page.matches("<svg ").count(), 7);
+        let at = |words: &str| page.find(words).unwrap_or_else(|| panic!("{words}: {page}"));
+        assert!(at("FAIL: tiny &lt;b&gt;|*") < at("Candidate against baseline"));
+        assert!(at("Candidate against baseline") < at("chance is ruled out"));
+        assert!(at("chance is ruled out") < at("id=\"report-1\""));
+        assert!(!html(&[testing::report()]).unwrap().contains("Candidate against baseline"));
     }
 
     #[test]

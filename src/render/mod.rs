@@ -6,6 +6,7 @@
 pub mod chart;
 mod comparison;
 mod csv_rows;
+mod findings;
 mod fleet;
 mod heat;
 mod html;
@@ -18,7 +19,7 @@ pub use comparison::{comparison_tables, explained};
 pub use csv_rows::csv;
 pub use fleet::{by_profile, groups};
 pub use heat::{HeatMap, heat_map};
-pub use html::html;
+pub use html::{html, judged_html};
 pub use markdown::{markdown, written};
 pub use number::{figure, maybe};
 pub use table::{Align, Column, Table, tables};

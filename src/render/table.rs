@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::findings;
 use super::number::{ABSENT, figure, maybe, range};
 use crate::report::{Figure, Metric, Outcome, Report, Scope, Soak};
 use crate::stats::Unit;
@@ -46,6 +47,8 @@ pub fn tables(report: &Report) -> Vec<Table> {
         split(report),
         launch_figures(report),
         limits(report),
+        report.verification.as_ref().map_or_else(empty, findings::verification),
+        report.quality.as_ref().map_or_else(empty, findings::quality),
         launches(report),
         predicted(report),
         report.soak.as_ref().map_or_else(empty, soak),

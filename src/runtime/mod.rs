@@ -13,12 +13,13 @@ pub mod cpu;
 mod error;
 mod inputs;
 mod loading;
+mod made_up;
 pub mod placement;
 pub mod reason;
 #[cfg(any(test, target_os = "macos", coreml_standin))]
 mod strided;
 mod system;
-#[cfg(not(any(target_os = "macos", coreml_standin)))]
+#[cfg(not(all(feature = "coreml-rs", target_os = "macos")))]
 mod unavailable;
 
 use std::sync::Arc;
@@ -39,6 +40,7 @@ pub use cpu::CpuRuntime;
 pub use error::RuntimeError;
 pub use inputs::check as check_inputs;
 pub use loading::{Compilation, FunctionLoad, Hints, Loading, ReshapeFrequency, Specialization};
+pub use made_up::made_up_inputs;
 pub use placement::Placement;
 pub use system::{OsVersion, ProcessMemory, SystemState, Thermal, process_memory, system_state};
 
@@ -178,6 +180,8 @@ pub fn runtimes() -> Vec<&'static dyn Runtime> {
         &CpuRuntime,
         #[cfg(all(feature = "coreml-rs", target_os = "macos"))]
         &CoreMlRsRuntime,
+        #[cfg(not(all(feature = "coreml-rs", target_os = "macos")))]
+        &unavailable::CORE_ML_RS,
     ]
 }
 
@@ -226,7 +230,8 @@ mod tests {
         assert_eq!(choose("auto").unwrap().name(), "cpu");
         assert_eq!(choose("cpu").unwrap().name(), "cpu");
         let error = |name: &str| choose(name).err().unwrap().to_string();
-        assert_eq!(error("gpu"), "there is no runtime `gpu`; there are coreml, cpu");
+        assert_eq!(error("gpu"), "there is no runtime `gpu`; there are coreml, cpu, coreml-rs");
+        assert!(error("coreml-rs").starts_with("the runtime `coreml-rs` is unavailable: "));
         assert!(error("coreml").starts_with("the runtime `coreml` is unavailable: "), "{}", error("coreml"));
     }
 }

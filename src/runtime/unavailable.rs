@@ -6,8 +6,19 @@ use super::{Availability, LoadOptions, Loaded, Runtime, RuntimeError};
 use crate::package::Package;
 
 /// Core ML, which is part of macOS.
+#[cfg(not(any(target_os = "macos", coreml_standin)))]
 pub(super) static CORE_ML: Missing =
     Missing { name: "coreml", why: "Core ML is part of macOS and exists nowhere else" };
+
+/// The other binding to it, which a cargo feature adds.
+pub(super) static CORE_ML_RS: Missing = Missing {
+    name: "coreml-rs",
+    why: if cfg!(target_os = "macos") {
+        "this program was built without the cargo feature `coreml-rs`"
+    } else {
+        "it is a binding to Core ML, which is part of macOS and exists nowhere else"
+    },
+};
 
 /// A runtime that cannot work here.
 pub(super) struct Missing {

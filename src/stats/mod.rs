@@ -3,6 +3,7 @@
 //! Percentiles are of type 7 on slow-oriented logarithms: the p95 of a time is its slow tail, and so is the p95 of a
 //! rate. The launch is the unit of every interval: requests inside one launch are correlated.
 
+mod cosine;
 mod divergence;
 mod interval;
 mod location;
@@ -15,6 +16,7 @@ mod summary;
 mod tail;
 mod unit;
 
+pub use cosine::cosine;
 pub use divergence::{kl_divergence, surprise};
 pub use interval::{Interval, launch_interval, mean_interval, students_t};
 pub use location::{Location, locate};

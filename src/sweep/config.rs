@@ -1,21 +1,25 @@
 //! What a sweep goes through, as YAML states it.
 
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::bundle::KvForm;
+use crate::bundle::{ComputeUnits, KvForm};
 use crate::config::{self, ConfigFileError};
 
 const SCHEMA: &str = "anemeter.sweep/1";
 
-/// A sweep: every bundle in every form with every number of threads.
+/// A sweep: every bundle on all compute units in every form with every number of threads.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SweepConfig {
     schema: String,
     /// The bundles; precision, batch and shapes are those of their exports.
     bundles: Vec<NamedBundle>,
+    /// Where Core ML may place operations; as each bundle says if none are given.
+    #[serde(default)]
+    compute_units: Vec<ComputeUnits>,
     /// Forms of the key-value cache; the bundle's first if none are given.
     #[serde(default)]
     kv: Vec<KvForm>,
@@ -44,6 +48,8 @@ pub struct Candidate {
     pub name: String,
     /// The bundle's folder.
     pub bundle: PathBuf,
+    /// Where Core ML may place operations, if the sweep sets it.
+    pub units: Option<ComputeUnits>,
     /// Form of the key-value cache, if the sweep sets it.
     pub kv: Option<KvForm>,
     /// Threads, if the sweep sets them.
@@ -86,30 +92,48 @@ impl SweepConfig {
 
     /// Every configuration, in order. A name has only the parts that differ from others.
     pub fn candidates(&self) -> Vec<Candidate> {
-        let choices = |given: usize| given > 1;
-        let forms: Vec<Option<KvForm>> = optional(&self.kv);
-        let threads: Vec<Option<usize>> = optional(&self.threads);
-        let mut found = Vec::new();
-        for bundle in &self.bundles {
-            for &kv in &forms {
-                for &threads in &threads {
-                    let mut name = bundle.name.clone();
-                    if let Some(kv) = kv.filter(|_| choices(self.kv.len())) {
-                        name += &format!(" {kv}");
-                    }
-                    if let Some(threads) = threads.filter(|_| choices(self.threads.len())) {
-                        name += &format!(" {threads} threads");
-                    }
-                    found.push(Candidate { name, bundle: bundle.path.clone(), kv, threads });
-                }
-            }
-        }
-        found
+        let bundles = self.bundles.iter().map(|bundle| Candidate {
+            name: bundle.name.clone(),
+            bundle: bundle.path.clone(),
+            units: None,
+            kv: None,
+            threads: None,
+        });
+        let found = spread(bundles.collect(), &self.compute_units, "", |candidate, units| {
+            candidate.units = Some(units);
+        });
+        let found = spread(found, &self.kv, "", |candidate, kv| candidate.kv = Some(kv));
+        spread(found, &self.threads, " threads", |candidate, threads| candidate.threads = Some(threads))
     }
 }
 
-fn optional<T: Copy>(given: &[T]) -> Vec<Option<T>> {
-    if given.is_empty() { vec![None] } else { given.iter().copied().map(Some).collect() }
+impl Candidate {
+    /// Why a runtime cannot run it as it is meant.
+    pub fn not_run_by(&self, runtime: &str) -> Option<String> {
+        let elsewhere = self.units.is_some_and(|units| units != ComputeUnits::Cpu);
+        (runtime == "cpu" && elsewhere).then(|| "the cpu runtime has no compute units".to_owned())
+    }
+}
+
+/// Every candidate with every one of some choices. Names tell choices apart if there are several.
+fn spread<T: Copy + Display>(
+    candidates: Vec<Candidate>,
+    choices: &[T],
+    word: &str,
+    choose: impl Fn(&mut Candidate, T),
+) -> Vec<Candidate> {
+    if choices.is_empty() {
+        return candidates;
+    }
+    let chosen = |candidate: &Candidate, choice: T| {
+        let mut candidate = candidate.clone();
+        if choices.len() > 1 {
+            candidate.name += &format!(" {choice}{word}");
+        }
+        choose(&mut candidate, choice);
+        candidate
+    };
+    candidates.iter().flat_map(|candidate| choices.iter().map(|&choice| chosen(candidate, choice))).collect()
 }
 
 #[cfg(test)]
@@ -136,11 +160,27 @@ mod tests {
     }
 
     #[test]
+    fn the_cpu_runtime_runs_what_is_meant_for_the_cpu() {
+        let text = TEXT
+            .replace("threads: [1, 2]\nreference: fp16 1 threads", "compute_units: [cpu, cpu+ane]\nkv: [io]");
+        let candidates = read(&text).unwrap().candidates();
+        let named: Vec<(&str, Option<KvForm>)> = candidates.iter().map(|c| (c.name.as_str(), c.kv)).collect();
+        let io = Some(KvForm::Io);
+        assert_eq!(named, [("fp16 cpu", io), ("fp16 cpu+ane", io), ("int8 cpu", io), ("int8 cpu+ane", io)]);
+        assert_eq!(candidates[0].not_run_by("cpu"), None);
+        assert_eq!(candidates[1].not_run_by("cpu").unwrap(), "the cpu runtime has no compute units");
+        assert_eq!(candidates[1].not_run_by("coreml"), None);
+        assert_eq!(read(TEXT).unwrap().candidates()[0].not_run_by("cpu"), None);
+    }
+
+    #[test]
     fn mistakes_are_named() {
         let refused = |from: &str, to: &str| read(&TEXT.replace(from, to)).unwrap_err();
         assert!(refused("threads: [1, 2]", "thread: [1]").contains("unknown key `thread`"));
         assert!(refused("fp16 1 threads", "fp32").contains("`reference` is `fp32`, expected one of fp16 1"));
         assert!(refused("name: int8", "name: fp16").contains("is there twice"));
+        let units = refused("threads: [1, 2]", "compute_units: [ane]");
+        assert!(units.contains("ane") && units.contains("cpu+ane"), "{units}");
         assert!(refused("[1, 2]", "[0]").contains("expected numbers from 1"));
         assert!(
             read("schema: anemeter.sweep/1\nbundles: []\n").unwrap_err().contains("expected at least one")

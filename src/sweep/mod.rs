@@ -4,4 +4,4 @@ mod config;
 mod table;
 
 pub use config::{Candidate, SweepConfig};
-pub use table::{Best, SCHEMA, Sweep, SweepRow};
+pub use table::{Best, NotRun, SCHEMA, Sweep, SweepRow};

@@ -17,8 +17,10 @@ pub struct Sweep {
     pub shape: usize,
     /// Name of the row that others are compared with.
     pub reference: String,
-    /// Every configuration.
+    /// Every configuration that was measured.
     pub rows: Vec<SweepRow>,
+    /// Configurations that the runtime cannot run as they are meant.
+    pub not_run: Vec<NotRun>,
     /// The fastest that fits into the memory limit.
     pub best: Option<Best>,
 }
@@ -32,6 +34,12 @@ pub struct SweepRow {
     pub hardware_profile_key: String,
     /// What executed it.
     pub runtime: String,
+    /// Where operations could run.
+    pub compute_units: String,
+    /// Form of the key-value cache.
+    pub kv_form: String,
+    /// Threads, if the runtime has a choice.
+    pub threads: Option<usize>,
     /// Precision of the weights.
     pub precision: String,
     /// Sequences at once.
@@ -54,6 +62,15 @@ pub struct SweepRow {
     pub compression_ratio: f64,
     /// Launches that failed.
     pub failed_launches: usize,
+}
+
+/// A configuration that was not measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NotRun {
+    /// Its name.
+    pub name: String,
+    /// Why.
+    pub reason: String,
 }
 
 /// The best configuration.
@@ -79,7 +96,13 @@ impl Sweep {
         let rows: Vec<SweepRow> =
             reports.iter().map(|(name, report)| row(name, report, base, shape)).collect();
         let best = best(&rows, limit_bytes);
-        Some(Sweep { schema: SCHEMA, shape, reference: reference.to_owned(), rows, best })
+        let reference = reference.to_owned();
+        Some(Sweep { schema: SCHEMA, shape, reference, rows, not_run: Vec::new(), best })
+    }
+
+    /// The sweep with what was left out of it.
+    pub fn without(self, not_run: Vec<NotRun>) -> Sweep {
+        Sweep { not_run, ..self }
     }
 }
 
@@ -100,6 +123,9 @@ fn row(name: &str, report: &Report, base: &Report, shape: usize) -> SweepRow {
         name: name.to_owned(),
         hardware_profile_key: report.header.hardware_profile_key.clone(),
         runtime: report.runtime.name.clone(),
+        compute_units: report.runtime.compute_units.clone(),
+        kv_form: report.subject.kv_form.clone(),
+        threads: report.runtime.threads,
         precision: report.subject.precision.clone(),
         batch: report.workload.batch,
         ttft_ms,

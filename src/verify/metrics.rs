@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::stats::kl_divergence;
+use crate::stats::{cosine, kl_divergence};
 
 /// How many of the likeliest tokens are compared as a set.
 const TOP: usize = 5;
@@ -75,16 +75,6 @@ pub(super) fn compare(reference: &[f32], found: &[f32]) -> Option<Comparison> {
         max_abs,
         max_rel,
     })
-}
-
-/// Cosine of the angle between two vectors; 1 for two zeros.
-pub fn cosine(a: &[f32], b: &[f32]) -> f64 {
-    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum::<f64>();
-    let (a_square, b_square) = (dot(a, a), dot(b, b));
-    if a_square == 0.0 || b_square == 0.0 {
-        return f64::from(u8::from(a_square == b_square));
-    }
-    (dot(a, b) / (a_square * b_square).sqrt()).clamp(-1.0, 1.0)
 }
 
 /// The likeliest tokens, likeliest first; of equal ones the lower id first.

@@ -19,7 +19,7 @@ pub use compare::{Candidate, Options, compare};
 pub use driven::{Driven, DrivenReference};
 pub use error::VerifyError;
 pub use judge::judge;
-pub use metrics::{Comparison, Gathered, NonFinite, Summary, cosine, top};
+pub use metrics::{Comparison, Gathered, NonFinite, Summary, top};
 pub use prompts::{PROMPTS, pseudo_random};
 pub use report::{Cell, Difference, Drift, Failure, Phase, Report, SCHEMA};
 pub use thresholds::{File, Section, Thresholds};

@@ -2,11 +2,12 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::Value;
 
 use crate::checkpoints::{self, tensors, write_text};
-use crate::command::{Outcome, anemeter, arg};
+use crate::command::{Outcome, anemeter, arg, run};
 use crate::schema::assert_valid;
 
 struct Scene {
@@ -132,20 +133,68 @@ fn what_does_not_fit_is_refused_before_anything_runs() {
 #[test]
 fn a_sweep_compares_configurations() {
     let scene = Scene::new();
-    let sweep = "schema: anemeter.sweep/1\nbundles: [{ name: tiny, path: bundle }]\nthreads: [1, 2]\n";
+    let sweep = "schema: anemeter.sweep/1\nbundles: [{ name: tiny, path: bundle }]\nthreads: [1, 2]\n\
+                 compute_units: [cpu, cpu+ane]\n";
     write_text(&scene.path("sweep.yaml"), sweep);
     let (sweep, config, out) = (scene.path("sweep.yaml"), scene.path("bench.yaml"), scene.path("sweep"));
     let command = ["bench", "--sweep", arg(&sweep), "--config", arg(&config), "--out", arg(&out)];
+    let command = [&command[..], &["--runtime", "cpu"]].concat();
     let outcome = anemeter(&command);
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
     assert!(
-        outcome.stdout.contains("tiny 2 threads") && outcome.stdout.contains("best: tiny "),
+        outcome.stdout.contains("tiny cpu 2 threads") && outcome.stdout.contains("best: tiny cpu "),
         "{}",
         outcome.stdout
     );
     let result = json(&out.join("sweep.json"));
     assert_eq!((&result["shape"], &result["rows"][0]["speed_up"]), (&Value::from(16), &Value::from(1.0)));
-    assert!(out.join("2-tiny-2-threads/report.json").exists());
+    assert!(out.join("2-tiny-cpu-2-threads/report.json").exists());
+    let not_run = "tiny cpu+ane 1 threads  not run: the cpu runtime has no compute units\n";
+    assert!(outcome.stdout.contains(not_run), "{}", outcome.stdout);
+    assert_eq!(
+        (result["rows"].as_array().unwrap().len(), result["not_run"].as_array().unwrap().len()),
+        (2, 2)
+    );
+    assert_eq!(result["rows"][1]["compute_units"], "cpu");
+
+    write_text(
+        &sweep,
+        "schema: anemeter.sweep/1\nbundles: [{ name: tiny, path: bundle }]\ncompute_units: [all]\n",
+    );
+    let refused = anemeter(&command);
+    assert!(refused.refused().contains("nothing can be run: the cpu runtime has no compute units"));
+}
+
+#[test]
+fn a_report_is_copied_to_a_url_and_replaces_nothing() {
+    let scene = Scene::new();
+    let (bundle, config) = (scene.path("bundle"), scene.path("bench.yaml"));
+    let bench = |out: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_anemeter"));
+        command.current_dir(scene.folder.path());
+        let args = ["bench", arg(&bundle), "--config", arg(&config), "--runtime", "cpu", "--launches", "1"];
+        run(command.args(args).args(["--shapes", "16", "--json", "--out", out]))
+    };
+    let url = format!("file://{}", scene.path("shared/monday").display());
+    let outcome = bench(&url);
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("copied to "), "{}", outcome.stderr);
+    let copied = json(&scene.path("shared/monday/report.json"));
+    assert_eq!(copied, serde_json::from_str::<Value>(&outcome.stdout).unwrap());
+    assert!(scene.path("shared/monday/report.html").exists());
+    let local: Vec<_> = fs::read_dir(scene.path("reports")).unwrap().collect();
+    assert_eq!(local.len(), 1, "it is in a folder of this machine too");
+    assert!(anemeter(&["report", &url]).succeeded().contains("Speed"));
+
+    let again = bench(&url);
+    assert!(
+        again.refused().contains("report.json: is there already, and is not replaced"),
+        "{}",
+        again.stderr
+    );
+    assert!(bench("ftp://host/a").refused().contains("has an unknown scheme"));
+    #[cfg(not(feature = "remote"))]
+    assert!(bench("s3://bucket/a").refused().contains("build it with `--features remote`"));
 }
 
 #[test]

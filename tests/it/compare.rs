@@ -8,6 +8,7 @@ use serde_json::Value;
 use crate::checkpoints::{self, tensors, write_text};
 use crate::command::{Outcome, anemeter, arg};
 use crate::fixtures::WORKLOAD;
+use crate::schema::assert_valid;
 
 /// A folder with two bundles of one checkpoint.
 struct Scene {
@@ -58,6 +59,7 @@ fn bundles_run_in_the_recorded_order_and_leave_reports_and_a_verdict() {
 
     let printed: Value = serde_json::from_str(&outcome.stdout).unwrap();
     assert_eq!(printed, json(&scene.path("out/comparison.json")));
+    assert_valid("compare", &printed);
     assert_eq!((&printed["schema"], &printed["kind"]), (&"anemeter.compare/1".into(), &"bundles".into()));
     let verdict = json(&scene.path("out/verdict.json"));
     assert_eq!(verdict, printed["verdict"]);
@@ -86,6 +88,10 @@ fn bundles_run_in_the_recorded_order_and_leave_reports_and_a_verdict() {
     for word in ["Medians", "TTFT", "What changed", "precision", "int8"] {
         assert!(reports.stdout.contains(word), "{word}: {}", reports.stdout);
     }
+    let reports = scene.compare("out/a", "out/b", &["--json"]);
+    assert_valid("compare", &serde_json::from_str(&reports.stdout).unwrap());
+    let page = fs::read_to_string(scene.path("out/b/report.html")).unwrap();
+    assert!(page.contains("Candidate against baseline"));
 }
 
 #[test]
@@ -117,6 +123,7 @@ fn packages_are_set_side_by_side_and_kinds_are_not_mixed() {
     let outcome = scene.compare(&a, &b, &["--json"]);
     let document: Value = serde_json::from_str(&outcome.stdout).unwrap();
     assert_eq!(document["kind"], "packages");
+    assert_valid("compare", &document);
     assert!(!document["interface"].as_array().unwrap().is_empty());
     assert_eq!(document["operations"], Value::Array(Vec::new()));
 
@@ -127,4 +134,58 @@ fn packages_are_set_side_by_side_and_kinds_are_not_mixed() {
     assert!(neither.code == 2 && neither.stderr.contains("is neither a bundle"), "{}", neither.stderr);
     let junit = scene.compare(&a, &b, &["--format", "junit"]);
     assert_eq!(junit.code, 2);
+}
+
+#[test]
+fn a_bundle_runs_on_two_runtimes() {
+    let scene = Scene::new(&["--shapes", "16"]);
+    let (bundle, out) = (scene.path("a"), scene.path("out"));
+    let compare = |more: &[&str]| anemeter(&[&["compare", arg(&bundle)], more].concat());
+    let command = ["--runtime", "cpu,cpu", "--calls", "20", "--threads", "1", "--out", arg(&out), "--json"];
+    let outcome = compare(&command);
+    let document: Value = serde_json::from_str(outcome.succeeded()).unwrap();
+    assert_valid("compare", &document);
+    assert_eq!(document, json(&out.join("comparison.json")));
+    assert_eq!((&document["kind"], &document["alike"]), (&"runtimes".into(), &true.into()));
+    let functions = document["packages"][0]["functions"].as_array().unwrap();
+    let names: Vec<&str> = functions.iter().map(|function| function["function"].as_str().unwrap()).collect();
+    assert!(names.contains(&"prefill") && names.contains(&"decode"), "{names:?}");
+    for function in functions {
+        let outputs = function["outputs"].as_array().unwrap();
+        assert!(!outputs.is_empty() && outputs.iter().all(|output| output["max_abs"] == 0.0), "{function}");
+        for side in ["baseline", "candidate"] {
+            let time = &function[side];
+            assert!(
+                time["p95_ms"].as_f64() >= time["p50_ms"].as_f64() && time["p50_ms"].as_f64() > Some(0.0)
+            );
+        }
+    }
+    let package = bundle.join(package_of(&bundle));
+    let text = anemeter(&["compare", arg(&package), "--runtime", "cpu,cpu", "--calls", "3"]);
+    for word in ["pass: cpu gives what cpu gives", "greatest difference", "B over A", "prefill"] {
+        assert!(text.succeeded().contains(word), "{word}: {}", text.stdout);
+    }
+
+    let refused = |more: &[&str]| compare(more).refused().to_owned();
+    assert!(refused(&["--runtime", "auto,cpu"]).contains("`auto` is no runtime of its own"));
+    assert!(refused(&["--runtime", "cpu,cpu", "--shapes", "16"]).contains("--shapes means nothing"));
+    assert!(refused(&["--runtime", "cpu"]).contains("nothing to compare it with"));
+    assert!(refused(&["--runtime", "cpu,cpu,cpu"]).contains("--runtime cpu,cpu,cpu: expected one"));
+    assert!(refused(&[arg(&bundle), "--runtime", "cpu,cpu"]).contains("two and one thing to run"));
+    assert!(refused(&[arg(&bundle), "--runtime", "coreml-rs"]).contains("coreml-rs"));
+}
+
+#[cfg(not(target_os = "macos"))]
+#[test]
+fn runtimes_that_are_not_there_say_why() {
+    let scene = Scene::new(&["--shapes", "16"]);
+    let bundle = scene.path("a");
+    for (runtimes, why) in [
+        ("coreml,coreml-rs", "the runtime `coreml` is unavailable: Core ML is part of macOS"),
+        ("cpu,coreml-rs", "the runtime `coreml-rs` is unavailable: it is a binding to Core ML"),
+    ] {
+        let outcome = anemeter(&["compare", arg(&bundle), "--runtime", runtimes]);
+        assert_eq!(outcome.code, 4, "{}", outcome.stderr);
+        assert!(outcome.stderr.contains(why), "{}", outcome.stderr);
+    }
 }

@@ -2,6 +2,7 @@
 
 mod progress;
 mod sweep;
+mod upload;
 
 use std::path::{Path, PathBuf};
 
@@ -17,6 +18,7 @@ use crate::harness::{BenchConfig, PlanError, Processes, folder_name};
 use crate::render::{html, markdown, tables};
 use crate::report::{LeakVerdict, Outcome, Report};
 pub(super) use progress::Progress;
+use upload::Upload;
 
 /// Where reports go unless a folder is given.
 const REPORTS: &str = "reports";
@@ -28,20 +30,21 @@ const REPORTS: &str = "reports";
 report.md. Figures of the `cpu` runtime are never figures of a Neural Engine. Exit code 1: a launch failed, memory leaks, \
 or an output was not a number.\n\n\
 Examples:\n  anemeter bench smollm2\n  anemeter bench smollm2 --shapes 512 --launches 3 --out report\n  \
+anemeter bench smollm2 --out s3://bucket/reports/monday\n  \
 anemeter bench smollm2 --config configs/bench.yaml --soak 2000\n  anemeter bench --sweep configs/sweep.yaml"
 )]
 pub(super) struct Args {
     /// The bundle, as `anemeter export` writes it.
     #[arg(required_unless_present = "sweep")]
     bundle: Option<PathBuf>,
-    /// Measure several configurations and put them side by side: bundles, cache forms, threads.
+    /// Measure several configurations and put them side by side: bundles, compute units, cache forms, threads.
     #[arg(long, value_name = "FILE", conflicts_with = "bundle")]
     sweep: Option<PathBuf>,
     /// The workload [default: that of configs/bench.yaml].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Folder for the report [default: reports/DATE-MODEL-PROFILE].
-    #[arg(long, value_name = "DIR")]
+    /// Folder for the report [default: reports/DATE-MODEL-PROFILE]; with a URL it is copied there from the default folder.
+    #[arg(long, value_name = "DIR or URL")]
     out: Option<PathBuf>,
     /// What executes the bundle; `auto` takes the first that is available and says which.
     #[arg(long, default_value = "auto", value_parser = ["auto", "cpu", "coreml"])]
@@ -89,18 +92,28 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
     let Some(path) = &args.bundle else { return Err(Failure::bad_input("no bundle is given")) };
     let bundle = Bundle::open(path)?;
     // What cannot be written is better known before the measurement than after it.
-    create(args.out.as_deref().unwrap_or(Path::new(REPORTS)))?;
+    let upload = Upload::open(args.out.as_deref(), "report.json")?;
+    create(local(args).unwrap_or(Path::new(REPORTS)))?;
     let report = measure(args, &bundle, config(args)?, &profiles(args.profiles.as_deref())?)?;
-    let folder = match &args.out {
-        Some(folder) => folder.clone(),
+    let folder = match local(args) {
+        Some(folder) => folder.to_owned(),
         None => Path::new(REPORTS).join(folder_name(&report.header, &bundle.manifest().name)),
     };
     write(&folder, &report)?;
+    if let Some(upload) = &upload {
+        upload.copy(&folder, "", &upload::REPORT)?;
+        note(format_args!("copied to {}", upload.place("report.json")));
+    }
     match args.json {
         true => output.json(&report)?,
         false => print(&report, &folder, output)?,
     }
     Ok(verdict(&report))
+}
+
+/// The folder that was asked for; none if it is a URL.
+fn local(args: &Args) -> Option<&Path> {
+    args.out.as_deref().filter(|out| !upload::is_url(out))
 }
 
 /// Measures in workers of this very program.

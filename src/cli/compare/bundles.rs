@@ -1,7 +1,8 @@
 //! Two bundles in turns: a verdict, and what differs between the two.
 
+use std::path::Path;
+
 use clap::ValueEnum;
-use serde::Serialize;
 
 use super::Args;
 use crate::bundle::{Bundle, KvForm};
@@ -10,51 +11,42 @@ use crate::cli::gate::{Format, status, text as verdict_text, today};
 use crate::cli::output::{note, write_file};
 use crate::cli::report::terminal_table;
 use crate::cli::{Failure, Output, Status};
-use crate::compare::{self, Change, Comparison};
+use crate::compare::{self, Comparison};
 use crate::evaluate::Wishes;
-use crate::evaluate::compare::{CompareError, Paired, Taken, Terms, compare};
-use crate::gate::{Arm, GatesFile, Verdict};
+use crate::evaluate::compare::document::Bundles;
+use crate::evaluate::compare::{CompareError, Paired, Terms, compare};
+use crate::gate::{GatesFile, Verdict};
 use crate::harness::{BenchConfig, Processes};
 use crate::render;
 
-/// What a paired comparison leaves behind.
-#[derive(Serialize)]
-struct Document<'a> {
-    schema: &'static str,
-    kind: &'static str,
-    baseline: String,
-    candidate: String,
-    /// Seed of the order.
-    seed: u64,
-    /// The launches in the order in which they ran.
-    order: &'a [Arm],
-    looks: &'a [Taken],
-    changes: &'a [Change],
-    verdict: &'a Verdict,
-}
-
-pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
-    let bundles = [Bundle::open(&args.baseline)?, Bundle::open(&args.candidate)?];
+pub(super) fn run(
+    args: &Args,
+    [baseline, candidate]: [&Path; 2],
+    output: &mut Output,
+) -> Result<Status, Failure> {
+    let bundles = [Bundle::open(baseline)?, Bundle::open(candidate)?];
     if let Some(folder) = &args.out {
         // What cannot be written is better known before the measurement than after it.
         create(folder)?;
     }
     let paired = measure(args, bundles.each_ref())?;
     let compared = Comparison::of(&paired.baseline, &paired.candidate, Ok(paired.verdict.clone()));
-    let document = Document {
+    let document = Bundles {
         schema: compare::SCHEMA,
         kind: "bundles",
-        baseline: args.baseline.display().to_string(),
-        candidate: args.candidate.display().to_string(),
+        baseline: baseline.display().to_string(),
+        candidate: candidate.display().to_string(),
         seed: paired.seed,
-        order: &paired.order,
-        looks: &paired.looks,
-        changes: &compared.changes,
-        verdict: &paired.verdict,
+        order: paired.order.clone(),
+        looks: paired.looks.clone(),
+        changes: compared.changes.clone(),
+        verdict: paired.verdict.clone(),
     };
     if let Some(folder) = &args.out {
         write(&folder.join("a"), &paired.baseline)?;
         write(&folder.join("b"), &paired.candidate)?;
+        let page = render::judged_html(&paired.candidate, &paired.verdict)?;
+        write_file(&folder.join("b/report.html"), page.as_bytes())?;
         let json = |document: serde_json::Result<Vec<u8>>| {
             document.map_err(|e| Failure::bad_input(format!("json: {e}")))
         };
@@ -85,7 +77,7 @@ fn measure(args: &Args, [baseline, candidate]: [&Bundle; 2]) -> Result<Paired, F
         .map_err(|e| Failure::bad_input(format!("cannot find this program: {e}")))?;
     let wishes = Wishes {
         config: config(args)?,
-        runtime: &args.runtime,
+        runtime: args.runtime(),
         probe_kv: false,
         soak: None,
         slow_down_pct: None,
@@ -97,7 +89,7 @@ fn measure(args: &Args, [baseline, candidate]: [&Bundle; 2]) -> Result<Paired, F
         compare([baseline, candidate], &wishes, &terms, &mut launcher, &mut |event| progress.show(&event));
     progress.finish();
     let paired = paired?;
-    if args.runtime == "auto" {
+    if args.runtime() == "auto" {
         note(format_args!("runtime: {}", paired.candidate.runtime.name));
     }
     Ok(paired)
@@ -106,6 +98,7 @@ fn measure(args: &Args, [baseline, candidate]: [&Bundle; 2]) -> Result<Paired, F
 fn config(args: &Args) -> Result<BenchConfig, Failure> {
     let mut config = args.config.as_deref().map_or_else(BenchConfig::built_in, BenchConfig::read)?;
     config.shapes = args.shapes.clone().or(config.shapes);
+    config.compute_units = args.compute_units.or(config.compute_units);
     config.threads = args.threads.or(config.threads);
     config.kv = args.kv.as_deref().and_then(|kv| KvForm::from_str(kv, true).ok()).or(config.kv);
     config.requests_per_shape = args.requests.unwrap_or(config.requests_per_shape);

@@ -1,8 +1,9 @@
-//! `anemeter compare`: two bundles in turns, or two reports or packages side by side.
+//! `anemeter compare`: two bundles in turns, two reports or packages side by side, or one thing on two runtimes.
 
 mod bundles;
 mod packages;
 mod reports;
+mod runtimes;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -13,26 +14,28 @@ use serde::Serialize;
 use super::gate::{Format, duration};
 use super::report::terminal_table;
 use super::{Failure, Output, Status};
+use crate::bundle::ComputeUnits;
 use crate::render;
 
-/// Compare two bundles, reports or packages: is the second slower, what changed, and why?
+/// Compare two bundles, reports or packages, or two runtimes: is the second slower, what changed, and why?
 #[derive(clap::Args)]
 #[command(
     after_help = "Two bundles run in turns in one session, each launch a fresh process, in an order that is drawn and recorded. \
 Two reports are set side by side: what changed beside what got slower, likely causes first. Two packages: operations, weights, \
-inputs, cost and predicted placement.\n\n\
-Exit code 0: B is not slower than A, or packages were compared; 1: B is slower; 2: the two cannot be compared; 3: noise leaves it \
-open, or reports were not measured alike.\n\n\
+inputs, cost and predicted placement. With `--runtime A,B` one bundle or package runs on two runtimes: what differs, and what a call \
+takes on each.\n\n\
+Exit code 0: B is not slower than A, packages were compared, or runtimes give the same; 1: B is slower, or runtimes differ; 2: the \
+two cannot be compared; 3: noise leaves it open, or reports were not measured alike; 4: a runtime is unavailable.\n\n\
 Examples:\n  anemeter compare smollm2 smollm2-int8\n  anemeter compare old new --shapes 512 --budget 30m --out comparison\n  \
-anemeter compare reports/a reports/b --format md\n  anemeter compare a/model.mlpackage b/model.mlpackage"
+anemeter compare reports/a reports/b --format md\n  anemeter compare a/model.mlpackage b/model.mlpackage\n  anemeter compare smollm2 --runtime coreml,cpu"
 )]
 pub(super) struct Args {
     /// What is compared with: a bundle, a report or a package.
     #[arg(value_name = "A")]
     baseline: PathBuf,
-    /// What is judged, of the same kind.
+    /// What is judged, of the same kind; left out for two runtimes.
     #[arg(value_name = "B")]
-    candidate: PathBuf,
+    candidate: Option<PathBuf>,
     /// The workload of two bundles [default: that of configs/bench.yaml].
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -42,9 +45,16 @@ pub(super) struct Args {
     /// Measured requests per shape and launch, in place of the configuration's number.
     #[arg(long, value_name = "N")]
     requests: Option<usize>,
-    /// What executes the bundles; `auto` takes the first that is available and says which.
-    #[arg(long, default_value = "auto", value_parser = ["auto", "cpu", "coreml"])]
-    runtime: String,
+    /// What executes the bundles; `auto` takes the first that is available and says which. Two names compare runtimes.
+    #[arg(long, value_name = "RUNTIME", default_value = "auto", value_delimiter = ',',
+          value_parser = ["auto", "cpu", "coreml", "coreml-rs"])]
+    runtime: Vec<String>,
+    /// Where Core ML may place operations [default: as the bundle says].
+    #[arg(long, value_name = "UNITS")]
+    compute_units: Option<ComputeUnits>,
+    /// Timed calls of every function on each of two runtimes; 20 or more give a p95.
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    calls: u32,
     /// Threads of the `cpu` runtime; the number of physical cores if not given.
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -72,6 +82,11 @@ pub(super) struct Args {
 }
 
 impl Args {
+    /// The one runtime that executes bundles.
+    fn runtime(&self) -> &str {
+        self.runtime.first().map_or("auto", String::as_str)
+    }
+
     fn format(&self) -> Format {
         if self.json { Format::Json } else { self.format }
     }
@@ -117,7 +132,28 @@ impl fmt::Display for Kind {
 }
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
-    let [first, second] = [&args.baseline, &args.candidate];
+    let first = args.baseline.as_path();
+    let second = match (&args.runtime[..], &args.candidate) {
+        ([a, b], None) => return runtimes::run(args, [a, b], output),
+        ([one], Some(_)) if one == "coreml-rs" => {
+            return Err(Failure::bad_input("coreml-rs runs packages, not bundles or reports")
+                .with_help("compare it with another runtime: --runtime coreml,coreml-rs"));
+        }
+        ([_], Some(second)) => second.as_path(),
+        ([_], None) => {
+            return Err(Failure::bad_input(format!("{}: nothing to compare it with", first.display()))
+                .with_help(
+                    "give a second bundle, report or package, or two runtimes: --runtime coreml,cpu",
+                ));
+        }
+        (names, _) => {
+            let names = names.join(",");
+            return Err(Failure::bad_input(format!(
+                "--runtime {names}: expected one, or two and one thing to run"
+            ))
+            .with_help("give one bundle or package and two runtimes, or two things and one runtime"));
+        }
+    };
     let kinds = [Kind::of(first)?, Kind::of(second)?];
     if kinds[0] != kinds[1] {
         let [a, b] = kinds;
@@ -126,9 +162,9 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
             .with_help("compare two bundles, two reports or two packages"));
     }
     match kinds[0] {
-        Kind::Bundle => bundles::run(args, output),
-        Kind::Report => reports::run(args, output),
-        Kind::Package => packages::run(args, output),
+        Kind::Bundle => bundles::run(args, [first, second], output),
+        Kind::Report => reports::run(args, [first, second], output),
+        Kind::Package => packages::run(args, [first, second], output),
     }
 }
 

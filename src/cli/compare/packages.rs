@@ -3,57 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use serde::Serialize;
-
 use super::{Args, print};
 use crate::cli::inspect::summary::{FeatureSummary, Summary};
 use crate::cli::units::{Bytes, Count};
 use crate::cli::{Failure, Output, Status};
 use crate::compare::SCHEMA;
+use crate::evaluate::compare::document::{Differing, Packages, Placed, WeightClass};
 use crate::mil::verify;
 use crate::package::Package;
 use crate::render::{Align, Column, Table};
 use crate::{cost, lint, view};
-
-/// What differs between two packages.
-#[derive(Serialize)]
-struct Comparison {
-    schema: &'static str,
-    kind: &'static str,
-    baseline: String,
-    candidate: String,
-    sizes: Vec<Differing<u64>>,
-    weights: Vec<Differing<WeightClass>>,
-    interface: Vec<Differing<String>>,
-    operations: Vec<Differing<usize>>,
-    /// Of one prediction, from shapes and not measured.
-    cost: Vec<Differing<u64>>,
-    /// Predicted by rules, not measured.
-    placement: Vec<Differing<Placed>>,
-}
-
-/// Something that both packages do not have alike.
-#[derive(Serialize)]
-struct Differing<V> {
-    /// The function and its shape; empty for the whole package.
-    function: String,
-    what: String,
-    baseline: Option<V>,
-    candidate: Option<V>,
-}
-
-#[derive(Clone, PartialEq, Serialize)]
-struct WeightClass {
-    tensors: usize,
-    parameters: u64,
-    bytes: u64,
-}
-
-#[derive(Clone, PartialEq, Serialize)]
-struct Placed {
-    share: Option<f64>,
-    transitions: usize,
-}
 
 type Facts<V> = BTreeMap<(String, String), V>;
 
@@ -67,9 +26,9 @@ struct Described {
     placement: Facts<Placed>,
 }
 
-pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
-    let compared = Comparison::of(&args.baseline, &args.candidate)?;
-    let tables = compared.tables();
+pub(super) fn run(args: &Args, packages: [&Path; 2], output: &mut Output) -> Result<Status, Failure> {
+    let compared = compare(packages)?;
+    let tables = tables(&compared);
     let headline = match tables.is_empty() {
         true => "the packages have the same structure, sizes and cost",
         false => "what differs between A and B",
@@ -78,45 +37,43 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
     Ok(Status::Good)
 }
 
-impl Comparison {
-    fn of(baseline: &Path, candidate: &Path) -> Result<Comparison, Failure> {
-        let (a, b) = (Described::of(baseline)?, Described::of(candidate)?);
-        Ok(Comparison {
-            schema: SCHEMA,
-            kind: "packages",
-            baseline: baseline.display().to_string(),
-            candidate: candidate.display().to_string(),
-            sizes: differing(&a.sizes, &b.sizes),
-            weights: differing(&a.weights, &b.weights),
-            interface: differing(&a.interface, &b.interface),
-            operations: differing(&a.operations, &b.operations),
-            cost: differing(&a.cost, &b.cost),
-            placement: differing(&a.placement, &b.placement),
-        })
-    }
+fn compare([baseline, candidate]: [&Path; 2]) -> Result<Packages, Failure> {
+    let (a, b) = (Described::of(baseline)?, Described::of(candidate)?);
+    Ok(Packages {
+        schema: SCHEMA,
+        kind: "packages",
+        baseline: baseline.display().to_string(),
+        candidate: candidate.display().to_string(),
+        sizes: differing(&a.sizes, &b.sizes),
+        weights: differing(&a.weights, &b.weights),
+        interface: differing(&a.interface, &b.interface),
+        operations: differing(&a.operations, &b.operations),
+        cost: differing(&a.cost, &b.cost),
+        placement: differing(&a.placement, &b.placement),
+    })
+}
 
-    fn tables(&self) -> Vec<Table> {
-        let bytes = |bytes: &u64| Bytes(*bytes).to_string();
-        let weights = |class: &WeightClass| {
-            let WeightClass { tensors, parameters, bytes } = class;
-            format!("{tensors} tensors, {} parameters, {}", Count(*parameters), Bytes(*bytes))
-        };
-        let placed = |placed: &Placed| {
-            let share = placed.share.map_or("unknown".to_owned(), |share| format!("{:.1} %", 100.0 * share));
-            format!("{share}, {} transitions", placed.transitions)
-        };
-        let all = [
-            table("Sizes", "", &self.sizes, bytes),
-            table("Weights", "", &self.weights, weights),
-            table("Inputs, outputs and states", "", &self.interface, String::clone),
-            table("Operations", "", &self.operations, ToString::to_string),
-            table("Cost of one prediction", "From shapes, not measured.", &self.cost, |n| {
-                Count(*n).to_string()
-            }),
-            table("Placement", "Predicted by rules, not measured.", &self.placement, placed),
-        ];
-        all.into_iter().filter(|table| !table.rows.is_empty()).collect()
-    }
+fn tables(compared: &Packages) -> Vec<Table> {
+    let bytes = |bytes: &u64| Bytes(*bytes).to_string();
+    let weights = |class: &WeightClass| {
+        let WeightClass { tensors, parameters, bytes } = class;
+        format!("{tensors} tensors, {} parameters, {}", Count(*parameters), Bytes(*bytes))
+    };
+    let placed = |placed: &Placed| {
+        let share = placed.share.map_or("unknown".to_owned(), |share| format!("{:.1} %", 100.0 * share));
+        format!("{share}, {} transitions", placed.transitions)
+    };
+    let all = [
+        table("Sizes", "", &compared.sizes, bytes),
+        table("Weights", "", &compared.weights, weights),
+        table("Inputs, outputs and states", "", &compared.interface, String::clone),
+        table("Operations", "", &compared.operations, ToString::to_string),
+        table("Cost of one prediction", "From shapes, not measured.", &compared.cost, |n| {
+            Count(*n).to_string()
+        }),
+        table("Placement", "Predicted by rules, not measured.", &compared.placement, placed),
+    ];
+    all.into_iter().filter(|table| !table.rows.is_empty()).collect()
 }
 
 fn table<V>(title: &str, note: &str, rows: &[Differing<V>], shown: impl Fn(&V) -> String) -> Table {
@@ -269,9 +226,9 @@ mod tests {
         let [a, b] = ["a.mlpackage", "b.mlpackage"].map(|name| folder.path().join(name));
         package(&a, 32, false);
         package(&b, 64, true);
-        let compared = Comparison::of(&a, &b).unwrap();
-        insta::assert_snapshot!(text("what differs between A and B", &compared.tables()));
+        let compared = compare([&a, &b]).unwrap();
+        insta::assert_snapshot!(text("what differs between A and B", &tables(&compared)));
         assert_eq!(compared.operations.len(), 1);
-        assert!(Comparison::of(&a, &a).unwrap().tables().is_empty());
+        assert!(tables(&compare([&a, &a]).unwrap()).is_empty());
     }
 }

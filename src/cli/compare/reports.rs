@@ -1,5 +1,7 @@
 //! Two reports side by side: what got slower, beside what changed.
 
+use std::path::Path;
+
 use super::{Args, print};
 use crate::cli::gate::{policy, status, today};
 use crate::cli::report::read;
@@ -8,8 +10,12 @@ use crate::compare::Comparison;
 use crate::gate::{self, GateError, GatesFile, Look, Options};
 use crate::render;
 
-pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
-    let (baseline, candidate) = (read(&args.baseline)?, read(&args.candidate)?);
+pub(super) fn run(
+    args: &Args,
+    [baseline, candidate]: [&Path; 2],
+    output: &mut Output,
+) -> Result<Status, Failure> {
+    let (baseline, candidate) = (read(baseline)?, read(candidate)?);
     let profiles = crate::cli::bench::profiles(args.profiles.as_deref())?;
     let gates = args.gates.as_deref().map_or_else(GatesFile::built_in, GatesFile::read)?;
     let policy = policy(&profiles, &candidate, &gates);

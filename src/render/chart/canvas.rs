@@ -17,6 +17,8 @@ const SIZE: (u32, u32) = (620, 340);
 /// Height of the title and of the row that says which colour is which.
 const TITLE: i32 = 30;
 const LEGEND: i32 = 22;
+/// Height of both together, with a little room.
+pub(super) const HEAD: i32 = TITLE + LEGEND + 6;
 const FONT: &str = "sans-serif";
 
 /// Placeholders for text and axes, for lines behind the data, and for the ground. Nothing else has these colours.
@@ -77,9 +79,19 @@ pub(super) fn draw(
     theme: Theme,
     paint: impl FnOnce(&Area<'_>) -> Result<(), String>,
 ) -> Result<String, RenderError> {
+    draw_sized(frame, SIZE, theme, paint)
+}
+
+/// The same in a size of its own.
+pub(super) fn draw_sized(
+    frame: &Frame<'_>,
+    size: (u32, u32),
+    theme: Theme,
+    paint: impl FnOnce(&Area<'_>) -> Result<(), String>,
+) -> Result<String, RenderError> {
     let mut svg = String::new();
     {
-        let area = SVGBackend::with_string(&mut svg, SIZE).into_drawing_area();
+        let area = SVGBackend::with_string(&mut svg, size).into_drawing_area();
         area.fill(&GROUND).map_err(|e| RenderError::new("a chart", e))?;
         headline(&area, frame).map_err(|e| RenderError::new("a chart", e))?;
         paint(&area).map_err(|e| RenderError::new("a chart", e))?;
@@ -127,7 +139,7 @@ where
     let top = if highest > 0.0 { highest * 1.15 } else { 1.0 };
     let mut plot = ChartBuilder::on(area)
         .margin(10)
-        .margin_top(TITLE + if frame.series.is_empty() { 4 } else { LEGEND + 6 })
+        .margin_top(if frame.series.is_empty() { TITLE + 4 } else { HEAD })
         .margin_right(24)
         .x_label_area_size(46)
         .y_label_area_size(66)

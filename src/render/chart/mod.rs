@@ -3,6 +3,7 @@
 //! A chart is drawn once with placeholder colours for ink, grid and ground; [`Theme`] puts in fixed colours for a file
 //! of its own, or those of the page around it.
 
+mod against;
 pub(super) mod canvas;
 mod distribution;
 mod history;
@@ -11,6 +12,7 @@ mod memory;
 mod shapes;
 
 use super::RenderError;
+use crate::gate::Verdict;
 use crate::report::Report;
 
 pub use canvas::Theme;
@@ -43,6 +45,11 @@ pub fn comparisons(reports: &[Report], theme: Theme) -> Result<Vec<Chart>, Rende
     found.extend(history::ttft(reports, theme)?);
     found.extend(history::tps(reports, theme)?);
     Ok(found)
+}
+
+/// The chart of a verdict, if anything was compared.
+pub fn against(verdict: &Verdict, theme: Theme) -> Result<Option<Chart>, RenderError> {
+    against::effects(verdict, theme)
 }
 
 #[cfg(test)]

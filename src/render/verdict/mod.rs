@@ -11,4 +11,4 @@ pub use markdown::verdict_markdown;
 pub use rows::{headline, verdict_tables};
 
 #[cfg(test)]
-mod testing;
+pub(in crate::render) mod testing;

@@ -56,7 +56,7 @@ fn exact(measure: Measure, status: Status, reason: &str) -> Check {
 }
 
 /// A verdict with a check of each kind.
-pub(super) fn verdict() -> Verdict {
+pub(in crate::render) fn verdict() -> Verdict {
     let mut tail = speed(512, Status::Pass, 3.0, "at most 9.2 % slower");
     tail.statistic = Some(Statistic::PooledTail);
     tail.shape = None;

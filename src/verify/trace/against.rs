@@ -8,11 +8,12 @@ use serde::Serialize;
 use super::watch::{Keep, Seen, Wanted, Watch};
 use super::{relative_error, watched};
 use crate::generate::Driver;
-use crate::kernels::convert::{from_f32, to_f32};
+use crate::kernels::convert::to_f32;
 use crate::mil::{ArrayType, FeatureType, Interface, Model};
-use crate::runtime::Loaded;
-use crate::tensor::{DType, Tensor, TensorView};
-use crate::verify::metrics::{NonFinite, cosine};
+use crate::runtime::{Loaded, made_up_inputs};
+use crate::stats::cosine;
+use crate::tensor::{Tensor, TensorView};
+use crate::verify::metrics::NonFinite;
 use crate::view::{Graph, layer_in};
 
 /// Elements of a tensor that are compared each time it is computed.
@@ -165,10 +166,8 @@ fn predict(
     Ok((outputs, seen))
 }
 
-/// Numbers between -1 and 1, and small integers: zero where there is one only, as for positions.
+/// Made-up inputs that both packages take.
 fn inputs(interface: &Interface, other: &Interface) -> Result<Vec<(String, Tensor)>, String> {
-    let mut random = fastrand::Rng::with_seed(1);
-    let mut inputs = Vec::new();
     for feature in &interface.inputs {
         let at = format!("input `{}` of `{}`", feature.name, interface.function);
         let twin = other.inputs.iter().find(|twin| twin.name == feature.name);
@@ -181,29 +180,8 @@ fn inputs(interface: &Interface, other: &Interface) -> Result<Vec<(String, Tenso
             let (own, own_shape) = (array.dtype, &array.shape);
             return Err(format!("{at} is {own} {own_shape:?}, the other package's is {dtype} {shape:?}"));
         }
-        inputs
-            .push((feature.name.clone(), tensor(array, &mut random).map_err(|why| format!("{at}: {why}"))?));
     }
-    Ok(inputs)
-}
-
-fn tensor(array: &ArrayType, random: &mut fastrand::Rng) -> Result<Tensor, String> {
-    let sizes = array.shape.iter().map(|&size| usize::try_from(size));
-    let shape: Vec<usize> = sizes.collect::<Result<_, _>>().map_err(|_| "is too large".to_owned())?;
-    let count = shape.iter().try_fold(1usize, |count, &size| count.checked_mul(size));
-    let count = count.filter(|&count| count <= 1 << 30).ok_or("is too large")?;
-    let made = match array.dtype {
-        DType::F16 | DType::F32 => {
-            let values: Vec<f32> = (0..count).map(|_| 2.0 * random.f32() - 1.0).collect();
-            from_f32(array.dtype, &shape, &values)
-        }
-        DType::I32 => {
-            let value = |_| if count == 1 { 0 } else { random.i32(0..4) };
-            Tensor::from_slice(&shape, &(0..count).map(value).collect::<Vec<i32>>())
-        }
-        other => return Err(format!("no inputs of type {other} are made up")),
-    };
-    made.map_err(|error| error.to_string())
+    made_up_inputs(interface)
 }
 
 #[cfg(test)]
@@ -213,6 +191,7 @@ mod tests {
     use crate::mil::{Builder, Literal, Opset, TensorType};
     use crate::package::{Package, WriteOptions, write};
     use crate::runtime::{self, LoadOptions, Runtime};
+    use crate::tensor::DType;
 
     /// `relu(x + w)` and `relu(x + w) * w` under names that both share.
     fn loaded(weight: f32, folder: &std::path::Path) -> Arc<dyn Loaded> {

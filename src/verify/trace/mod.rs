@@ -14,11 +14,11 @@ pub use against::{PackageComparison, TensorDivergence, compare_bundles, compare_
 pub use places::{Places, places};
 pub use watch::TensorRange;
 
-use super::metrics::cosine;
 use crate::bundle::KvForm;
 use crate::generate::Driver;
 use crate::oracle::{Point, Trace};
 use crate::runtime::Observer;
+use crate::stats::cosine;
 use watch::{Keep, Seen, Wanted, Watch};
 
 /// More tokens than this are not traced.

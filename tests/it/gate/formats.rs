@@ -5,7 +5,8 @@ use std::process::Command;
 use serde_json::Value;
 
 use super::{Scene, report};
-use crate::command::{arg, run};
+use crate::checkpoints::write_text;
+use crate::command::{anemeter, arg, run};
 
 #[test]
 fn a_regression_is_shown_in_every_format() {
@@ -35,6 +36,42 @@ fn a_regression_is_shown_in_every_format() {
     assert!(check["effect"]["interval_pct"]["low"].as_f64() < check["effect"]["regression_pct"].as_f64());
     assert!(check["effect"]["interval_units"]["high"].as_f64().unwrap() > 0.0);
     assert!(check["false_alarm"].as_f64().unwrap() > 0.0);
+}
+
+#[test]
+fn a_report_is_shown_against_its_baseline() {
+    let scene = Scene::new();
+    let slow = scene.write("candidate.json", &report(1, 10, 1.12));
+    let [a, b, c] = [0, 1, 2].map(|session| scene.path(&format!("session{session}.json")));
+    let show = |more: &[&str]| anemeter(&[&["report", arg(&slow)], more].concat());
+    let against = ["--baseline", arg(&a), arg(&b), arg(&c)];
+    let page = show(&[&["--format", "html"], &against[..]].concat());
+    for word in ["FAIL: ", "Candidate against baseline", "TTFT p50 at 16", "limit 5 %", "id=\"report-1\""] {
+        assert!(page.succeeded().contains(word), "{word}");
+    }
+    let text = show(&against);
+    assert!(text.succeeded().starts_with("FAIL: ") && text.stdout.contains("Provenance"), "{}", text.stdout);
+    let charts = scene.path("charts");
+    let charts = show(&[&["--format", "svg", "--out", arg(&charts)], &against[..]].concat());
+    assert!(charts.succeeded().contains("against.svg"), "{}", charts.stdout);
+
+    let verdict = scene.path("verdict.json");
+    let judged = scene.gate(&report(1, 10, 1.12), &["--format", "json"]);
+    write_text(&verdict, &judged.stdout);
+    let told = show(&["--verdict", arg(&verdict), "--format", "md"]);
+    assert!(told.succeeded().starts_with("# ❌ Gate: FAIL: "), "{}", told.stdout);
+    write_text(
+        &verdict,
+        &judged.stdout.replacen("\"package_digests\": [", "\"package_digests\": [\"x\",", 1),
+    );
+    assert!(show(&["--verdict", arg(&verdict)]).refused().contains("is on another report"));
+    write_text(&verdict, "{}");
+    assert!(show(&["--verdict", arg(&verdict)]).refused().contains("verdict.json: is not a verdict"));
+    let several = anemeter(&["report", arg(&slow), arg(&a), "--baseline", arg(&b)]);
+    assert!(several.refused().contains("a verdict is on one report, but 2 are given"));
+    assert!(
+        show(&[&["--format", "csv"], &against[..]].concat()).refused().contains("no place for a verdict")
+    );
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::Path;
 
+use anemeter::bundle::KvForm;
 use anemeter::lint::{Rule, rules};
 
 const HEAD: &str = "\
@@ -31,11 +32,61 @@ The same finding in several layers is one finding with a list of layers.
 
 Every waiver needs a reason, and is listed with what it accepts. One that accepts nothing is a warning.
 
+## Expected of an export
+
+An export of this program with its defaults has no errors, and these warnings. Each is the price of a choice that
+`graph.md` explains; any other warning is worth a look. The linter's own tests hold this table against what exports have.
+Small models and lengths below 512 have others besides, A09 above all.
+
+| id | forms | why it stays |
+|---|---|---|
+";
+
+/// Warnings that exports have, the forms that have them, and why.
+pub(super) const EXPECTED: &[(&str, &[KvForm], &str)] = &[
+    (
+        "A10",
+        &[KvForm::Io, KvForm::State, KvForm::None],
+        "decoding takes one token, and the head one position; padding to 8 would compute seven for nothing",
+    ),
+    (
+        "A22",
+        &[KvForm::None],
+        "`main` takes ids: whole-sequence models look embeddings up once; `--embeddings host` avoids it",
+    ),
+    (
+        "A30",
+        &[KvForm::Io, KvForm::State, KvForm::None],
+        "keys are last, as in Anemll: on the channels, grouped queries would take two more transposes",
+    ),
+    (
+        "A39",
+        &[KvForm::Io, KvForm::State, KvForm::None],
+        "one token's queries become a matrix per head, new keys and values turn on their way into a state, and `main` turns \
+         embeddings; caches and weights are never moved",
+    ),
+    (
+        "C05",
+        &[KvForm::Io, KvForm::State, KvForm::None],
+        "4096 is one of the default lengths; `--shapes 512,1024,2048` does without",
+    ),
+];
+
+const ABOUT_UNITS: &str = "
+A55 comes with every bundle, because `compute_units` is `all` by default (`configs/convert_coreml.yaml`): that is what an application
+ships with, and Core ML decides in the end. Measure with `bench --compute-units cpu+ane`, which is also the only setting whose residency can be
+verified; lint for it with `lint --compute-units cpu+ane`, or export with `compute_units: cpu+ane`.
+
 ## Table
 ";
 
 fn document() -> String {
     let mut text = String::from(HEAD);
+    for (id, forms, why) in EXPECTED {
+        let forms: Vec<String> = forms.iter().map(|form| format!("`{form}`")).collect();
+        writeln!(text, "| {id} | {} | {why} |", forms.join(", ")).unwrap();
+    }
+    text.push_str(ABOUT_UNITS);
     text.push_str("\n| id | severity | confidence | rule | keeps off | needs |\n|---|---|---|---|---|---|\n");
     for rule in rules() {
         let off = if rule.off { "yes" } else { "" };

@@ -1,6 +1,7 @@
-//! The rules that are scored: both of the gate, and the one that compares plain figures.
+//! The rules that are scored: both of the gate, the looks of `anemeter compare`, and the rule that compares plain figures.
 
-use anemeter::gate::{self, Arm, Date, GatesFile, Look, Options, Outcome, Policy};
+use anemeter::evaluate::compare;
+use anemeter::gate::{self, Arm, Date, GatesFile, Look, Options, Outcome, Policy, Verdict};
 use anemeter::hardware::Profiles;
 use anemeter::report::{Launch, Metric, Report, figures};
 use anyhow::{Context, Result};
@@ -22,17 +23,20 @@ pub(crate) enum Rule {
     Stored,
     /// Two packages interleaved.
     Paired,
+    /// Two bundles interleaved, looked at again and again as `anemeter compare` does.
+    Compare,
     /// Pooled figures of two reports, more than 5 % apart.
     Naive,
 }
 
 impl Rule {
-    pub(crate) const ALL: [Rule; 3] = [Rule::Stored, Rule::Paired, Rule::Naive];
+    pub(crate) const ALL: [Rule; 4] = [Rule::Stored, Rule::Paired, Rule::Compare, Rule::Naive];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Rule::Stored => "stored baseline (S)",
             Rule::Paired => "interleaved (P)",
+            Rule::Compare => "compare, all looks",
             Rule::Naive => "naive, pooled figures",
         }
     }
@@ -43,6 +47,12 @@ pub(crate) struct Gate {
     blank: Report,
     policy: Policy,
     today: Date,
+}
+
+/// When launches are looked at, and what ends it; the early look is told apart.
+struct Sequence<'a> {
+    looks: Vec<(usize, Look)>,
+    is_settled: &'a dyn Fn(&Verdict, bool) -> bool,
 }
 
 /// What a simulated gate came to, and the minutes of benchmark at gate time.
@@ -68,7 +78,15 @@ impl Gate {
     ) -> Result<Judged> {
         match rule {
             Rule::Stored => self.stored(machine, regression, seed),
-            Rule::Paired => self.paired(machine, regression, seed),
+            Rule::Paired => {
+                let is_settled = &|verdict: &Verdict, _| verdict.outcome != Outcome::Inconclusive;
+                let looks = gate::paired_looks(EXTRA_BLOCKS);
+                self.paired(machine, regression, seed, Sequence { looks, is_settled })
+            }
+            Rule::Compare => {
+                let sequence = Sequence { looks: compare::looks(), is_settled: &compare::is_settled };
+                self.paired(machine, regression, seed, sequence)
+            }
             Rule::Naive => Ok(self.naive(machine, regression, seed)),
         }
     }
@@ -106,9 +124,15 @@ impl Gate {
         Ok(Judged { outcome: verdict.outcome, minutes })
     }
 
-    fn paired(&self, machine: &Machine, regression: Regression, seed: u64) -> Result<Judged> {
+    /// Launches of both packages in turns, until a look settles it or is the last.
+    fn paired(
+        &self,
+        machine: &Machine,
+        regression: Regression,
+        seed: u64,
+        Sequence { looks, is_settled }: Sequence<'_>,
+    ) -> Result<Judged> {
         let mut session = Session::new(machine, seed);
-        let looks = gate::paired_looks(EXTRA_BLOCKS);
         let most = looks.last().map_or(0, |(launches, _)| *launches);
         let order = gate::draw_order(most / 2, seed ^ 0x5eed);
         let (mut baseline, mut candidate) = (self.report(Vec::new()), self.report(Vec::new()));
@@ -123,10 +147,12 @@ impl Gate {
                 report.launches.push(launch);
                 minutes += time;
             }
+            let early = done == 0;
             done = 2 * launches;
             let options = self.options(look);
-            outcome = gate::paired(&baseline, &candidate, &order[..done], &self.policy, &options)?.outcome;
-            if outcome != Outcome::Inconclusive {
+            let verdict = gate::paired(&baseline, &candidate, &order[..done], &self.policy, &options)?;
+            outcome = verdict.outcome;
+            if is_settled(&verdict, early) {
                 break;
             }
         }

@@ -1,0 +1,236 @@
+//! One bundle or package on two runtimes: are outputs the same, and what does a call take on each?
+
+use std::path::{Path, PathBuf};
+
+use super::{Args, Kind, print};
+use crate::bundle::{Bundle, ComputeUnits};
+use crate::cli::bench::create;
+use crate::cli::output::write_file;
+use crate::cli::{Failure, Output, Status};
+use crate::compare::SCHEMA;
+use crate::evaluate::compare::document::{PackageOnBoth, Runtimes};
+use crate::evaluate::compare::runtimes::{
+    CallTime, FunctionOnBoth, On, OnBothError, SAME_COSINE, compare_runtimes,
+};
+use crate::generate::SystemClock;
+use crate::package::Package;
+use crate::render::{Align, Column, Table};
+use crate::runtime::{self, LoadOptions, Runtime};
+
+pub(super) fn run(args: &Args, names: [&String; 2], output: &mut Output) -> Result<Status, Failure> {
+    check_flags(args, names)?;
+    let (packages, units) = subject(&args.baseline)?;
+    let options = LoadOptions {
+        threads: args.threads,
+        units: args.compute_units.unwrap_or(units),
+        ..LoadOptions::default()
+    };
+    let both = [runtime::choose(names[0])?, runtime::choose(names[1])?];
+    if let Some(folder) = &args.out {
+        create(folder)?;
+    }
+    let compared: Vec<PackageOnBoth> = packages
+        .iter()
+        .map(|path| package_on_both(path, both, &options, args.calls as usize))
+        .collect::<Result<_, _>>()?;
+    let document = Runtimes {
+        schema: SCHEMA,
+        kind: "runtimes",
+        subject: args.baseline.display().to_string(),
+        baseline: names[0].clone(),
+        candidate: names[1].clone(),
+        alike: compared.iter().flat_map(|package| &package.functions).all(|function| function.alike),
+        packages: compared,
+    };
+    if let Some(folder) = &args.out {
+        let json = serde_json::to_vec_pretty(&document);
+        let json = json.map_err(|e| Failure::bad_input(format!("comparison.json: {e}")))?;
+        write_file(&folder.join("comparison.json"), &json)?;
+    }
+    print((&headline(&document), &tables(&document)), &document, args.format(), output)?;
+    Ok(if document.alike { Status::Good } else { Status::Failed })
+}
+
+/// Names are strict, and flags that would change nothing are refused.
+fn check_flags(args: &Args, names: [&String; 2]) -> Result<(), Failure> {
+    if names.iter().any(|name| *name == "auto") {
+        return Err(Failure::bad_input("`auto` is no runtime of its own")
+            .with_help("name both, such as --runtime coreml,cpu"));
+    }
+    let useless = [
+        ("--config", args.config.is_some()),
+        ("--shapes", args.shapes.is_some()),
+        ("--requests", args.requests.is_some()),
+        ("--kv", args.kv.is_some()),
+        ("--gates", args.gates.is_some()),
+        ("--profiles", args.profiles.is_some()),
+    ];
+    match useless.iter().find(|(_, given)| *given) {
+        Some((flag, _)) => Err(Failure::bad_input(format!("{flag} means nothing for two runtimes"))
+            .with_help("every function is run at its default shapes; --calls says how often")),
+        None => Ok(()),
+    }
+}
+
+/// The packages of a bundle and its compute units, or the one package.
+fn subject(path: &Path) -> Result<(Vec<PathBuf>, ComputeUnits), Failure> {
+    match Kind::of(path)? {
+        Kind::Package => Ok((vec![path.to_owned()], ComputeUnits::default())),
+        Kind::Bundle => {
+            let bundle = Bundle::open(path)?;
+            let chunks = bundle.manifest().chunks.iter();
+            let packages = chunks.map(|chunk| bundle.path(&chunk.file.name)).collect();
+            Ok((packages, bundle.manifest().settings.compute_units))
+        }
+        Kind::Report => Err(Failure::bad_input(format!("{}: a report cannot be run", path.display()))
+            .with_help("give a bundle or a package")),
+    }
+}
+
+fn package_on_both(
+    path: &Path,
+    both: [&dyn Runtime; 2],
+    options: &LoadOptions,
+    calls: usize,
+) -> Result<PackageOnBoth, Failure> {
+    let package = Package::open(path)?;
+    let on = |runtime: &'static str, loaded| On { runtime, loaded };
+    let load = |runtime: &dyn Runtime| -> Result<On<'static>, Failure> {
+        let loaded = runtime.load(&package, options);
+        Ok(on(runtime.name(), loaded.map_err(|error| Failure::from(error).about(runtime.name()))?))
+    };
+    let both = [load(both[0])?, load(both[1])?];
+    let name =
+        path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into());
+    let functions = compare_runtimes(&both, calls, &SystemClock::default());
+    let functions = functions.map_err(|error| match error {
+        OnBothError::Inputs(problem) => Failure::bad_input(problem).about(&name),
+        OnBothError::Runtime { runtime, error } => Failure::from(error).about(&runtime).about(&name),
+    })?;
+    Ok(PackageOnBoth { package: name, functions })
+}
+
+fn headline(compared: &Runtimes) -> String {
+    let Runtimes { baseline, candidate, .. } = compared;
+    match compared.alike {
+        true => format!("pass: {candidate} gives what {baseline} gives"),
+        false => format!("FAIL: {candidate} does not give what {baseline} gives"),
+    }
+}
+
+fn tables(compared: &Runtimes) -> Vec<Table> {
+    let each = || {
+        let packages = compared.packages.iter();
+        packages.flat_map(|package| package.functions.iter().map(|function| (&package.package, function)))
+    };
+    let outputs = each().flat_map(|(package, function)| output_rows(package, function));
+    let times = each().map(|(package, function)| time_row(package, function));
+    let Runtimes { baseline, candidate, .. } = compared;
+    vec![
+        table(
+            "Outputs",
+            format!(
+                "Made-up inputs, the same for both; alike means equal, or a cosine of at least {SAME_COSINE}."
+            ),
+            &["package", "function", "output", ">elements", ">greatest difference", ">cosine", "alike"],
+            outputs.collect(),
+        ),
+        table(
+            "Time per call",
+            format!("{baseline} (A) and {candidate} (B) in turns, after one call that is not counted."),
+            &[
+                "package",
+                "function",
+                ">calls",
+                ">A p50 ms",
+                ">A p95 ms",
+                ">B p50 ms",
+                ">B p95 ms",
+                ">B over A",
+            ],
+            times.collect(),
+        ),
+    ]
+}
+
+fn output_rows(package: &str, function: &FunctionOnBoth) -> Vec<Vec<String>> {
+    let alike = if function.alike { "yes" } else { "NO" };
+    let number = |value: Option<f64>, digits: usize| {
+        value.map_or("not finite".to_owned(), |value| format!("{value:.digits$}"))
+    };
+    let row = |name: &str, rest: [String; 4]| {
+        let mut cells = vec![package.to_owned(), function.function.clone(), name.to_owned()];
+        cells.extend(rest);
+        cells
+    };
+    let compared = function.outputs.iter().map(|output| {
+        let difference = output.max_abs.map_or("not finite".to_owned(), |value| format!("{value:.3e}"));
+        let cells = [output.elements.to_string(), difference, number(output.cosine, 6), alike.to_owned()];
+        row(&output.output, cells)
+    });
+    let others = function.not_compared.iter();
+    let others = others.map(|name| row(name, ["–", "–", "–", "not compared"].map(str::to_owned)));
+    compared.chain(others).collect()
+}
+
+fn time_row(package: &str, function: &FunctionOnBoth) -> Vec<String> {
+    let mut cells = vec![package.to_owned(), function.function.clone(), function.calls.to_string()];
+    for CallTime { p50_ms, p95_ms } in [function.baseline, function.candidate] {
+        cells.push(format!("{p50_ms:.3}"));
+        cells.push(p95_ms.map_or("–".to_owned(), |p95| format!("{p95:.3}")));
+    }
+    let pct = function.overhead_pct.map(|pct| format!(" ({pct:+.1} %)")).unwrap_or_default();
+    cells.push(format!("{:+.3} ms{pct}", function.overhead_ms));
+    cells
+}
+
+fn table(title: &str, note: String, headings: &[&str], rows: Vec<Vec<String>>) -> Table {
+    let column = |heading: &&str| Column {
+        heading: heading.trim_start_matches('>').to_owned(),
+        align: if heading.starts_with('>') { Align::Right } else { Align::Left },
+    };
+    Table { title: title.to_owned(), note, columns: headings.iter().map(column).collect(), rows }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::text;
+    use super::*;
+    use crate::evaluate::compare::runtimes::OutputDifference;
+
+    fn function(name: &str, alike: bool) -> FunctionOnBoth {
+        let output = OutputDifference {
+            output: "logits".to_owned(),
+            elements: 128,
+            cosine: alike.then_some(0.999_999_1),
+            max_abs: alike.then_some(0.001_234),
+            not_finite: usize::from(!alike),
+        };
+        FunctionOnBoth {
+            function: name.to_owned(),
+            alike,
+            outputs: vec![output],
+            not_compared: vec!["ids".to_owned()],
+            calls: 50,
+            baseline: CallTime { p50_ms: 2.0, p95_ms: Some(2.5) },
+            candidate: CallTime { p50_ms: 2.5, p95_ms: None },
+            overhead_ms: 0.5,
+            overhead_pct: Some(25.0),
+        }
+    }
+
+    #[test]
+    fn what_differs_and_what_it_takes_reads_well() {
+        let functions = vec![function("prefill", true), function("decode", false)];
+        let compared = Runtimes {
+            schema: SCHEMA,
+            kind: "runtimes",
+            subject: "bundle".to_owned(),
+            baseline: "coreml".to_owned(),
+            candidate: "coreml-rs".to_owned(),
+            alike: false,
+            packages: vec![PackageOnBoth { package: "model.mlpackage".to_owned(), functions }],
+        };
+        insta::assert_snapshot!(text(&headline(&compared), &tables(&compared)));
+    }
+}

@@ -1,0 +1,333 @@
+//! One package on two runtimes: do both give the same, and what does a call take on each?
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+
+use crate::generate::Clock;
+use crate::kernels::convert::to_f32;
+use crate::mil::{Feature, Interface};
+use crate::runtime::{Loaded, RuntimeError, Session, made_up_inputs};
+use crate::stats::{Direction, Ordered, Percentile, cosine};
+use crate::tensor::{Tensor, TensorView};
+
+/// Outputs whose cosine is lower are not the same.
+pub const SAME_COSINE: f64 = 0.999;
+
+/// A function on two runtimes, given the same inputs.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FunctionOnBoth {
+    /// The function.
+    pub function: String,
+    /// Whether both give the same: every output equal, or its cosine at least 0.999.
+    pub alike: bool,
+    /// Outputs of the second runtime against those of the first.
+    pub outputs: Vec<OutputDifference>,
+    /// Outputs that are not floating point and were not compared.
+    pub not_compared: Vec<String>,
+    /// Timed calls of each, in turns.
+    pub calls: usize,
+    /// Calls on the first runtime.
+    pub baseline: CallTime,
+    /// Calls on the second.
+    pub candidate: CallTime,
+    /// How much longer a call takes on the second, by medians, in milliseconds.
+    pub overhead_ms: f64,
+    /// The same in per cent of the first.
+    pub overhead_pct: Option<f64>,
+}
+
+/// An output of the second runtime against that of the first.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct OutputDifference {
+    /// The output.
+    pub output: String,
+    /// Its elements.
+    pub elements: usize,
+    /// Largest difference of an element; absent if something is not finite.
+    pub max_abs: Option<f64>,
+    /// Cosine of the angle between both; absent if something is not finite.
+    pub cosine: Option<f64>,
+    /// Elements that are NaN or infinite on either runtime.
+    pub not_finite: usize,
+}
+
+impl OutputDifference {
+    fn between(output: &str, expected: &[f32], found: &[f32]) -> OutputDifference {
+        let not_finite =
+            found.iter().zip(expected).filter(|(f, e)| !(f.is_finite() && e.is_finite())).count();
+        let differences = found.iter().zip(expected).map(|(&f, &e)| (f64::from(f) - f64::from(e)).abs());
+        let finite = not_finite == 0;
+        OutputDifference {
+            output: output.to_owned(),
+            elements: found.len(),
+            max_abs: finite.then(|| differences.fold(0.0, f64::max)),
+            cosine: finite.then(|| cosine(expected, found)),
+            not_finite,
+        }
+    }
+}
+
+/// What a call takes.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct CallTime {
+    /// The median, in milliseconds.
+    pub p50_ms: f64,
+    /// The slow tail, in milliseconds; absent if there are too few calls for it.
+    pub p95_ms: Option<f64>,
+}
+
+/// Why a package was not compared on two runtimes.
+#[derive(Debug, thiserror::Error)]
+pub enum OnBothError {
+    /// No inputs can be made up.
+    #[error("{0}")]
+    Inputs(String),
+    /// A runtime cannot run it.
+    #[error("on {runtime}: {error}")]
+    Runtime {
+        /// Its name.
+        runtime: String,
+        /// Why.
+        error: RuntimeError,
+    },
+}
+
+/// A package that a runtime has loaded.
+#[derive(Clone)]
+pub struct On<'a> {
+    /// Name of the runtime.
+    pub runtime: &'a str,
+    /// The package.
+    pub loaded: Arc<dyn Loaded>,
+}
+
+/// Runs every function on both at its default shapes, on pseudo-random inputs that are the same every time. The first
+/// call of each is compared and not timed; `calls` more are timed, in turns.
+pub fn compare_runtimes(
+    both: &[On<'_>; 2],
+    calls: usize,
+    clock: &dyn Clock,
+) -> Result<Vec<FunctionOnBoth>, OnBothError> {
+    let interfaces = both[0].loaded.model().interfaces();
+    interfaces.iter().map(|interface| on_both(both, interface, calls, clock)).collect()
+}
+
+fn on_both(
+    both: &[On<'_>; 2],
+    interface: &Interface,
+    calls: usize,
+    clock: &dyn Clock,
+) -> Result<FunctionOnBoth, OnBothError> {
+    let inputs = made_up_inputs(interface).map_err(OnBothError::Inputs)?;
+    let mut sides = both.each_ref().map(|on| Side::new(on, interface, &inputs));
+    for side in &mut sides {
+        side.call(clock)?;
+        side.ms.clear();
+    }
+    let (compared, not_compared): (Vec<&Feature>, Vec<&Feature>) =
+        interface.outputs.iter().partition(|feature| sides.iter().all(|side| side.has(&feature.name)));
+    let mut alike = true;
+    let mut outputs = Vec::new();
+    for feature in compared {
+        let [expected, found] = sides.each_ref().map(|side| side.output(&feature.name));
+        let equal = expected.iter().map(|x| x.to_bits()).eq(found.iter().map(|x| x.to_bits()));
+        let output = OutputDifference::between(&feature.name, &expected, &found);
+        let near = found.len() == expected.len() && output.cosine.is_some_and(|cosine| cosine >= SAME_COSINE);
+        alike &= equal || near;
+        outputs.push(output);
+    }
+    for call in 0..calls {
+        let order = if call.is_multiple_of(2) { [0, 1] } else { [1, 0] };
+        for side in order {
+            sides[side].call(clock)?;
+        }
+    }
+    let [baseline, candidate] = sides.each_ref().map(Side::time);
+    let overhead_ms = candidate.p50_ms - baseline.p50_ms;
+    let overhead_pct = Some(100.0 * overhead_ms / baseline.p50_ms).filter(|pct| pct.is_finite());
+    Ok(FunctionOnBoth {
+        function: interface.function.clone(),
+        alike,
+        outputs,
+        not_compared: not_compared.into_iter().map(|feature| feature.name.clone()).collect(),
+        calls,
+        baseline,
+        candidate,
+        overhead_ms,
+        overhead_pct,
+    })
+}
+
+/// A function on one of the two.
+struct Side<'a> {
+    runtime: &'a str,
+    function: &'a str,
+    inputs: Vec<(&'a str, TensorView<'a>)>,
+    session: Box<dyn Session>,
+    ms: Vec<f64>,
+}
+
+impl<'a> Side<'a> {
+    fn new(on: &On<'a>, interface: &'a Interface, inputs: &'a [(String, Tensor)]) -> Side<'a> {
+        Side {
+            runtime: on.runtime,
+            function: &interface.function,
+            inputs: inputs.iter().map(|(name, tensor)| (name.as_str(), tensor.view())).collect(),
+            session: on.loaded.clone().session(),
+            ms: Vec::new(),
+        }
+    }
+
+    fn call(&mut self, clock: &dyn Clock) -> Result<(), OnBothError> {
+        let began = clock.now();
+        let done = self.session.predict(self.function, &self.inputs);
+        self.ms.push(clock.now().saturating_sub(began).as_secs_f64() * 1e3);
+        done.map_err(|error| OnBothError::Runtime { runtime: self.runtime.to_owned(), error })
+    }
+
+    fn has(&self, output: &str) -> bool {
+        self.session.output(output).is_some_and(|view| view.dtype().is_float())
+    }
+
+    fn output(&self, name: &str) -> Vec<f32> {
+        let Some(view) = self.session.output(name) else { return Vec::new() };
+        let mut values = vec![0.0; view.len()];
+        to_f32(&view, 0..view.len(), &mut values);
+        values
+    }
+
+    fn time(&self) -> CallTime {
+        let ordered = Ordered::new(&self.ms, Direction::LowerIsBetter);
+        CallTime {
+            p50_ms: ordered.as_ref().map_or(0.0, |ordered| ordered.quantile(0.5)),
+            p95_ms: ordered.and_then(|ordered| ordered.percentile(Percentile::P95)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+    use std::time::Duration;
+
+    use half::f16;
+
+    use super::*;
+    use crate::generate::ManualClock;
+    use crate::mil::verify::verify;
+    use crate::mil::{Builder, Literal, Model, Opset, TensorType};
+    use crate::package::{Package, WriteOptions, write};
+    use crate::runtime::{self, LoadOptions, Observer, Runtime};
+    use crate::tensor::DType;
+
+    /// `x * w` on the CPU runtime.
+    fn loaded(weight: f32, folder: &Path) -> Arc<dyn Loaded> {
+        let mut main = Builder::new("main", Opset::Ios18);
+        let x = main.input("x", TensorType::fixed(DType::F16, &[1, 4]));
+        let weights = [weight, 1.0, 1.0, 1.0].map(f16::from_f32);
+        let w = main.constant("w", Literal::blob(&Tensor::from_slice(&[1, 4], &weights).unwrap()));
+        let out = main.op("mul").arg("x", x).arg("y", w).named("y").push().unwrap();
+        let model = verify(Model::single(main.finish(&[out]))).unwrap();
+        let path = folder.join("x.mlpackage");
+        write(&model, &path, WriteOptions::default()).unwrap();
+        runtime::cpu().load(&Package::open(&path).unwrap(), &LoadOptions::default()).unwrap()
+    }
+
+    /// A package whose calls take a time that is set.
+    struct Slow {
+        loaded: Arc<dyn Loaded>,
+        clock: ManualClock,
+        ms: u64,
+    }
+
+    impl Loaded for Slow {
+        fn model(&self) -> &Model {
+            self.loaded.model()
+        }
+
+        fn session(self: Arc<Self>) -> Box<dyn Session> {
+            let session = self.loaded.clone().session();
+            Box::new(SlowSession { session, clock: self.clock.clone(), ms: self.ms })
+        }
+    }
+
+    struct SlowSession {
+        session: Box<dyn Session>,
+        clock: ManualClock,
+        ms: u64,
+    }
+
+    impl Session for SlowSession {
+        fn predict(&mut self, function: &str, inputs: &[(&str, TensorView<'_>)]) -> Result<(), RuntimeError> {
+            self.clock.advance(Duration::from_millis(self.ms));
+            self.session.predict(function, inputs)
+        }
+
+        fn output(&self, name: &str) -> Option<TensorView<'_>> {
+            self.session.output(name)
+        }
+
+        fn state(&self, name: &str) -> Option<TensorView<'_>> {
+            self.session.state(name)
+        }
+
+        fn set_state(&mut self, name: &str, value: &Tensor) -> Result<(), RuntimeError> {
+            self.session.set_state(name, value)
+        }
+
+        fn state_names(&self) -> Vec<String> {
+            self.session.state_names()
+        }
+
+        fn observe(&mut self, _: Option<Box<dyn Observer>>) -> Option<Box<dyn Observer>> {
+            None
+        }
+    }
+
+    fn compared(weights: [f32; 2], ms: [u64; 2], calls: usize) -> FunctionOnBoth {
+        let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let clock = ManualClock::default();
+        let on = |index: usize| On {
+            runtime: "cpu",
+            loaded: Arc::new(Slow {
+                loaded: loaded(weights[index], folders[index].path()),
+                clock: clock.clone(),
+                ms: ms[index],
+            }),
+        };
+        compare_runtimes(&[on(0), on(1)], calls, &clock).unwrap().remove(0)
+    }
+
+    #[test]
+    fn times_are_those_of_each_and_the_first_call_does_not_count() {
+        let found = compared([1.0, 1.0], [4, 5], 20);
+        assert!(found.alike);
+        assert_eq!((found.function.as_str(), found.calls), ("main", 20));
+        assert_eq!(found.baseline, CallTime { p50_ms: 4.0, p95_ms: Some(4.0) });
+        assert_eq!(found.candidate, CallTime { p50_ms: 5.0, p95_ms: Some(5.0) });
+        assert_eq!((found.overhead_ms, found.overhead_pct), (1.0, Some(25.0)));
+        assert_eq!(compared([1.0, 1.0], [4, 5], 3).baseline.p95_ms, None);
+    }
+
+    #[test]
+    fn outputs_that_differ_are_not_alike() {
+        let found = compared([1.0, -40.0], [1, 1], 1);
+        assert!(!found.alike);
+        assert!(found.outputs[0].cosine.unwrap() < SAME_COSINE && found.outputs[0].max_abs.unwrap() > 0.0);
+        let same = compared([2.0, 2.0], [0, 0], 1);
+        assert_eq!((same.outputs[0].max_abs, same.outputs[0].cosine), (Some(0.0), Some(1.0)));
+        assert_eq!(same.overhead_pct, None, "nothing takes no time");
+    }
+
+    #[test]
+    fn equal_infinities_are_alike() {
+        let found = compared([f32::INFINITY, f32::INFINITY], [1, 1], 1);
+        assert!(found.alike);
+        assert_eq!((found.outputs[0].cosine, found.outputs[0].not_finite), (None, 1));
+    }
+}
