@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
+use super::output::warn;
 use crate::bundle::BundleError;
 use crate::config::ConfigFileError;
 use crate::export::ExportError;
@@ -68,13 +69,12 @@ impl Failure {
     }
 
     /// Prints the message and gives the exit code.
-    #[expect(clippy::print_stderr, reason = "the one place where failures are printed")]
     pub fn report(self) -> ExitCode {
         if !self.message.is_empty() {
-            eprintln!("error: {}", self.message);
+            warn(format_args!("error: {}", self.message));
         }
         if let Some(help) = self.help {
-            eprintln!("help: {help}");
+            warn(format_args!("help: {help}"));
         }
         self.status.into()
     }

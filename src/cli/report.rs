@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use rayon::prelude::*;
+
 use super::output::write_file;
 use super::table::Table;
 use super::{Failure, Output, Status};
@@ -11,9 +13,12 @@ use crate::report::Report;
 
 /// Render one report, or several by hardware profile.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  anemeter report reports/a --format md\n  \
+#[command(
+    after_help = "Of more than 100 reports, text, Markdown and the page show a row per model and system build.\n\n\
+Examples:\n  anemeter report reports/a --format md\n  \
 anemeter report reports/* --format html --out fleet.html\n  \
-anemeter report reports/a/report.json --format svg --out charts")]
+anemeter report reports/a/report.json --format svg --out charts"
+)]
 pub(super) struct Args {
     /// Report files, or folders with a report.json; paths or URLs.
     #[arg(required = true, value_name = "REPORT")]
@@ -41,7 +46,7 @@ enum Format {
 }
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
-    let reports: Vec<Report> = args.reports.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
+    let reports = read_all(args)?;
     let text = match args.format {
         Format::Text => text(&reports),
         Format::Html => render::html(&reports)?,
@@ -54,6 +59,24 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
         None => output.text(text)?,
     }
     Ok(Status::Good)
+}
+
+/// Reads all reports. Where they are too many to be shown one by one, their samples are not kept in memory.
+fn read_all(args: &Args) -> Result<Vec<Report>, Failure> {
+    let needs_samples =
+        args.reports.len() <= render::DETAILED || matches!(args.format, Format::Csv | Format::Svg);
+    let found: Vec<Result<Report, Failure>> = args
+        .reports
+        .par_iter()
+        .map(|path| {
+            let mut report = read(path)?;
+            if !needs_samples {
+                report.forget_samples();
+            }
+            Ok(report)
+        })
+        .collect();
+    found.into_iter().collect()
 }
 
 /// Reads a report file, `report.json` in a folder, or either by URL.
@@ -74,6 +97,9 @@ pub(super) fn read(path: &Path) -> Result<Report, Failure> {
 }
 
 fn text(reports: &[Report]) -> String {
+    if reports.len() > render::DETAILED {
+        return render::census(reports).iter().map(|table| format!("{}\n", terminal_table(table))).collect();
+    }
     let mut text = String::new();
     for report in &render::by_profile(reports) {
         text += &format!("{}\n\n", report.subject.name.escape_debug());
