@@ -29,7 +29,8 @@ pub enum Status {
 }
 
 pub(super) const HELP: &str = "Exit codes: 0 good; 1 the checked thing failed; 2 bad usage or bad input; \
-3 inconclusive; 4 a runtime or the environment is unavailable";
+3 inconclusive; 4 a runtime or the environment is unavailable; 130 interrupted\n\n\
+Examples:\n  anemeter quickstart\n  anemeter export CHECKPOINT -o bundle\n  anemeter bench bundle";
 
 impl From<Status> for ExitCode {
     fn from(status: Status) -> ExitCode {
