@@ -113,8 +113,7 @@ fn refusals_read_well() {
 #[cfg(not(target_os = "macos"))]
 fn a_runtime_that_is_not_here_is_not_replaced_by_another() {
     let folder = scene();
-    let lines =
-        ["bench bundle --runtime coreml", "run mlp.mlpackage --inputs text --outputs out --runtime coreml"];
+    let lines = ["bench bundle --runtime coreml", "generate bundle --token-ids 1 --runtime coreml"];
     let text: String = lines.iter().map(|line| told(folder.path(), line)).collect();
     insta::assert_snapshot!(text);
 }

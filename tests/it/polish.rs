@@ -71,9 +71,9 @@ fn manual_pages_are_printed_or_written() {
 
 #[test]
 fn a_slip_of_the_finger_is_told_what_was_meant() {
-    let command = anemeter(&["exprot"]);
+    let command = anemeter(&["inspct"]);
     assert_eq!(command.code, 2);
-    assert!(command.stderr.contains("a similar subcommand exists: 'export'"), "{}", command.stderr);
+    assert!(command.stderr.contains("a similar subcommand exists: 'inspect'"), "{}", command.stderr);
     let flag = anemeter(&["inspect", "x.mlpackage", "--weigths"]);
     assert_eq!(flag.code, 2);
     assert!(flag.stderr.contains("a similar argument exists: '--weights'"), "{}", flag.stderr);
