@@ -14,7 +14,7 @@ use crate::report::Report;
 /// Render one report, or several by hardware profile.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Of more than 100 reports, text, Markdown and the page show a row per model and system build.\n\n\
+    after_help = "Of more than 100 reports, text, Markdown and the page show a row per model, shape and system build.\n\n\
 Examples:\n  anemeter report reports/a --format md\n  \
 anemeter report reports/* --format html --out fleet.html\n  \
 anemeter report reports/a/report.json --format svg --out charts"

@@ -1,15 +1,27 @@
-//! A fleet's reports, too many to show each: a row per model and system build, a table per hardware profile.
+//! A fleet's reports, too many to show each: a table per hardware profile, a row per model, set-up, shape and system build.
+//! Figures of different set-ups are never put together.
 
 use std::collections::BTreeMap;
 
 use super::number;
-use super::table::{Align, Column, Table};
+use super::table::{Align, Column, Table, runtime};
 use crate::report::{Metric, Report};
 
 /// So many reports are shown one by one; of more there is only a census.
 pub const DETAILED: usize = 100;
 
-/// What a row is about: reports of one model on one build of the system.
+const METRICS: [Metric; 2] = [Metric::Ttft, Metric::Tps];
+
+/// What may be compared from build to build.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Line<'r> {
+    model: &'r str,
+    /// Runtime, threads, numerics, form of the key-value cache, batch, compute units, precision.
+    set_up: String,
+    shape: usize,
+}
+
+/// Reports of one line on one build of the system.
 #[derive(Default)]
 struct Cell<'r> {
     first: &'r str,
@@ -17,14 +29,14 @@ struct Cell<'r> {
     reports: usize,
     failed_launches: usize,
     unverified: usize,
-    /// Figures over the production mix, one of each report, for each metric of [`METRICS`].
+    /// Medians of the reports, for each metric of [`METRICS`].
     figures: [Vec<f64>; METRICS.len()],
 }
 
-const METRICS: [Metric; 2] = [Metric::Ttft, Metric::Tps];
+type Builds<'r> = BTreeMap<&'r str, Cell<'r>>;
 
 impl<'r> Cell<'r> {
-    fn add(&mut self, report: &'r Report) {
+    fn add(&mut self, report: &'r Report, shape: usize) {
         let created = report.header.created.as_str();
         if self.reports == 0 || created < self.first {
             self.first = created;
@@ -34,8 +46,8 @@ impl<'r> Cell<'r> {
         self.failed_launches += report.failures().count();
         self.unverified += usize::from(!report.verification.as_ref().is_some_and(|found| found.passed));
         for (figures, metric) in self.figures.iter_mut().zip(METRICS) {
-            let found = report.mix.iter().find(|figure| figure.metric == metric);
-            figures.extend(found.map(|figure| figure.mix.value));
+            let figure = report.figure(metric, Some(shape));
+            figures.extend(figure.and_then(|figure| figure.summary.percentiles.p50));
         }
     }
 
@@ -48,15 +60,21 @@ impl<'r> Cell<'r> {
     }
 }
 
-/// A table per hardware profile, in the order of their names. Each model's builds follow one another as they came up.
+/// A table per hardware profile, in the order of their names. Builds of the system follow one another as they came up.
 pub fn census(reports: &[Report]) -> Vec<Table> {
-    let mut profiles: BTreeMap<&str, BTreeMap<&str, BTreeMap<&str, Cell>>> = BTreeMap::new();
+    let mut profiles: BTreeMap<&str, BTreeMap<Line, Builds>> = BTreeMap::new();
     for report in reports {
-        let models = profiles.entry(&report.header.hardware_profile_key).or_default();
-        let builds = models.entry(&report.subject.name).or_default();
-        builds.entry(build(report)).or_default().add(report);
+        let lines = profiles.entry(&report.header.hardware_profile_key).or_default();
+        for &shape in &report.workload.shapes {
+            let line = Line { model: &report.subject.name, set_up: set_up(report), shape };
+            lines.entry(line).or_default().entry(build(report)).or_default().add(report, shape);
+        }
     }
-    profiles.into_iter().map(|(profile, models)| table(profile, models)).collect()
+    profiles.into_iter().map(|(profile, lines)| table(profile, lines)).collect()
+}
+
+fn set_up(report: &Report) -> String {
+    format!("{}, {}, {}", runtime(report), report.runtime.compute_units, report.subject.precision)
 }
 
 fn build(report: &Report) -> &str {
@@ -64,26 +82,27 @@ fn build(report: &Report) -> &str {
     machine.os_build.as_deref().or(machine.os_version.as_deref()).unwrap_or(number::ABSENT)
 }
 
-fn table(profile: &str, models: BTreeMap<&str, BTreeMap<&str, Cell>>) -> Table {
+fn table(profile: &str, lines: BTreeMap<Line, Builds>) -> Table {
     let mut rows = Vec::new();
-    for (model, builds) in models {
+    for (line, builds) in lines {
         let mut builds: Vec<(&str, Cell)> = builds.into_iter().collect();
         builds.sort_by(|(_, a), (_, b)| a.first.cmp(b.first));
         let mut before = [None; METRICS.len()];
         for (build, cell) in builds {
             let medians = cell.medians();
-            rows.push(row([model, build], &cell, medians, before));
+            rows.push(row(&line, build, &cell, [medians, before]));
             before = medians;
         }
     }
-    let left = ["model", "system build", "from", "to"];
-    let right = ["reports", "TTFT", "change", "TPS", "change", "failed launches", "not verified"];
+    let left = ["model", "measured with", "system build", "from", "to"];
+    let right =
+        ["shape", "reports", "TTFT p50", "change", "TPS p50", "change", "failed launches", "not verified"];
     let column = |align| move |heading: &str| Column { heading: heading.to_owned(), align };
     let columns = left.map(column(Align::Left)).into_iter().chain(right.map(column(Align::Right)));
     Table {
         title: profile.to_owned(),
-        note: "Medians over the production mix; changes are against the build before and are no verdicts: \
-               `anemeter gate` gives those. A report alone is shown with its samples."
+        note: "Medians over reports; changes are against the build before and are no verdicts: `anemeter gate` gives \
+               those. A report alone is shown with its samples."
             .to_owned(),
         columns: columns.collect(),
         rows,
@@ -91,14 +110,14 @@ fn table(profile: &str, models: BTreeMap<&str, BTreeMap<&str, Cell>>) -> Table {
 }
 
 fn row(
-    [model, build]: [&str; 2],
+    line: &Line,
+    build: &str,
     cell: &Cell,
-    medians: [Option<f64>; METRICS.len()],
-    before: [Option<f64>; METRICS.len()],
+    [medians, before]: [[Option<f64>; METRICS.len()]; 2],
 ) -> Vec<String> {
     let day = |time: &str| time.split('T').next().unwrap_or_default().to_owned();
-    let mut row = vec![model.to_owned(), build.to_owned(), day(cell.first), day(cell.last)];
-    row.push(cell.reports.to_string());
+    let mut row = vec![line.model.to_owned(), line.set_up.clone(), build.to_owned()];
+    row.extend([day(cell.first), day(cell.last), line.shape.to_string(), cell.reports.to_string()]);
     for ((metric, now), before) in METRICS.into_iter().zip(medians).zip(before) {
         row.push(number::maybe(now, metric.unit()));
         row.push(match (now, before) {
@@ -134,10 +153,21 @@ mod tests {
         let tables = census(&reports);
         assert_eq!(tables.iter().map(|table| table.title.as_str()).collect::<Vec<_>>(), ["m1", "m4"]);
         let rows = &tables[1].rows;
-        assert_eq!(rows[0][..5], ["tiny", "24E263", "2026-02-01", "2026-03-01", "2"]);
-        assert_eq!((rows[0][6].as_str(), rows[1][6].as_str()), (number::ABSENT, "+20.0 %"));
-        assert_eq!(rows[1][8], "-16.7 %");
+        assert_eq!(rows.len(), 2 * 2, "a row per shape and build");
+        assert_eq!(rows[0][2..7], ["24E263", "2026-02-01", "2026-03-01", "128", "2"]);
+        assert_eq!((rows[0][8].as_str(), rows[1][8].as_str()), (number::ABSENT, "+20.0 %"));
+        assert_eq!(rows[1][10], "-16.7 %");
         assert!(tables.iter().all(|table| table.rows.iter().all(|row| row.len() == table.columns.len())));
+    }
+
+    #[test]
+    fn runtimes_and_batches_are_never_put_together() {
+        let mut reports = vec![of("m4", "x", "2026-02-01T00:00:00Z", 1.0); 3];
+        reports[1].runtime.name = "coreml".to_owned();
+        reports[2].workload.batch = 2;
+        let rows = &census(&reports)[0].rows;
+        assert_eq!(rows.len(), 3 * 2);
+        assert!(rows.iter().all(|row| row[6] == "1" && row[8] == number::ABSENT));
     }
 
     #[test]
