@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use rayon::prelude::*;
+
 use super::document::Blessed;
 use super::error::{BaselineError, Problem};
 use super::store::Store;
@@ -38,12 +40,19 @@ impl Store {
         let names = self.storage.names()?;
         let (ancestors, present): (Vec<&String>, Vec<&String>) =
             names.iter().partition(|name| name.contains(".history/"));
+        let chains: Vec<(BTreeSet<String>, Option<BaselineError>)> = present
+            .par_iter()
+            .map(|name| {
+                let mut reached = BTreeSet::new();
+                let problem = self.check_chain(name, &mut reached).err();
+                (reached, problem)
+            })
+            .collect();
         let mut reached = BTreeSet::new();
-        let mut findings = Vec::new();
-        for name in &present {
-            if let Err(error) = self.check_chain(name, &mut reached) {
-                findings.push(error.into());
-            }
+        let mut findings: Vec<Finding> = Vec::new();
+        for (names, problem) in chains {
+            reached.extend(names);
+            findings.extend(problem.map(Finding::from));
         }
         for name in ancestors.iter().filter(|name| !reached.contains(**name)) {
             let problem = match self.read(name) {

@@ -107,6 +107,7 @@ impl Storage for Folder {
     }
 
     fn read(&self, name: &str) -> Result<Option<Stored>, StorageError> {
+        log::debug!("reads {}", self.place(name));
         let bytes = read(&self.path(name)).map_err(|e| self.failed(name, &e))?;
         Ok(bytes.map(|bytes| Stored { version: version_of(&bytes), bytes }))
     }

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use rayon::prelude::*;
+
 use super::content;
 use super::document::{Blessed, Provenance};
 use super::error::{BaselineError, Problem};
@@ -153,11 +155,13 @@ impl Store {
     /// Keys of all present baselines that can be read, in order.
     pub fn keys(&self) -> Result<Vec<Key>, BaselineError> {
         let names = self.storage.names()?;
-        let mut keys = Vec::new();
-        for name in names.iter().filter(|name| !name.contains(".history/")) {
-            let Some(stored) = self.storage.read(name)? else { continue };
-            keys.extend(Blessed::parse(&stored.bytes).ok().map(|blessed| blessed.key));
-        }
+        let present = names.par_iter().filter(|name| !name.contains(".history/"));
+        let key = |name: &String| {
+            let Some(stored) = self.storage.read(name)? else { return Ok(None) };
+            Ok(Blessed::parse(&stored.bytes).ok().map(|blessed| blessed.key))
+        };
+        let keys: Vec<Option<Key>> = present.map(key).collect::<Result<_, BaselineError>>()?;
+        let mut keys: Vec<Key> = keys.into_iter().flatten().collect();
         keys.sort();
         Ok(keys)
     }

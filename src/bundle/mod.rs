@@ -32,6 +32,7 @@ impl Bundle {
     /// Opens a bundle and checks that the files it names are there.
     pub fn open(folder: impl AsRef<Path>) -> Result<Bundle, BundleError> {
         let folder = folder.as_ref();
+        log::info!("opens the bundle {}", folder.display());
         let path = folder.join(MANIFEST);
         let unreadable = |e: std::io::Error| BundleError::unreadable(folder, &path, &e);
         if fs::metadata(&path).map_err(unreadable)?.len() > LARGEST_MANIFEST {

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::process::ExitCode;
 
+use super::output::warn;
 use crate::bundle::BundleError;
 use crate::config::ConfigFileError;
 use crate::export::ExportError;
@@ -28,7 +29,8 @@ pub enum Status {
 }
 
 pub(super) const HELP: &str = "Exit codes: 0 good; 1 the checked thing failed; 2 bad usage or bad input; \
-3 inconclusive; 4 a runtime or the environment is unavailable";
+3 inconclusive; 4 a runtime or the environment is unavailable; 130 interrupted\n\n\
+Examples:\n  anemeter quickstart\n  anemeter export CHECKPOINT -o bundle\n  anemeter bench bundle";
 
 impl From<Status> for ExitCode {
     fn from(status: Status) -> ExitCode {
@@ -68,13 +70,12 @@ impl Failure {
     }
 
     /// Prints the message and gives the exit code.
-    #[expect(clippy::print_stderr, reason = "the one place where failures are printed")]
     pub fn report(self) -> ExitCode {
         if !self.message.is_empty() {
-            eprintln!("error: {}", self.message);
+            warn(format_args!("error: {}", self.message));
         }
         if let Some(help) = self.help {
-            eprintln!("help: {help}");
+            warn(format_args!("help: {help}"));
         }
         self.status.into()
     }

@@ -5,6 +5,7 @@ mod bench;
 mod bless;
 mod cache;
 mod compare;
+mod completions;
 mod compress;
 mod doctor;
 mod eval;
@@ -13,7 +14,9 @@ mod export;
 mod gate;
 mod generate;
 mod inspect;
+mod interrupt;
 mod lint;
+mod man;
 mod output;
 mod quickstart;
 mod record;
@@ -23,14 +26,18 @@ mod table;
 mod units;
 #[cfg(feature = "oracle")]
 mod verify;
+mod voice;
 mod worker;
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 use clap::{Parser, Subcommand};
+use log::{info, warn};
 
 pub use exit::{Failure, Status};
 use output::Output;
+use voice::Voice;
 
 /// Core ML export and Apple Neural Engine benchmarking.
 #[derive(Parser)]
@@ -38,6 +45,8 @@ use output::Output;
 struct Cli {
     #[command(subcommand)]
     command: Command,
+    #[command(flatten)]
+    voice: Voice,
 }
 
 #[derive(Subcommand)]
@@ -53,8 +62,10 @@ enum Command {
     Gate(gate::Args),
     Generate(generate::Args),
     Compress(compress::Args),
+    Completions(completions::Args),
     Inspect(inspect::Args),
     Lint(lint::Args),
+    Man(man::Args),
     Quickstart(quickstart::Args),
     Report(report::Args),
     Run(run::Args),
@@ -73,31 +84,53 @@ pub fn main() -> ExitCode {
             return status.into();
         }
     };
+    cli.voice.set();
+    table::fit_to_terminal();
+    info!("anemeter {} on {}-{}", env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
+    // A worker is ended with whoever started it and has nothing to leave behind.
+    if !matches!(cli.command, Command::Worker(_))
+        && let Err(error) = interrupt::watch()
+    {
+        warn!("an interrupt will leave unfinished files to the next command: {error}");
+    }
+    let began = Instant::now();
     let mut output = Output::stdout();
-    let result = match &cli.command {
-        Command::Baselines(args) => baselines::run(args, &mut output),
-        Command::Bench(args) => bench::run(args, &mut output),
-        Command::Bless(args) => bless::run(args, &mut output),
-        Command::Cache(args) => cache::run(args, &mut output),
-        Command::Compare(args) => compare::run(args, &mut output),
-        Command::Doctor(args) => doctor::run(args, &mut output),
-        Command::Eval(args) => eval::run(args, &mut output),
-        Command::Export(args) => export::run(args, &mut output),
-        Command::Gate(args) => gate::run(args, &mut output),
-        Command::Generate(args) => generate::run(args, &mut output),
-        Command::Compress(args) => compress::run(args, &mut output),
-        Command::Inspect(args) => inspect::run(args, &mut output),
-        Command::Lint(args) => lint::run(args, &mut output),
-        Command::Quickstart(args) => quickstart::run(args, &mut output),
-        Command::Report(args) => report::run(args, &mut output),
-        Command::Run(args) => run::run(args, &mut output),
-        #[cfg(feature = "oracle")]
-        Command::Verify(args) => verify::run(args, &mut output),
-        Command::Worker(args) => worker::run(args),
-    };
-    let result = result.and_then(|status| output.flush().map(|()| status));
+    let result = cli.command.run(&mut output).and_then(|status| output.flush().map(|()| status));
+    interrupt::yield_to_it();
+    info!("done after {:.3} s", began.elapsed().as_secs_f64());
     match result {
         Ok(status) => status.into(),
         Err(failure) => failure.report(),
     }
 }
+
+impl Command {
+    fn run(&self, output: &mut Output) -> Result<Status, Failure> {
+        match self {
+            Command::Baselines(args) => baselines::run(args, output),
+            Command::Bench(args) => bench::run(args, output),
+            Command::Bless(args) => bless::run(args, output),
+            Command::Cache(args) => cache::run(args, output),
+            Command::Compare(args) => compare::run(args, output),
+            Command::Doctor(args) => doctor::run(args, output),
+            Command::Eval(args) => eval::run(args, output),
+            Command::Export(args) => export::run(args, output),
+            Command::Gate(args) => gate::run(args, output),
+            Command::Generate(args) => generate::run(args, output),
+            Command::Compress(args) => compress::run(args, output),
+            Command::Completions(args) => completions::run(args, output),
+            Command::Inspect(args) => inspect::run(args, output),
+            Command::Lint(args) => lint::run(args, output),
+            Command::Man(args) => man::run(args, output),
+            Command::Quickstart(args) => quickstart::run(args, output),
+            Command::Report(args) => report::run(args, output),
+            Command::Run(args) => run::run(args, output),
+            #[cfg(feature = "oracle")]
+            Command::Verify(args) => verify::run(args, output),
+            Command::Worker(args) => worker::run(args),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -4,9 +4,10 @@ use std::fmt;
 use std::io::{self, BufWriter, ErrorKind, Stdout, Write};
 use std::path::Path;
 
+use anstyle::{AnsiColor, Color, Style};
 use serde::Serialize;
 
-use super::Failure;
+use super::{Failure, voice};
 use crate::package::atomic;
 
 /// Where a command prints its result.
@@ -47,11 +48,35 @@ pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     atomic::write_file(path, bytes).map_err(|e| Failure::bad_input(format!("{}: {e}", path.display())))
 }
 
-/// Says something on standard error, beside the result.
+/// Says something on standard error, beside the result, unless the program is to be quiet.
 pub(super) fn note(line: impl fmt::Display) {
-    // Nobody to hear it is not a failure.
-    let _ = writeln!(io::stderr(), "{line}");
+    if !voice::is_quiet() {
+        warn(line);
+    }
 }
+
+/// Says something on standard error that nobody may miss.
+pub(super) fn warn(line: impl fmt::Display) {
+    let line = line.to_string();
+    let (word, rest) = line.split_once(':').unwrap_or(("", ""));
+    // Nobody to hear it is not a failure.
+    let _ = match COLOURS.iter().find(|(coloured, _)| *coloured == word) {
+        Some((word, colour)) => writeln!(anstream::stderr(), "{colour}{word}:{colour:#}{rest}"),
+        None => writeln!(io::stderr(), "{line}"),
+    };
+}
+
+const fn bold(colour: AnsiColor) -> Style {
+    Style::new().fg_color(Some(Color::Ansi(colour))).bold()
+}
+
+/// Words before a colon, and what they look like on a terminal that shows colours.
+const COLOURS: &[(&str, Style)] = &[
+    ("error", bold(AnsiColor::Red)),
+    ("help", bold(AnsiColor::Cyan)),
+    ("note", bold(AnsiColor::Blue)),
+    ("warning", bold(AnsiColor::Yellow)),
+];
 
 fn failure(error: &io::Error) -> Failure {
     match error.kind() {

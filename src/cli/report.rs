@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use rayon::prelude::*;
+
 use super::gate::{policy, text as verdict_text, today};
 use super::output::write_file;
 use super::table::Table;
@@ -13,10 +15,13 @@ use crate::report::Report;
 
 /// Render one report, or several by hardware profile.
 #[derive(clap::Args)]
-#[command(after_help = "Examples:\n  anemeter report reports/a --format md\n  \
+#[command(
+    after_help = "Of more than 100 reports, text, Markdown and the page show a row per model, shape and system build.\n\n\
+Examples:\n  anemeter report reports/a --format md\n  \
 anemeter report reports/a --baseline reports/old --format html --out against.html\n  \
 anemeter report reports/* --format html --out fleet.html\n  \
-anemeter report reports/a/report.json --format svg --out charts")]
+anemeter report reports/a/report.json --format svg --out charts"
+)]
 pub(super) struct Args {
     /// Report files, or folders with a report.json; paths or URLs.
     #[arg(required = true, value_name = "REPORT")]
@@ -50,7 +55,7 @@ enum Format {
 }
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
-    let reports: Vec<Report> = args.reports.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
+    let reports = read_all(args)?;
     let verdict = verdict(args, &reports)?;
     let text = match (args.format, &verdict) {
         (Format::Text, None) => text(&reports),
@@ -111,6 +116,24 @@ fn read_verdict(path: &Path, report: &Report) -> Result<Verdict, Failure> {
     Ok(verdict)
 }
 
+/// Reads all reports. Where they are too many to be shown one by one, their samples are not kept in memory.
+fn read_all(args: &Args) -> Result<Vec<Report>, Failure> {
+    let needs_samples =
+        args.reports.len() <= render::DETAILED || matches!(args.format, Format::Csv | Format::Svg);
+    let found: Vec<Result<Report, Failure>> = args
+        .reports
+        .par_iter()
+        .map(|path| {
+            let mut report = read(path)?;
+            if !needs_samples {
+                report.forget_samples();
+            }
+            Ok(report)
+        })
+        .collect();
+    found.into_iter().collect()
+}
+
 /// Reads a report file, `report.json` in a folder, or either by URL.
 pub(super) fn read(path: &Path) -> Result<Report, Failure> {
     let Some(url) = path.to_str().filter(|text| text.contains("://")) else {
@@ -129,6 +152,9 @@ pub(super) fn read(path: &Path) -> Result<Report, Failure> {
 }
 
 fn text(reports: &[Report]) -> String {
+    if reports.len() > render::DETAILED {
+        return render::census(reports).iter().map(|table| format!("{}\n", terminal_table(table))).collect();
+    }
     let mut text = String::new();
     for report in &render::by_profile(reports) {
         text += &format!("{}\n\n", report.subject.name.escape_debug());

@@ -41,6 +41,7 @@ impl ConfigFileError {
 
 /// Reads a file into a type that denies unknown fields.
 pub fn load<T: DeserializeOwned>(path: &Path) -> Result<T, ConfigFileError> {
+    log::info!("reads {}", path.display());
     let unreadable = |e: std::io::Error| ConfigFileError::new(path, format!("cannot be read: {e}"));
     if fs::metadata(path).map_err(unreadable)?.len() > LARGEST {
         return Err(ConfigFileError::new(path, format!("is larger than {LARGEST} bytes")));

@@ -2,13 +2,17 @@
 //!
 //! New content is made under a hidden temporary name beside its destination and renamed when it is on disk.
 //! A temporary is locked as long as its writer lives; the next writer in the same folder removes those whose
-//! lock is free, which are the leftovers of writers that were killed.
+//! lock is free, which are the leftovers of writers that were killed. A process that ends in good order despite work in
+//! hand calls [`abandon`] first.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rayon::prelude::*;
 
@@ -16,6 +20,33 @@ use rayon::prelude::*;
 const UNFINISHED: &str = ".anemeter-tmp";
 /// How the names of content end that is being replaced.
 const REPLACED: &str = ".anemeter-old";
+
+/// Temporary names that this process has made and neither renamed nor removed. Names are made and renamed under its lock.
+static IN_THE_MAKING: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+fn in_the_making() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    IN_THE_MAKING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes what this process has not finished, and keeps all of its threads from finishing or beginning anything more:
+/// they wait until the process ends. Gives what could not be removed.
+pub fn abandon() -> Vec<PathBuf> {
+    const ATTEMPTS: usize = 100;
+    let names = in_the_making();
+    let removed = |path: &PathBuf| {
+        // Other threads may still put files into a folder that is being removed, until it has gone.
+        (0..ATTEMPTS).any(|_| {
+            let gone = remove(path).is_ok() || path.symlink_metadata().is_err();
+            if !gone {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            gone
+        })
+    };
+    let left = names.iter().filter(|path| !removed(path)).cloned().collect();
+    std::mem::forget(names);
+    left
+}
 
 /// Writes a file that is either complete or not there; an existing one is replaced.
 pub fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -25,7 +56,7 @@ pub fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
         Temporary::new(&parent, name, |path| OpenOptions::new().write(true).create_new(true).open(path))?;
     temporary.handle.write_all(bytes)?;
     temporary.handle.sync_all()?;
-    temporary.rename(path)?;
+    temporary.rename(path, &mut in_the_making())?;
     sync_folder(&parent)
 }
 
@@ -65,15 +96,16 @@ impl Staging {
 
     /// As [`Staging::commit`] for a folder inside another staged one, which flushes all of it.
     pub(super) fn place(self) -> io::Result<()> {
-        let Staging { temporary, parent, target } = self;
+        let Staging { mut temporary, parent, target } = self;
         let Some(name) = target.file_name().filter(|_| target.is_dir()) else {
-            return temporary.rename(&target);
+            return temporary.rename(&target, &mut in_the_making());
         };
         let before = File::open(&target)?;
         let _ = lock(&before);
         let aside = parent.join(hidden_name(name, REPLACED));
+        let mut names = in_the_making();
         fs::rename(&target, &aside)?;
-        if let Err(error) = temporary.rename(&target) {
+        if let Err(error) = temporary.rename(&target, &mut names) {
             fs::rename(&aside, &target)?;
             return Err(error);
         }
@@ -95,6 +127,7 @@ impl Temporary {
         const ATTEMPTS: usize = 100;
         for _ in 0..ATTEMPTS {
             let path = parent.join(hidden_name(name, UNFINISHED));
+            let mut names = in_the_making();
             let handle = match create(&path) {
                 Ok(handle) => handle,
                 // Another writer's cleaning may see the new name before it is locked and take it away.
@@ -104,15 +137,17 @@ impl Temporary {
             };
             // Where nothing can be locked, nothing is cleaned either.
             if lock(&handle).unwrap_or(true) && path.symlink_metadata().is_ok() {
+                names.insert(path.clone());
                 return Ok(Temporary { path, handle, renamed: false });
             }
         }
         Err(io::Error::other("cannot make a temporary name"))
     }
 
-    fn rename(mut self, target: &Path) -> io::Result<()> {
+    fn rename(&mut self, target: &Path, names: &mut BTreeSet<PathBuf>) -> io::Result<()> {
         fs::rename(&self.path, target)?;
         self.renamed = true;
+        names.remove(&self.path);
         Ok(())
     }
 }
@@ -121,6 +156,7 @@ impl Drop for Temporary {
     fn drop(&mut self) {
         if !self.renamed {
             let _ = remove(&self.path);
+            in_the_making().remove(&self.path);
         }
     }
 }

@@ -28,6 +28,7 @@ impl Package {
     /// Opens a package and decodes its model. Weights are mapped and not read.
     pub fn open(path: impl AsRef<Path>) -> Result<Package> {
         let path = path.as_ref();
+        log::info!("opens the package {}", path.display());
         let root = fs::canonicalize(path).map_err(|e| PackageError::io(path, "open the package", &e))?;
         if !root.is_dir() {
             return Err(not_a_folder(path));

@@ -89,6 +89,7 @@ pub fn write_watched(
     let bytes = written.bytes + encoded.len() as u64 + manifest.len() as u64;
     let digest = manifest::content_digest(&encoded, written.digest);
     let (blobs, deduplicated) = (written.blobs, written.deduplicated);
+    log::info!("wrote the package {}: {bytes} bytes, {blobs} weights", path.display());
     Ok(Summary { bytes, blobs, deduplicated, digest, writing, syncing: started.elapsed() })
 }
 

@@ -3,6 +3,7 @@
 use minijinja::{AutoEscape, Environment, Value, context};
 use serde::Serialize;
 
+use super::census::{DETAILED, census};
 use super::chart::{Theme, against, charts, comparisons};
 use super::fleet::{by_profile, groups, overviews};
 use super::table::{Table, runtime, tables};
@@ -86,12 +87,15 @@ fn page(reports: &[Report], verdict: Option<&Verdict>) -> Result<String, RenderE
     environment.set_trim_blocks(true);
     environment.set_lstrip_blocks(true);
     environment.add_template("page", TEMPLATE).map_err(failed)?;
-    let reports = &by_profile(reports)[..];
-    let sections: Vec<Section> =
-        reports.iter().enumerate().map(|(index, report)| section(index, report)).collect::<Result<_, _>>()?;
-    let groups: Vec<Group> = match reports {
-        [_] => Vec::new(),
-        _ => overviews(reports).into_iter().zip(groups(reports)).map(group).collect::<Result<_, _>>()?,
+    let (groups, sections) = match reports.len() {
+        0..=DETAILED => detailed(&by_profile(reports))?,
+        _ => (
+            census(reports)
+                .into_iter()
+                .map(|table| Group { table: visible_table(table), charts: Vec::new() })
+                .collect(),
+            Vec::new(),
+        ),
     };
     let title = match reports {
         [one] => format!("{} – anemeter report", visible(&one.subject.name)),
@@ -107,6 +111,17 @@ fn page(reports: &[Report], verdict: Option<&Verdict>) -> Result<String, RenderE
         version => env!("CARGO_PKG_VERSION"),
     })
     .map_err(failed)
+}
+
+/// What up to [`DETAILED`] reports come to: an overview if they are several, and each by itself.
+fn detailed(reports: &[Report]) -> Result<(Vec<Group>, Vec<Section>), RenderError> {
+    let sections =
+        reports.iter().enumerate().map(|(index, report)| section(index, report)).collect::<Result<_, _>>()?;
+    let groups = match reports {
+        [_] => Vec::new(),
+        _ => overviews(reports).into_iter().zip(groups(reports)).map(group).collect::<Result<_, _>>()?,
+    };
+    Ok((groups, sections))
 }
 
 fn section(index: usize, report: &Report) -> Result<Section, RenderError> {
@@ -211,6 +226,13 @@ mod tests {
         let page = html(&[testing::report(), testing::report()]).unwrap();
         assert_eq!(page.matches("<svg ").count(), 2 + 2 * 6);
         assert!(!page.contains("not comparable"));
+    }
+
+    #[test]
+    fn of_a_fleet_there_is_a_census() {
+        let page = html(&vec![testing::report(); DETAILED + 1]).unwrap();
+        assert!(page.contains("<title>101 reports – anemeter</title>") && page.contains("not verified"));
+        assert_eq!((page.matches("<svg ").count(), page.matches("<details").count()), (0, 0));
     }
 
     #[test]

@@ -2,12 +2,18 @@
 
 use std::fmt::Write;
 
+use super::census::{DETAILED, census};
 use super::fleet::{by_profile, overviews};
 use super::table::{Align, Table, runtime, tables};
 use crate::report::Report;
 
-/// Reports as Markdown, one after another by hardware profile; several begin with an overview.
+/// Reports as Markdown, one after another by hardware profile; several begin with an overview, and of more than
+/// [`DETAILED`] there is only a census.
 pub fn markdown(reports: &[Report]) -> String {
+    if reports.len() > DETAILED {
+        let tables = census(reports).iter().map(written).collect::<String>();
+        return format!("# {} reports\n\n{tables}", reports.len());
+    }
     let reports = by_profile(reports);
     let mut parts = Vec::new();
     if reports.len() > 1 {

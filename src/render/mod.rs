@@ -3,6 +3,7 @@
 //! Everything is made from the same [`tables`] and [charts](chart). Whatever comes from a report is text:
 //! it is escaped for the format that it goes into.
 
+mod census;
 pub mod chart;
 mod comparison;
 mod csv_rows;
@@ -15,6 +16,7 @@ mod number;
 mod table;
 mod verdict;
 
+pub use census::{DETAILED, census};
 pub use comparison::{comparison_tables, explained};
 pub use csv_rows::csv;
 pub use fleet::{by_profile, groups};

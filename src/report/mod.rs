@@ -112,6 +112,7 @@ impl Report {
     /// Reads a report file, or `report.json` in a folder.
     pub fn read(path: &Path) -> Result<Report, ReportError> {
         let file = if path.is_dir() { path.join("report.json") } else { path.to_owned() };
+        log::debug!("reads {}", file.display());
         let refuse = |problem: String| ReportError { path: file.clone(), problem };
         let length = std::fs::metadata(&file).map_err(|e| refuse(e.to_string()))?.len();
         if length > LONGEST {
@@ -127,12 +128,26 @@ impl Report {
         struct Version {
             schema: String,
         }
-        let Version { schema } =
-            serde_json::from_slice(bytes).map_err(|e| format!("is not a report: {e}"))?;
-        if schema != SCHEMA {
-            return Err(format!("has the schema `{schema}`; this version reads `{SCHEMA}`"));
+        let unreadable = |e: serde_json::Error| format!("is not a report: {e}");
+        let problem = match serde_json::from_slice::<Report>(bytes) {
+            Ok(report) if report.schema == SCHEMA => return Ok(report),
+            Ok(_) => String::new(),
+            Err(e) => unreadable(e),
+        };
+        // Another version explains a field that is missing or not known.
+        let Version { schema } = serde_json::from_slice(bytes).map_err(unreadable)?;
+        match schema == SCHEMA {
+            true => Err(problem),
+            false => Err(format!("has the schema `{schema}`; this version reads `{SCHEMA}`")),
         }
-        serde_json::from_slice(bytes).map_err(|e| format!("is not a report: {e}"))
+    }
+
+    /// Drops the samples. Figures stay; nothing can be computed again.
+    pub fn forget_samples(&mut self) {
+        for launch in &mut self.launches {
+            launch.requests = Vec::new();
+            launch.stderr = None;
+        }
     }
 
     /// Requests that were measured, with the number of their launch.

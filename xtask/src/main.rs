@@ -3,16 +3,20 @@
 mod bench_compress;
 mod bench_decode;
 mod bench_export;
+mod bench_history;
 mod bench_overhead;
 mod bench_package;
 mod bless;
 mod browser;
 mod ci;
 mod conformance;
+mod deny;
+mod dist;
 mod fetch_smollm2;
 mod fuzz;
 mod gate_power;
 mod mac_smoke;
+mod msrv;
 mod outcome;
 mod process;
 mod project;
@@ -52,15 +56,19 @@ const COMMANDS: &[Command] = &[
     bench_compress::COMMAND,
     bench_decode::COMMAND,
     bench_export::COMMAND,
+    bench_history::COMMAND,
     bench_overhead::COMMAND,
     bench_package::COMMAND,
     bless::COMMAND,
     ci::COMMAND,
     conformance::COMMAND,
+    deny::COMMAND,
+    dist::COMMAND,
     fetch_smollm2::COMMAND,
     fuzz::COMMAND,
     gate_power::COMMAND,
     mac_smoke::COMMAND,
+    msrv::COMMAND,
     quickstart::COMMAND,
     sanitize::COMMAND,
     smollm2::COMMAND,

@@ -4,9 +4,12 @@ mod text;
 
 use std::path::PathBuf;
 
+use rayon::prelude::*;
+
 use super::bless::BASELINES;
 use super::{Failure, Output, Status};
 use crate::baseline::{Key, Store};
+use crate::report::Report;
 
 /// Look into blessed baselines: their history, their content, their digests.
 #[derive(clap::Args)]
@@ -56,8 +59,13 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
 
 fn log(selection: &Selection, output: &mut Output) -> Result<Status, Failure> {
     let store = Store::open(&selection.place.baselines)?;
-    let histories =
-        keys(&store, selection)?.iter().map(|key| store.history(key)).collect::<Result<Vec<_>, _>>()?;
+    let history = |key: &Key| {
+        let mut history = store.history(key)?;
+        history.iter_mut().flat_map(|blessed| &mut blessed.sessions).for_each(Report::forget_samples);
+        Ok(history)
+    };
+    let histories = keys(&store, selection)?.par_iter().map(history).collect::<Vec<Result<_, Failure>>>();
+    let histories = histories.into_iter().collect::<Result<Vec<_>, _>>()?;
     match selection.place.json {
         true => output.json(&text::log_document(&histories))?,
         false => output.text(text::log(&histories))?,

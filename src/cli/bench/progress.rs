@@ -1,58 +1,54 @@
 //! The progress of a benchmark: a bar on a terminal, a line per launch elsewhere.
 
-use std::io::{IsTerminal, Write, stderr};
+use std::cell::Cell;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 
+use crate::cli::output::note;
+use crate::cli::voice;
 use crate::harness::Event;
 use crate::report::Outcome;
 
 /// Shows events on standard error.
 pub(in crate::cli) struct Progress {
-    bar: Option<ProgressBar>,
+    bar: ProgressBar,
+    /// The launch in hand, and how many there are.
+    launch: Cell<(usize, usize)>,
 }
 
 impl Progress {
     pub(in crate::cli) fn new() -> Progress {
-        let bar = stderr().is_terminal().then(ProgressBar::no_length);
-        if let (Some(bar), Ok(style)) = (&bar, ProgressStyle::with_template("{msg} [{bar:30}] {pos}/{len}")) {
-            bar.set_style(style);
-        }
-        Progress { bar }
+        let bar = voice::bar("{msg} [{bar:30}] {pos}/{len}, {eta} left");
+        Progress { bar, launch: Cell::new((0, 1)) }
     }
 
     pub(in crate::cli) fn show(&self, event: &Event) {
-        if let Some(bar) = &self.bar {
-            match event {
-                Event::LaunchBegins { .. } | Event::SoakBegins { .. } => {
-                    bar.set_position(0);
-                    bar.set_message(line(event).unwrap_or_default());
-                    if let Event::SoakBegins { steps } = event {
-                        bar.set_length(*steps as u64);
-                    }
-                }
-                Event::Requested { done, of } => {
-                    bar.set_length(*of as u64);
-                    bar.set_position(*done as u64);
-                }
-                Event::Soaked { steps } => bar.set_position(*steps as u64),
-                _ => {}
-            }
+        let said = line(event);
+        let begins = matches!(event, Event::LaunchBegins { .. } | Event::SoakBegins { .. });
+        match said {
+            Some(said) if self.bar.is_hidden() => note(said),
+            Some(said) if begins => self.bar.set_message(said),
+            Some(said) => self.bar.println(said),
+            None => {}
         }
-        let is_news = !matches!(event, Event::LaunchBegins { .. } | Event::SoakBegins { .. });
-        match (line(event), &self.bar) {
-            (Some(line), Some(bar)) if is_news => bar.println(line),
-            (Some(line), None) => {
-                let _ = writeln!(stderr(), "{line}");
+        match *event {
+            Event::LaunchBegins { index, of } => self.launch.set((index, of)),
+            Event::Requested { done, of } => {
+                let (launch, launches) = self.launch.get();
+                self.bar.set_length((launches * of) as u64);
+                self.bar.set_position((launch * of + done) as u64);
             }
+            Event::SoakBegins { steps } => {
+                self.bar.reset();
+                self.bar.set_length(steps as u64);
+            }
+            Event::Soaked { steps } => self.bar.set_position(steps as u64),
             _ => {}
         }
     }
 
     pub(in crate::cli) fn finish(&self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        self.bar.finish_and_clear();
     }
 }
 

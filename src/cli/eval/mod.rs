@@ -2,15 +2,14 @@
 
 mod text;
 
-use std::io::{IsTerminal, stderr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_128;
 
-use super::output::note;
+use super::output::warn;
+use super::voice::Steps;
 use super::{Failure, Output, Status, record};
 use crate::bundle::{Bundle, KvForm, Quality, Record, digest_text};
 use crate::eval::{self, Case, Evaluation, Options, parse_cases};
@@ -68,7 +67,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
     let options = Options { shapes: shapes(args, &generator)?, max_tokens: args.max_tokens as usize };
     let chat = generator.text().and_then(|text| text.chat.as_ref());
     if chat.is_some_and(|chat| !chat.takes_tools()) {
-        note("note: the chat template knows of no tools; a system message describes them");
+        warn("note: the chat template knows of no tools; a system message describes them");
     }
     let evaluation = evaluate(&mut generator, &cases, &options)?;
     let quality = Quality {
@@ -86,7 +85,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
         ttfa_p95: evaluation.ttfa_p95,
     };
     if let Err(problem) = record::write(&bundle, &quality) {
-        note(format_args!("note: {problem}; `bench` and `gate` will not know of this evaluation"));
+        warn(format_args!("note: {problem}; `bench` and `gate` will not know of this evaluation"));
     }
     match args.json {
         true => {
@@ -138,22 +137,9 @@ fn shapes(args: &Args, generator: &Generator) -> Result<Vec<usize>, Failure> {
     }
 }
 
-/// Runs the cases with a bar on a terminal, and a line at every tenth elsewhere.
 fn evaluate(generator: &mut Generator, cases: &[Case], options: &Options) -> Result<Evaluation, Failure> {
-    let bar = if stderr().is_terminal() { ProgressBar::no_length() } else { ProgressBar::hidden() };
-    if let Ok(style) = ProgressStyle::with_template("answered [{bar:30}] {pos}/{len}, {eta} left") {
-        bar.set_style(style);
-    }
-    let mut tenth = 0;
-    let evaluation = eval::run(generator, cases, options, &mut |done, total| {
-        bar.set_length(total as u64);
-        bar.set_position(done as u64);
-        let now = done * 10 / total.max(1);
-        if bar.is_hidden() && now > tenth {
-            tenth = now;
-            note(format_args!("answered {done} of {total}"));
-        }
-    });
-    bar.finish_and_clear();
+    let mut progress = Steps::new("answered", "cases");
+    let evaluation = eval::run(generator, cases, options, &mut |done, total| progress.show(done, total));
+    progress.finish();
     Ok(evaluation?)
 }

@@ -1,11 +1,14 @@
 //! The progress of an export: a bar on a terminal, plain lines elsewhere.
 
-use std::io::{IsTerminal, Write, stderr};
+use indicatif::ProgressBar;
 
-use indicatif::{ProgressBar, ProgressStyle};
-
+use crate::cli::output::note;
+use crate::cli::voice;
 use crate::export::Progress;
 use crate::package::Watch;
+
+const BYTES: &str =
+    "{msg} [{bar:30}] {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}, {eta} left";
 
 /// Shows the progress on standard error.
 pub(super) struct Bar {
@@ -14,11 +17,7 @@ pub(super) struct Bar {
 
 impl Bar {
     pub(super) fn new() -> Bar {
-        let bar = match stderr().is_terminal() {
-            true => ProgressBar::no_length(),
-            false => ProgressBar::hidden(),
-        };
-        Bar { bar }
+        Bar { bar: voice::bar("{msg}") }
     }
 
     pub(super) fn finish(&self) {
@@ -29,19 +28,11 @@ impl Bar {
 impl Progress for Bar {
     fn began(&self, step: &str, bytes: Option<u64>) {
         if self.bar.is_hidden() {
-            let _ = writeln!(stderr(), "{step}");
+            note(step);
             return;
         }
-        let template = match bytes {
-            Some(_) => {
-                "{msg} [{bar:30}] {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}, {eta} left"
-            }
-            None => "{msg}",
-        };
-        if let Ok(style) = ProgressStyle::with_template(template) {
-            self.bar.set_style(style);
-        }
-        self.bar.set_position(0);
+        voice::style(&self.bar, if bytes.is_some() { BYTES } else { "{msg}" });
+        self.bar.reset();
         self.bar.set_length(bytes.unwrap_or(0));
         self.bar.set_message(step.to_owned());
     }

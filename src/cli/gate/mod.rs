@@ -6,7 +6,7 @@ mod rerun;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use super::output::note;
+use super::output::warn;
 use super::report::terminal_table;
 use super::{Failure, Output, Status};
 use crate::gate::{self, Date, GateError, GatesFile, Look, Options, Outcome, Policy, Verdict};
@@ -106,7 +106,7 @@ pub(super) fn policy(profiles: &Profiles, report: &Report, file: &GatesFile) -> 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
     let mut case = Case::open(args)?;
     if args.allow_cross_hw {
-        note("warning: --allow-cross-hw: speeds of different hardware may be compared; this blesses nothing");
+        warn("warning: --allow-cross-hw: speeds of different hardware may be compared; this blesses nothing");
     }
     let verdict = match &args.rerun {
         Some(bundle) => rerun::settle(&mut case, args, bundle)?,
@@ -114,7 +114,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
     };
     print(&verdict, args.format, output)?;
     if std::env::var_os("GITHUB_ACTIONS").is_some() {
-        render::annotations(&verdict).iter().for_each(note);
+        render::annotations(&verdict).iter().for_each(warn);
     }
     Ok(status(verdict.outcome))
 }

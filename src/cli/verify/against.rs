@@ -4,12 +4,12 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::progress::Bar;
 use super::prompts::prompts;
 use super::{Args, candidates, driver, failure, longest, numerics, text, thresholds};
 use crate::bundle::Bundle;
 use crate::cli::output::Output;
 use crate::cli::table::Table;
+use crate::cli::voice::Steps;
 use crate::cli::{Failure, Status};
 use crate::generate::Text;
 use crate::mil::Model;
@@ -50,7 +50,7 @@ fn bundles(args: &Args, other: &Path, output: &mut Output) -> Result<Status, Fai
     let manifest = b.manifest();
     let name = format!("the bundle {} ({}) on the CPU runtime", manifest.name, manifest.settings.precision);
     let mut reference = DrivenReference::new(driver(args, &b, None, numerics(args))?, name);
-    let mut bar = Bar::new();
+    let mut bar = Steps::new("compared", "runs");
     let report = verify::compare(&mut reference, &mut candidates, &prompts, &options, &mut |done, total| {
         bar.show(done, total);
     });

@@ -2,7 +2,6 @@
 
 mod against;
 mod layers;
-mod progress;
 mod prompts;
 mod record;
 mod text;
@@ -10,7 +9,8 @@ mod text;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::output::note;
+use super::output::warn;
+use super::voice::Steps;
 use super::{Failure, Output, Status};
 use crate::bundle::{Bundle, KvForm};
 use crate::checkpoint::{self, Checkpoint};
@@ -20,7 +20,6 @@ use crate::mil::op::Numerics;
 use crate::runtime::{self, LoadOptions};
 use crate::verify::{self, Candidate, Driven, File, Options, Report, Thresholds, VerifyError};
 use crate::{config, model, oracle};
-use progress::Bar;
 use prompts::prompts;
 use record::Sources;
 
@@ -100,14 +99,14 @@ fn with_checkpoint(args: &Args, path: &Path, output: &mut Output) -> Result<Stat
     check_same_model(&bundle, &checkpoint)?;
     let sources = Sources::new(&bundle, describe_checkpoint(&checkpoint))?;
     let remarks = sources.remarks(&bundle);
-    remarks.iter().for_each(|remark| note(format_args!("note: {remark}")));
+    remarks.iter().for_each(|remark| warn(format_args!("note: {remark}")));
     let text = Text::open(&bundle, None)?;
     let mut candidates = candidates(args, &bundle)?;
     let prompts = prompts(args, &bundle, text.as_ref(), longest(&candidates))?;
     let mut report = compare(&checkpoint, &mut candidates, &prompts, &options)?;
     report.remarks = remarks;
     if let Err(problem) = sources.write(&bundle, &report, &args.numerics) {
-        note(format_args!("note: {problem}; `bench` and `bless` will not know of this verification"));
+        warn(format_args!("note: {problem}; `bench` and `bless` will not know of this verification"));
     }
     if !report.passed || args.layers || args.plot.is_some() {
         let forms: Vec<_> = candidates.iter().map(|of| (of.kv(), of.shapes()[0])).collect();
@@ -135,7 +134,7 @@ fn compare(
 ) -> Result<Report, Failure> {
     let mut reference = oracle::open(checkpoint, positions(candidates, prompts, options.tokens))
         .map_err(|e| failure(&e.into()))?;
-    let mut bar = Bar::new();
+    let mut bar = Steps::new("compared", "runs");
     let report = verify::compare(reference.as_mut(), candidates, prompts, options, &mut |done, total| {
         bar.show(done, total);
     });

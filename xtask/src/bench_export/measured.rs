@@ -13,27 +13,27 @@ use crate::project::Project;
 
 /// What a process took.
 #[derive(Debug, Clone, Copy, Deserialize)]
-pub(super) struct Measured {
-    pub(super) seconds: f64,
-    pub(super) cpu_seconds: f64,
-    pub(super) peak_bytes: u64,
+pub(crate) struct Measured {
+    pub(crate) seconds: f64,
+    pub(crate) cpu_seconds: f64,
+    pub(crate) peak_bytes: u64,
 }
 
 /// Runs a command under `measure.py`.
-pub(super) fn run(project: &Project, command: &[&Path]) -> Result<Measured> {
+pub(crate) fn run(project: &Project, command: &[&Path]) -> Result<Measured> {
     let mut measure = project.command("python3");
     parse(measure.arg("xtask/python/measure.py").args(command))
 }
 
 /// Runs a command that prints what it took.
-pub(super) fn parse(command: &mut Command) -> Result<Measured> {
+pub(crate) fn parse(command: &mut Command) -> Result<Measured> {
     let text = read(command)?;
     let line = text.lines().last().unwrap_or_default();
     serde_json::from_str(line).with_context(|| format!("read what was measured from `{line}`"))
 }
 
 /// Seconds to copy files into a folder and have them on disk. The copies are removed again.
-pub(super) fn time_copy(project: &Project, files: &[impl AsRef<Path>], folder: &Path) -> Result<f64> {
+pub(crate) fn time_copy(project: &Project, files: &[impl AsRef<Path>], folder: &Path) -> Result<f64> {
     succeed(&mut project.command("sync"))?;
     let copy = folder.join("copy.bin");
     let mut seconds = 0.0;

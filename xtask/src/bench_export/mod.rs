@@ -1,7 +1,7 @@
 //! `cargo xtask bench-export`: what an export takes, against coremltools and against a plain copy.
 
 mod large;
-mod measured;
+pub(crate) mod measured;
 mod smollm2;
 
 use std::fs;

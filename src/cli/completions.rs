@@ -1,0 +1,25 @@
+//! `anemeter completions`: what a shell needs to complete commands and flags.
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use super::{Cli, Failure, Output, Status};
+
+/// Print completions for a shell.
+#[derive(clap::Args)]
+#[command(after_help = "Examples:\n  \
+anemeter completions bash > ~/.local/share/bash-completion/completions/anemeter\n  \
+anemeter completions zsh > ~/.zfunc/_anemeter\n  \
+anemeter completions fish > ~/.config/fish/completions/anemeter.fish")]
+pub(super) struct Args {
+    /// The shell.
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "anemeter", &mut script);
+    output.text(String::from_utf8_lossy(&script))?;
+    Ok(Status::Good)
+}

@@ -1,0 +1,54 @@
+//! Signals that ask the program to end: unfinished files go, and the exit code tells the signal.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::{io, thread};
+
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
+use signal_hook::iterator::Signals;
+
+use super::output::warn;
+use crate::package::atomic;
+
+/// Whether the program is on its way out.
+static ENDING: AtomicBool = AtomicBool::new(false);
+
+/// What a shell adds to a signal to make an exit code of it.
+const BY_SIGNAL: i32 = 128;
+
+/// From now on, interrupts and requests to end are obeyed in good order; a second one at once. SIGHUP stays as it is:
+/// `nohup` relies on that.
+pub(super) fn watch() -> io::Result<()> {
+    let ending = Arc::new(AtomicBool::new(false));
+    let wanted = [SIGINT, SIGTERM];
+    for signal in wanted {
+        flag::register_conditional_shutdown(signal, BY_SIGNAL + signal, Arc::clone(&ending))?;
+        flag::register(signal, Arc::clone(&ending))?;
+    }
+    let mut signals = Signals::new(wanted)?;
+    thread::Builder::new().name("interrupt".to_owned()).spawn(move || {
+        if let Some(signal) = signals.forever().next() {
+            end(signal);
+        }
+    })?;
+    Ok(())
+}
+
+#[expect(clippy::exit, reason = "the work in hand cannot be unwound from here, and must not go on")]
+fn end(signal: i32) -> ! {
+    ENDING.store(true, Ordering::SeqCst);
+    let left = atomic::abandon();
+    warn("interrupted");
+    for path in left {
+        warn(format_args!("warning: {} could not be removed", path.display()));
+    }
+    std::process::exit(BY_SIGNAL + signal)
+}
+
+/// Waits for the end if the program is on its way out: what the work in hand says now is about files that were taken away.
+pub(super) fn yield_to_it() {
+    while ENDING.load(Ordering::SeqCst) {
+        thread::park();
+    }
+}
