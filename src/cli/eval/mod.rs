@@ -18,7 +18,7 @@ use crate::eval::{self, Case, Evaluation, Options, parse_cases};
 use crate::generate::{Driver, Generator, SystemClock, Text, sessions};
 use crate::runtime::{self, LoadOptions};
 
-/// Run tool-call cases or a text through a bundle: F1 and tokens to the first action, perplexity.
+/// Run tool-call cases or a text through a bundle: F1, first action, perplexity.
 #[derive(clap::Args)]
 #[command(
     after_help = "Each case goes through the chat template with its tools and is answered greedily at every length that it fits.\n\
