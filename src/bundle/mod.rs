@@ -13,7 +13,7 @@ pub use manifest::{
     Architecture, Checkpoint, Chunk, File, Function, LayerSensitivity, Manifest, Mask, Phase, Port, Rotation,
     SCHEMA, Sensitivity, Settings, Tokenizer, Tool, digest_text,
 };
-pub use record::{Compared, Quality, Record, ShapeQuality, Verification};
+pub use record::{Compared, Perplexity, Quality, Record, ShapeQuality, Verification};
 pub use vocabulary::{ComputeUnits, Embeddings, KvForm};
 
 /// The file that describes a bundle.

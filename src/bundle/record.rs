@@ -61,14 +61,18 @@ impl Bundle {
     /// What a command recorded about the bundle. `None` if it recorded nothing, or something about other packages,
     /// as it is after a new export into the same folder.
     pub fn record<R: Record>(&self) -> Result<Option<R>, BundleError> {
+        Ok(self.any_record::<R>()?.filter(|record| record.is_about(self.manifest())))
+    }
+
+    /// What a command recorded beside the bundle, whatever packages it is about.
+    pub fn any_record<R: Record>(&self) -> Result<Option<R>, BundleError> {
         let path = self.path(R::FILE);
         let refuse = |message: String| {
             BundleError::new(&path, message)
                 .with_help(format!("run `anemeter {}` again, or remove the file", R::COMMAND))
         };
         let Some(text) = read(&path).map_err(refuse)? else { return Ok(None) };
-        let record = R::parse(&text).map_err(refuse)?;
-        Ok(Some(record).filter(|record| record.is_about(self.manifest())))
+        R::parse(&text).map(Some).map_err(refuse)
     }
 }
 
@@ -139,7 +143,7 @@ impl Record for Verification {
     }
 }
 
-/// How well a bundle calls tools, as `eval` found: `eval.json`.
+/// How well a bundle calls tools and foretells a text, as `eval` found: `eval.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Quality {
@@ -149,9 +153,9 @@ pub struct Quality {
     pub tool_version: String,
     /// Digests of the packages, in the order in which they run.
     pub package_digests: Vec<String>,
-    /// Digest of the file of cases.
+    /// Digest of the file of cases; empty if no cases were run.
     pub cases_digest: String,
-    /// Cases in it.
+    /// Cases in it; 0 if none were run, and then nothing is known of calls.
     pub cases: usize,
     /// What executed the packages.
     pub runtime: String,
@@ -168,6 +172,29 @@ pub struct Quality {
     pub ttfa_p50: Option<f64>,
     /// 95th percentile of the same.
     pub ttfa_p95: Option<f64>,
+    /// How well it foretells a text; absent if none was scored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub perplexity: Option<Perplexity>,
+}
+
+/// How well a bundle foretells a text.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Perplexity {
+    /// Digest of the text.
+    pub text_digest: String,
+    /// What executed the packages.
+    pub runtime: String,
+    /// The cache form.
+    pub kv: KvForm,
+    /// Tokens of a window.
+    pub window: usize,
+    /// Tokens that were scored.
+    pub tokens: usize,
+    /// Their mean surprise, in nats.
+    pub nats_per_token: f64,
+    /// The exponential of it.
+    pub perplexity: f64,
 }
 
 /// How well a bundle calls tools at one length.
@@ -206,6 +233,11 @@ impl Record for Quality {
 }
 
 impl Quality {
+    /// Whether cases were run, so that something is known of calls.
+    pub fn has_cases(&self) -> bool {
+        self.cases > 0
+    }
+
     /// Whether any case expects a call, so that there should be tokens to a first action.
     pub fn expects_calls(&self) -> bool {
         self.ttfa_p50.is_some() || self.shapes.iter().any(|shape| shape.without_call > 0)

@@ -16,13 +16,18 @@ use super::layout::Layout;
 use super::precision::{Granularity, Linear};
 use super::units::{Unit, Units};
 use super::weight::{Weight, numbers, rounded, to_bytes};
+use crate::kernels::block_scale::{LONGEST, Search, best_scales};
 use crate::kernels::quantize::{Affine, Extent, Range, Sums, encode, extent, round_to_range};
+use crate::kernels::simd::LANES;
 use crate::mil::{Literal, Opset, TensorType};
 use crate::tensor::{DType, Tensor};
 
 /// Shares of the range that are tried for integers of eight and of four bits.
 const EIGHT: &[f32] = &[1.0, 0.95];
-const FOUR: &[f32] = &[1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.62];
+const FOUR: [f32; LANES] = [1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.62];
+
+/// A number this large times two is finite in fp16.
+const LARGE: f32 = 30_000.0;
 
 /// Elements handled at a time where all share a scale.
 const PIECE: usize = 1 << 14;
@@ -90,23 +95,45 @@ impl LinearScheme {
         vec![scales, zeros]
     }
 
+    /// The search over several blocks at once, where their form allows it.
+    fn search(&self) -> Option<Search> {
+        let fits = self.block.is_multiple_of(LANES) && self.block <= LONGEST;
+        let search =
+            Search { shares: FOUR, range: symmetric_range(self.linear.bits), half: self.dtype == DType::F16 };
+        (fits && self.linear.bits == 4 && self.linear.symmetric).then_some(search)
+    }
+
     fn write_blocks(&self, weight: &Weight, out: &mut dyn Write) -> io::Result<Learned> {
         let elements = self.block * self.blocks;
         let units = Units { elements, width: 1, bits: self.linear.bits, parameters: 2 * self.blocks };
-        let coded = units.encode(weight, out, Vec::new, |floats, unit| {
+        let search = self.search();
+        let make = || (Vec::new(), vec![f32::NAN; self.blocks]);
+        let coded = units.encode(weight, out, make, |(floats, scales), unit| {
             let Unit { bytes, codes, parameters, .. } = unit;
             numbers(self.dtype, bytes, floats);
+            if let Some(search) = &search {
+                best_scales(floats, self.block, search, scales);
+            }
             let mut loss = Default::default();
-            let blocks = floats.chunks(self.block).zip(codes.chunks_mut(self.block));
-            for ((values, codes), pair) in blocks.zip(parameters.chunks_exact_mut(2)) {
-                let affine = fit_values(self.linear, self.dtype, values)
-                    .ok_or_else(|| weight.not_finite(first_bad(values)))?;
+            let blocks = floats.chunks(self.block).zip(codes.chunks_mut(self.block)).zip(&*scales);
+            for (((values, codes), &scale), pair) in blocks.zip(parameters.chunks_exact_mut(2)) {
+                let affine =
+                    self.affine(values, scale).ok_or_else(|| weight.not_finite(first_bad(values)))?;
                 loss += encode(values, &affine, codes);
                 pair.copy_from_slice(&[affine.scale, affine.zero]);
             }
             Ok((floats.len(), loss))
         })?;
         Ok(Learned { pieces: self.learned_pieces(&coded.parameters), loss: coded.loss })
+    }
+
+    /// A scale that was found for symmetric integers, or a search for one.
+    fn affine(&self, values: &[f32], found: f32) -> Option<Affine> {
+        if found.is_nan() {
+            return fit_values(self.linear, self.dtype, values);
+        }
+        let range = symmetric_range(self.linear.bits);
+        Some(Affine { scale: found, range, zero: 0.0, half: self.dtype == DType::F16 })
     }
 
     fn write_tensor(&self, weight: &Weight, out: &mut dyn Write) -> io::Result<Learned> {
@@ -243,13 +270,18 @@ fn fit_points(linear: Linear, dtype: DType, points: &[Point]) -> Affine {
     })
 }
 
+fn symmetric_range(bits: u32) -> Range {
+    let half = (1u32 << (bits - 1)) as f32;
+    Range { low: -half, high: half - 1.0 }
+}
+
 /// The scale and zero point with the least squared error of those that are tried.
 fn fit(linear: Linear, dtype: DType, extent: Extent, evaluate: impl Fn(f32, Range) -> Sums) -> Affine {
     let half = dtype == DType::F16;
     let steps = ((1u32 << linear.bits) - 1) as f32;
     let top = (steps - 1.0) / 2.0;
     let Extent { min, max, .. } = extent;
-    let symmetric = Range { low: -top - 1.0, high: top };
+    let symmetric = symmetric_range(linear.bits);
     let mut best = Affine { scale: 1.0, range: symmetric, zero: 0.0, half };
     if min == 0.0 && max == 0.0 {
         if !linear.symmetric {
@@ -258,7 +290,7 @@ fn fit(linear: Linear, dtype: DType, extent: Extent, evaluate: impl Fn(f32, Rang
         return best;
     }
     let mut most = f64::NEG_INFINITY;
-    let shares = if linear.bits == 8 { EIGHT } else { FOUR };
+    let shares = if linear.bits == 8 { EIGHT } else { &FOUR };
     let mut attempt = |scale: f32, zero: f32, range: Range| {
         if scale <= 0.0 || !scale.is_finite() || !(1.0 / scale).is_finite() {
             return;
@@ -299,6 +331,9 @@ fn storable(dtype: DType, scale: f32, extent: Extent, range: Range) -> f32 {
     let mut half = f16::from_f32(if scale.is_nan() { 0.0 } else { scale.max(0.0) });
     if half.to_bits() == 0 {
         half = f16::from_bits(1);
+    }
+    if half.is_finite() && extent.max.max(-extent.min) < LARGE {
+        return half.to_f32();
     }
     let largest = |scale: f32| {
         let reached = |x: f32| (x / scale).round_ties_even().clamp(range.low, range.high).abs() * scale;
@@ -355,6 +390,28 @@ mod tests {
                     .sum();
                 assert!(error <= plain * 1.0001, "{kind}: {error} against {plain}");
             }
+        }
+    }
+
+    #[test]
+    fn several_blocks_at_once_lose_no_more_than_one_by_one() {
+        let heavy = |x: &f32| x * x * x * 40.0;
+        let cubes: Vec<f32> = normal(256 * 96, 12).iter().map(heavy).collect();
+        for (values, dtype) in
+            [(normal(256 * 96, 11), DType::F16), (cubes, DType::F16), (normal(256 * 96, 13), DType::F32)]
+        {
+            let weight = weight(dtype, &[256, 96], &values);
+            let scheme = LinearScheme::new(crate::compress::testing::linear("int4"), &weight, Opset::Ios18);
+            let scheme = scheme.unwrap();
+            assert!(scheme.search().is_some());
+            let found = scheme.write(&weight, 0, &mut io::sink()).unwrap().unwrap().loss;
+            let mut one_by_one = 0.0;
+            let stored: Vec<f32> = values.iter().map(|&x| rounded(dtype, x)).collect();
+            for block in stored.chunks(32) {
+                let affine = fit_values(scheme.linear, dtype, block).unwrap();
+                one_by_one += encode(block, &affine, &mut [0; 32]).noise;
+            }
+            assert!(found.noise <= one_by_one * (1.0 + 1e-6), "{} against {one_by_one}", found.noise);
         }
     }
 

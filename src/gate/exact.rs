@@ -194,9 +194,10 @@ fn not_finite(case: &Case<'_>) -> Check {
 
 const UNEVALUATED: &str = "no evaluation of these packages is recorded";
 
-/// What `eval` found about the very packages of the report.
+/// What `eval` found about the calls of the very packages of the report.
 fn evaluated(report: &Report) -> Option<&Quality> {
-    report.quality.as_ref().filter(|found| found.package_digests == report.subject.package_digests)
+    let is_about = |found: &&Quality| found.package_digests == report.subject.package_digests;
+    report.quality.as_ref().filter(|found| found.has_cases()).filter(is_about)
 }
 
 fn f1_drift(case: &Case<'_>) -> Check {
@@ -365,6 +366,10 @@ mod tests {
         assert_eq!(judged(Measure::Ttfa, with(None, Some(25.5), 0)).0, Status::Fail);
         assert_eq!(judged(Measure::Ttfa, with(None, None, 3)).0, Status::Fail);
         assert_eq!(judged(Measure::Ttfa, with(None, None, 0)).0, Status::NotGated);
+        let only_a_text = judged(Measure::Ttfa, |_, c| {
+            c.quality = Some(Quality { cases: 0, ..quality(None, None, 0) });
+        });
+        assert_eq!(only_a_text, (Status::NotGated, UNEVALUATED.to_owned()));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::bundle::{ComputeUnits, Manifest, Quality, Verification};
 use crate::hardware::{Conditions, Machine, Match};
 use crate::report::{
     self, Failure, Figure, Header, KvChoice, Launch, Metric, PredictedResidency, Report, Residency,
-    RuntimeUse, SCHEMA, SpeedLimit, Subject, figures, mix_figures,
+    RuntimeUse, SCHEMA, SpeedLimit, Subject, compressed_weights, figures, mix_figures,
 };
 
 /// What a report needs besides observations.
@@ -73,6 +73,7 @@ pub fn assemble(context: Context<'_>, observed: Observations) -> Report {
         soak: observed.soak,
         verification: context.verification,
         quality: context.quality,
+        compression: compressed_weights(manifest),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Arithmetic on slices. No kernel knows of programs or files.
 
 pub mod attention;
+pub mod block_scale;
 pub mod cluster;
 pub mod column_attention;
 pub mod conv;

@@ -4,6 +4,7 @@
 //! computed from the samples by [`figures`]; units and directions come from [`Metric`].
 
 mod advice;
+mod compression;
 mod extend;
 mod figure;
 mod launch;
@@ -20,6 +21,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use advice::advice;
+pub use compression::{CompressedWeight, compressed_weights};
 pub use figure::{Figure, MixFigure, figures, mix_figures};
 pub use launch::{Failure, Launch, Load, Memory, Outcome, Request};
 pub use metric::{Metric, Scope};
@@ -88,9 +90,12 @@ pub struct Report {
     /// What `verify` found about the same packages; absent if it was not run on them.
     #[serde(default)]
     pub verification: Option<Verification>,
-    /// How well the same packages call tools, as `eval` found; absent if it was not run on them.
+    /// How well the same packages call tools and foretell a text, as `eval` found; absent if it was not run on them.
     #[serde(default)]
     pub quality: Option<Quality>,
+    /// How near compressed weights are to what they were; absent if none is compressed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub compression: Vec<CompressedWeight>,
 }
 
 /// A report that cannot be read.

@@ -108,7 +108,30 @@ pub(crate) fn with_launches(launches: Vec<Launch>) -> Report {
         soak: None,
         verification: None,
         quality: None,
+        compression: Vec::new(),
     }
+}
+
+/// The weights of three layers and the ends around them, the middle layer in more bits.
+pub(crate) fn compression() -> Vec<CompressedWeight> {
+    let of = |name: String, layer: Option<usize>, bits: f64, snr_db: Option<f64>| CompressedWeight {
+        name,
+        layer,
+        bits,
+        snr_db,
+    };
+    let layer = |layer: usize, bits: f64, snr: f64| {
+        [
+            of(format!("layers_{layer}_attention_query_weight"), Some(layer), bits, Some(snr)),
+            of(format!("layers_{layer}_mlp_down_weight"), Some(layer), bits, Some(snr + 0.5)),
+        ]
+    };
+    let ends = [of("embedding_weight".to_owned(), None, 8.0, Some(41.0))];
+    ends.into_iter()
+        .chain(layer(0, 4.03, 20.5))
+        .chain(layer(1, 6.1, 32.0))
+        .chain(layer(2, 4.03, 21.0))
+        .collect()
 }
 
 fn header() -> Header {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use anemeter::bundle::{Bundle, Manifest, Quality, Record, Tokenizer as Described};
-use anemeter::eval::{Options, parse_cases, run};
+use anemeter::eval::{Options, foretell, parse_cases, run, text_tokens};
 use anemeter::generate::{ChatContext, ChatTemplate, Driver, Generator, ManualClock, Text, Tokenizer};
 use anemeter::runtime::{Observer, RuntimeError, Session};
 use anemeter::tensor::{Tensor, TensorView};
@@ -175,6 +175,25 @@ fn answers_end_where_a_length_is_full() {
     assert_eq!(tokens, [12, 20]);
 }
 
+#[test]
+fn perplexity_equals_that_computed_by_hand() {
+    // Windows of 8 over 11 letters: all but the first letter of the first 8, then the 3 after the first 8.
+    let mut generator = generator(&[4, 8], &["bcabcab", "xab"]);
+    let ids = text_tokens(&generator, "abcabcabcab").unwrap();
+    let mut heard = Vec::new();
+    let found =
+        foretell(generator.driver_mut(), &ids, 8, &mut |done, total| heard.push((done, total))).unwrap();
+    assert_eq!((found.window, found.tokens), (8, 10));
+    assert_eq!((heard.len(), heard.last()), (10, Some(&(10, 10))));
+    // A foreseen letter has the logit 1, every other one 0; one of ten was not foreseen.
+    let sum = (std::f64::consts::E + 96.0).ln();
+    assert!((found.nats - (10.0 * sum - 9.0)).abs() < 1e-9, "{}", found.nats);
+    assert!((found.perplexity() - (sum - 0.9).exp()).abs() < 1e-9);
+
+    let error = foretell(generator.driver_mut(), &ids[..1], 8, &mut |_, _| {}).unwrap_err().to_string();
+    assert_eq!(error, "a text of 1 tokens has none that could be scored; at least 2 are needed");
+}
+
 /// A random model with a tokenizer; it answers nonsense.
 fn bundle(folder: &Path, template: Option<&str>) -> Bundle {
     let mut size = TINY;
@@ -218,6 +237,42 @@ fn the_command_scores_honestly_and_keeps_the_record() {
     assert_eq!(document["schema"], "anemeter.eval/1");
     assert_eq!(document["quality"], serde_json::from_str::<Value>(&kept).unwrap(), "the same every time");
     assert_eq!(document["results"][1]["cases"].as_array().unwrap().len(), 3);
+}
+
+#[test]
+fn the_command_scores_a_text_and_keeps_what_is_known_of_calls() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = bundle(folder.path(), Some(TEMPLATE));
+    let (text, file) = (folder.path().join("text.txt"), folder.path().join("cases.jsonl"));
+    crate::checkpoints::write_text(&text, &"A ferry left. ".repeat(11));
+    crate::checkpoints::write_text(&file, &cases());
+    let kept = || Quality::parse(&std::fs::read_to_string(folder.path().join("eval.json")).unwrap()).unwrap();
+    let eval = |more: &[&str]| {
+        let outcome = anemeter(&[&["eval", arg(bundle.folder())][..], more].concat());
+        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+        outcome.stdout
+    };
+
+    let shown = eval(&["--text", arg(&text)]);
+    assert!(shown.contains("cache form io, 153 tokens in windows of 128\n\n  perplexity "), "{shown}");
+    let scored = kept();
+    let perplexity = scored.perplexity.clone().unwrap();
+    assert_eq!((scored.has_cases(), perplexity.tokens, perplexity.window), (false, 153, 128));
+    assert!((perplexity.nats_per_token.exp() - perplexity.perplexity).abs() < 1e-9);
+    assert!(perplexity.perplexity > 1.0);
+
+    eval(&["--cases", arg(&file), "--max-tokens", "1"]);
+    assert_eq!((kept().cases, kept().perplexity), (3, Some(perplexity.clone())));
+    let document: Value =
+        serde_json::from_str(&eval(&["--text", arg(&text), "--shapes", "64", "--json"])).unwrap();
+    assert_eq!(document["quality"]["perplexity"]["window"], 64);
+    assert_eq!((document["quality"]["cases"].as_u64(), kept().max_tokens), (Some(3), 1));
+
+    let none = anemeter(&["eval", arg(bundle.folder())]);
+    assert!(none.refused().contains("--cases"), "{}", none.stderr);
+    crate::checkpoints::write_text(&text, "A");
+    let short = anemeter(&["eval", arg(bundle.folder()), "--text", arg(&text)]);
+    assert!(short.refused().contains("a text of 1 tokens has none"), "{}", short.stderr);
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod bench_export;
 mod bench_history;
 mod bench_overhead;
 mod bench_package;
+mod bench_quality;
 mod bless;
 mod browser;
 mod ci;
@@ -59,6 +60,7 @@ const COMMANDS: &[Command] = &[
     bench_history::COMMAND,
     bench_overhead::COMMAND,
     bench_package::COMMAND,
+    bench_quality::COMMAND,
     bless::COMMAND,
     ci::COMMAND,
     conformance::COMMAND,

@@ -1,5 +1,6 @@
-//! `anemeter eval`: does a bundle call tools as it should?
+//! `anemeter eval`: does a bundle call tools as it should, and how well does it foretell a text?
 
+mod scored;
 mod text;
 
 use std::path::{Path, PathBuf};
@@ -11,30 +12,35 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::output::warn;
 use super::voice::Steps;
 use super::{Failure, Output, Status, record};
-use crate::bundle::{Bundle, KvForm, Quality, Record, digest_text};
+use crate::bundle::{Bundle, KvForm, Quality, digest_text};
 use crate::eval::{self, Case, Evaluation, Options, parse_cases};
 use crate::generate::{Driver, Generator, SystemClock, Text, sessions};
 use crate::runtime::{self, LoadOptions};
 
-/// Run tool-call cases through a bundle: F1 and tokens to the first action.
+/// Run tool-call cases or a text through a bundle: F1, first action, perplexity.
 #[derive(clap::Args)]
 #[command(
     after_help = "Each case goes through the chat template with its tools and is answered greedily at every length that it fits.\n\
 A case is one line of JSON: {\"id\": …, \"messages\": […], \"tools\": […], \"expected\": {\"name\": …, \"arguments\": {…}}};\n\
-`expected` may be a list, or null if no call should come. What is found is kept in eval.json beside the bundle.\n\n\
+`expected` may be a list, or null if no call should come. A text is scored token by token, in windows of the longest\n\
+length that overlap by half. What is found is kept in eval.json beside the bundle.\n\n\
 Examples:\n  anemeter eval smollm2 --cases configs/eval_cases.jsonl\n  \
-anemeter eval smollm2 --cases cases.jsonl --shapes 512,1024 --max-tokens 64 --json"
+anemeter eval smollm2 --cases cases.jsonl --shapes 512,1024 --max-tokens 64 --json\n  \
+anemeter eval smollm2 --text story.txt"
 )]
 pub(super) struct Args {
     /// The bundle.
     bundle: PathBuf,
     /// The cases, one JSON object per line.
+    #[arg(long, value_name = "FILE", required_unless_present = "text")]
+    cases: Option<PathBuf>,
+    /// A text to foretell; its perplexity says what a smaller form of the model loses.
     #[arg(long, value_name = "FILE")]
-    cases: PathBuf,
+    text: Option<PathBuf>,
     /// Form of the key-value cache [default: the bundle's first].
     #[arg(long, value_name = "FORM")]
     kv: Option<KvForm>,
-    /// Lengths to run at [default: all of the form].
+    /// Lengths to run cases at; a text is scored at the longest of them [default: all of the form].
     #[arg(long, value_delimiter = ',', value_name = "N,…")]
     shapes: Option<Vec<usize>>,
     /// Most tokens to generate per case.
@@ -61,46 +67,70 @@ struct Document<'a> {
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
     let bundle = Bundle::open(&args.bundle)?;
-    let (cases, cases_digest) = cases(&args.cases)?;
+    let cases = args.cases.as_deref().map(cases).transpose()?;
+    let text = args.text.as_deref().map(file_text).transpose()?;
     let runtime = runtime::choose(&args.runtime)?;
     let mut generator = generator(args, &bundle, runtime)?;
     let options = Options { shapes: shapes(args, &generator)?, max_tokens: args.max_tokens as usize };
-    let chat = generator.text().and_then(|text| text.chat.as_ref());
-    if chat.is_some_and(|chat| !chat.takes_tools()) {
-        warn("note: the chat template knows of no tools; a system message describes them");
-    }
-    let evaluation = evaluate(&mut generator, &cases, &options)?;
-    let quality = Quality {
-        schema: Quality::SCHEMA.to_owned(),
-        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        package_digests: record::package_digests(&bundle)?,
-        cases_digest,
-        cases: cases.len(),
-        runtime: runtime.name().to_owned(),
-        max_tokens: options.max_tokens,
-        kv: evaluation.kv,
-        shapes: evaluation.shapes.clone(),
-        f1_drift: evaluation.f1_drift,
-        ttfa_p50: evaluation.ttfa_p50,
-        ttfa_p95: evaluation.ttfa_p95,
+    let digests = record::package_digests(&bundle)?;
+    let mut quality = scored::before(&bundle, &generator, digests, (runtime.name(), options.max_tokens));
+    let evaluation = match &cases {
+        Some((cases, digest)) => {
+            let evaluation = called(&mut generator, cases, &options)?;
+            quality = Quality {
+                cases_digest: digest.clone(),
+                cases: cases.len(),
+                runtime: runtime.name().to_owned(),
+                max_tokens: options.max_tokens,
+                kv: evaluation.kv,
+                shapes: evaluation.shapes.clone(),
+                f1_drift: evaluation.f1_drift,
+                ttfa_p50: evaluation.ttfa_p50,
+                ttfa_p95: evaluation.ttfa_p95,
+                ..quality
+            };
+            Some(evaluation)
+        }
+        None => None,
     };
+    if let Some(text) = &text {
+        quality.perplexity = Some(scored::text(&mut generator, text, &options.shapes, runtime.name())?);
+    }
     if let Err(problem) = record::write(&bundle, &quality) {
         warn(format_args!("note: {problem}; `bench` and `gate` will not know of this evaluation"));
     }
     match args.json {
         true => {
-            let results = &evaluation.results;
+            let results = evaluation.as_ref().map_or(&[][..], |evaluation| &evaluation.results);
             output.json(&Document { schema: "anemeter.eval/1", quality: &quality, results })?;
         }
-        false => text::print(&bundle.manifest().name, &quality, &evaluation, output)?,
+        false => {
+            let perplexity = quality.perplexity.as_ref().filter(|_| text.is_some());
+            text::print(&bundle.manifest().name, &quality, (evaluation.as_ref(), perplexity), output)?;
+        }
     }
     Ok(Status::Good)
 }
 
+/// Runs the cases and shows how far that is.
+fn called(generator: &mut Generator, cases: &[Case], options: &Options) -> Result<Evaluation, Failure> {
+    let chat = generator.text().and_then(|text| text.chat.as_ref());
+    if chat.is_some_and(|chat| !chat.takes_tools()) {
+        warn("note: the chat template knows of no tools; a system message describes them");
+    }
+    let mut progress = Steps::new("answered", "cases");
+    let evaluation = eval::run(generator, cases, options, &mut |done, total| progress.show(done, total));
+    progress.finish();
+    Ok(evaluation?)
+}
+
+fn file_text(path: &Path) -> Result<String, Failure> {
+    std::fs::read_to_string(path).map_err(|e| Failure::bad_input(format!("{}: {e}", path.display())))
+}
+
 /// The cases and the digest of their file.
 fn cases(path: &Path) -> Result<(Vec<Case>, String), Failure> {
-    let text =
-        std::fs::read_to_string(path).map_err(|e| Failure::bad_input(format!("{}: {e}", path.display())))?;
+    let text = file_text(path)?;
     let cases = parse_cases(&text).map_err(|e| {
         Failure::bad_input(format!("{}: {e}", path.display()))
             .with_help("docs/eval.md describes the format; configs/eval_cases.jsonl is an example")
@@ -135,11 +165,4 @@ fn shapes(args: &Args, generator: &Generator) -> Result<Vec<usize>, Failure> {
         }
         None => Ok(wanted),
     }
-}
-
-fn evaluate(generator: &mut Generator, cases: &[Case], options: &Options) -> Result<Evaluation, Failure> {
-    let mut progress = Steps::new("answered", "cases");
-    let evaluation = eval::run(generator, cases, options, &mut |done, total| progress.show(done, total));
-    progress.finish();
-    Ok(evaluation?)
 }

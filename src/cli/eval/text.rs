@@ -1,6 +1,6 @@
 //! The terminal form of an evaluation.
 
-use crate::bundle::Quality;
+use crate::bundle::{Perplexity, Quality};
 use crate::cli::Failure;
 use crate::cli::output::Output;
 use crate::cli::table::Table;
@@ -9,12 +9,34 @@ use crate::eval::{CaseResult, Evaluation};
 /// More cases than this are not listed one by one.
 const LISTED: usize = 10;
 
+/// Prints what was found in this run: of calls, of a text, or of both.
 pub(super) fn print(
     name: &str,
     quality: &Quality,
-    evaluation: &Evaluation,
+    (evaluation, perplexity): (Option<&Evaluation>, Option<&Perplexity>),
     out: &mut Output,
 ) -> Result<(), Failure> {
+    if let Some(evaluation) = evaluation {
+        calls(name, quality, evaluation, out)?;
+    }
+    if let (Some(_), Some(_)) = (evaluation, perplexity) {
+        out.line("")?;
+    }
+    match perplexity {
+        Some(found) => out.line(foretold(name, found)),
+        None => Ok(()),
+    }
+}
+
+fn foretold(name: &str, found: &Perplexity) -> String {
+    let Perplexity { runtime, kv, window, tokens, nats_per_token, perplexity, .. } = found;
+    format!(
+        "{name} on the {runtime} runtime, cache form {kv}, {tokens} tokens in windows of {window}\n\n  \
+         perplexity {perplexity:.4}, {nats_per_token:.6} nats per token"
+    )
+}
+
+fn calls(name: &str, quality: &Quality, evaluation: &Evaluation, out: &mut Output) -> Result<(), Failure> {
     out.line(format_args!(
         "{name} on the {} runtime, cache form {}, {} cases of up to {} tokens\n",
         quality.runtime, quality.kv, quality.cases, quality.max_tokens

@@ -5,6 +5,7 @@
 
 mod against;
 pub(super) mod canvas;
+mod compression;
 mod distribution;
 mod history;
 mod latency;
@@ -36,6 +37,7 @@ pub fn charts(report: &Report, theme: Theme) -> Result<Vec<Chart>, RenderError> 
     found.extend(memory::over_time(report, theme)?);
     found.extend(memory::soak(report, theme)?);
     found.extend(latency::soak(report, theme)?);
+    found.extend(compression::by_layer(report, theme)?);
     Ok(found)
 }
 

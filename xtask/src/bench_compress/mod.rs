@@ -15,11 +15,12 @@ use crate::outcome::Outcome;
 use crate::process::read;
 use crate::project::Project;
 use crate::python;
+use crate::record;
 use quality::Comparison;
 
 pub(crate) const COMMAND: Command = Command {
     name: "bench-compress",
-    arguments: "--checkpoint PATH [--kinds int8,int4,...] [--layers N]",
+    arguments: "--checkpoint PATH [--kinds int8,int4,...] [--layers N] [--record]",
     about: "speed, memory and quality of compression against coremltools.optimize on the same package",
     not_checked: 77,
     run,
@@ -58,6 +59,7 @@ fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
     let checkpoint: Option<PathBuf> = arguments.opt_value_from_str("--checkpoint")?;
     let kinds: Option<String> = arguments.opt_value_from_str("--kinds")?;
     let layers: Option<usize> = arguments.opt_value_from_str("--layers")?;
+    let recorded = arguments.contains("--record");
     crate::finish(arguments)?;
     let what = "compression";
     let Some(checkpoint) = checkpoint.filter(|path| path.exists()) else {
@@ -84,8 +86,15 @@ fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
         println!("{}", row.line());
         rows.push(row);
     }
-    println!("\n{}", table(&rows));
-    rows.iter().for_each(|row| println!("{}", row.quality.text(row.kind)));
+    let text = format!("{}\n{}", table(&rows), gains(&rows));
+    println!("\n{text}");
+    if recorded {
+        let layers = layers.map(|count| format!(" --layers {count}")).unwrap_or_default();
+        let name = checkpoint.file_name().unwrap_or_default().to_string_lossy();
+        let command = format!("cargo xtask bench-compress --checkpoint {name}{layers}");
+        let size = format!("{:.1} MB of fp16.", bytes as f64 / 1e6);
+        record::write(project, COMMAND.name, &command, &format!("{size}\n\n{text}"))?;
+    }
     match rows.iter().find(|row| !row.meets_targets()) {
         Some(row) => bail!("{} misses a target", row.kind),
         None => Ok(Outcome::Checked(String::new())),
@@ -170,14 +179,19 @@ impl Row {
     }
 }
 
+/// Which weights gain least and most in each kind.
+fn gains(rows: &[Row]) -> String {
+    rows.iter().map(|row| format!("- {}\n", row.quality.text(row.kind))).collect()
+}
+
 fn table(rows: &[Row]) -> String {
     let mut text = String::from(
         "| precision | CPU s | coremltools | times less | target | peak MB | coremltools | mean SNR dB | coremltools | \
-         weights worse |\n|---|---|---|---|---|---|---|---|---|---|\n",
+         weights worse | |\n|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for row in rows {
         text += &format!(
-            "| {} | {:.2} | {:.2} | {:.1} | {:.0} | {:.0} | {:.0} | {:.2} | {:.2} | {} of {} |\n",
+            "| {} | {:.2} | {:.2} | {:.1} | {:.0} | {:.0} | {:.0} | {:.2} | {:.2} | {} of {} | {} |\n",
             row.kind,
             row.ours.cpu_seconds,
             row.theirs.cpu_seconds,
@@ -189,6 +203,7 @@ fn table(rows: &[Row]) -> String {
             row.quality.mean_theirs(),
             row.quality.worse().len(),
             row.quality.weights.len(),
+            if row.meets_targets() { "met" } else { "MISSED" },
         );
     }
     text

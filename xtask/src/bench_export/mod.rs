@@ -16,7 +16,7 @@ use crate::record;
 
 pub(crate) const COMMAND: Command = Command {
     name: "bench-export",
-    arguments: "[--large] [--rounds N] [--record]",
+    arguments: "[--large [--precision P]] [--rounds N] [--record]",
     about: "export of SmolLM2 against coremltools and a copy; with --large, of a made-up 9B model instead (36 GB of disk)",
     not_checked: 77,
     run,
@@ -32,13 +32,17 @@ pub(super) struct Line {
 
 fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
     let large = arguments.contains("--large");
+    let precision: Option<String> = arguments.opt_value_from_str("--precision")?;
     let rounds: usize = arguments.opt_value_from_str("--rounds")?.unwrap_or(5);
     let recorded = arguments.contains("--record");
     crate::finish(arguments)?;
+    if precision.is_some() && !large {
+        bail!("--precision goes with --large");
+    }
     let folder = project.target.join("bench-export");
     fs::create_dir_all(&folder)?;
     let lines = match large {
-        true => large::measure(project, &folder)?,
+        true => large::measure(project, &folder, precision.as_deref())?,
         false => match smollm2::measure(project, &folder, rounds.max(1))? {
             Ok(lines) => lines,
             Err(why) => return Ok(Outcome::not_checked("the export of SmolLM2", &why)),
@@ -48,8 +52,12 @@ fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
     let table = table(&lines);
     println!("\n{table}");
     if recorded {
-        let (task, flag) = if large { ("bench-export --large", " --large") } else { ("bench-export", "") };
-        record::write(project, task, &format!("cargo xtask bench-export{flag}"), &format!("\n\n{table}"))?;
+        let (task, precision) = match (large, precision) {
+            (false, _) => ("bench-export", String::new()),
+            (true, None) => ("bench-export --large", String::new()),
+            (true, Some(precision)) => ("bench-export --large --precision", format!(" {precision}")),
+        };
+        record::write(project, task, &format!("cargo xtask {task}{precision}"), &format!("\n\n{table}"))?;
     }
     if lines.iter().any(|line| !line.met) {
         bail!("a target is missed");

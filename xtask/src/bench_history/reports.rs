@@ -73,6 +73,7 @@ pub(super) fn report(number: usize) -> Report {
         soak: None,
         verification: None,
         quality: None,
+        compression: Vec::new(),
     }
 }
 
