@@ -40,6 +40,15 @@ fn typed() -> Model {
     Model::single(main.finish(&[doubled, sum]))
 }
 
+/// Small integers, as they are and as floats.
+fn small_integers() -> Model {
+    let mut main = Builder::new("main", Opset::Ios26);
+    let x = main.input("x", TensorType::fixed(DType::I8, &[2, 3]));
+    let kept = main.op("identity").arg("x", x).named("kept").push().unwrap();
+    let wide = main.op("cast").arg("x", x).arg("dtype", "fp16").named("wide").push().unwrap();
+    Model::single(main.finish(&[kept, wide]))
+}
+
 /// Adds two large matrices, more than is copied into arrays of the module.
 fn large() -> Model {
     let mut main = Builder::new("main", Opset::Ios18);
@@ -114,6 +123,22 @@ fn types_and_large_inputs_agree() {
             &["sum"],
         );
     }
+}
+
+#[test]
+fn int8_arrays_agree_in_both_directions() {
+    let _balance = balanced(&[]);
+    let scene = Scene::new();
+    let mut both = scene.both(small_integers());
+    for step in 0..3i8 {
+        let x = Tensor::from_slice(&[2, 3], &[i8::MIN, -1, 0, step, 100, i8::MAX]).unwrap();
+        agree(&mut both, "main", &[("x", &x)], &["kept", "wide"]);
+    }
+    let view = both[0].output("kept").unwrap();
+    assert_eq!(
+        (view.dtype(), view.slice::<i8>().unwrap()),
+        (DType::I8, &[i8::MIN, -1, 0, 2, 100, i8::MAX][..])
+    );
 }
 
 #[test]
