@@ -5,6 +5,7 @@ mod bench_decode;
 mod bench_export;
 mod bench_overhead;
 mod bench_package;
+mod bench_peers;
 mod bless;
 mod browser;
 mod ci;
@@ -54,6 +55,7 @@ const COMMANDS: &[Command] = &[
     bench_export::COMMAND,
     bench_overhead::COMMAND,
     bench_package::COMMAND,
+    bench_peers::COMMAND,
     bless::COMMAND,
     ci::COMMAND,
     conformance::COMMAND,
