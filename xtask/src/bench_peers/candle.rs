@@ -16,6 +16,7 @@ pub(super) fn set_up(place: &Place<'_>, weights: &'static str) -> Result<Ready> 
         place.project.cargo(&["build", "--release", "--quiet", "--locked", "--manifest-path", MANIFEST]);
     // Its quantised kernels are chosen when it is compiled.
     build.env("RUSTFLAGS", "-C target-cpu=native").arg("--target-dir").arg(&target);
+    println!("building candle");
     read(&mut build)?;
     let (model, stored) = match weights {
         "f32" => (place.checkpoint.clone(), place.checkpoint.join("model.safetensors")),

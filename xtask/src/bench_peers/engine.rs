@@ -100,7 +100,7 @@ impl<'a> Place<'a> {
     pub(super) fn command(&self, words: &[OsString]) -> Result<std::process::Command> {
         let (program, arguments) = words.split_first().context("a command has a program")?;
         let mut command = self.project.command(program);
-        command.args(arguments);
+        command.args(arguments).env("PYTHONDONTWRITEBYTECODE", "1");
         for variable in ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "RAYON_NUM_THREADS"] {
             command.env(variable, super::THREADS.to_string());
         }

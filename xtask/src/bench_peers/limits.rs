@@ -48,6 +48,17 @@ pub(super) fn probe() -> Result<String> {
     Ok(serde_json::to_string(&machine)?)
 }
 
+/// The processor by its own name.
+pub(super) fn processor() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    processor_in(&text).unwrap_or("an unnamed processor").to_owned()
+}
+
+fn processor_in(cpuinfo: &str) -> Option<&str> {
+    let line = cpuinfo.lines().find(|line| line.starts_with("model name"))?;
+    Some(line.split_once(':')?.1.trim())
+}
+
 /// Measures them in processes of their own.
 pub(super) fn measure(place: &Place<'_>) -> Result<Limits> {
     let words = [place.worker.clone().into(), COMMAND.name.into(), LIMITS.into()];
@@ -62,6 +73,13 @@ pub(super) fn measure(place: &Place<'_>) -> Result<Limits> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_processor_says_its_name() {
+        let text = "processor\t: 0\nmodel name\t: Some Processor 9\nflags\t: fma\n";
+        assert_eq!(processor_in(text), Some("Some Processor 9"));
+        assert_eq!(processor_in("processor\t: 0\n"), None);
+    }
 
     #[test]
     fn the_faster_library_is_the_limit() {

@@ -79,7 +79,7 @@ fn compare(project: &Project, model: PathBuf, rounds: usize, recorded: bool) -> 
     let place = Place::new(project, model, &[workload::LONG])?;
     let run = Run::make(&place, &workload::usual(&place)?, rounds)?;
     let targets = targets::judge(&run);
-    let text = table::text(&run, &targets);
+    let text = format!("{}; {}", limits::processor(), table::text(&run, &targets));
     println!("\n{text}");
     if recorded {
         let command = format!("cargo xtask bench-peers --rounds {rounds}");
