@@ -32,7 +32,9 @@ class Model:
     def forget(self):
         self.generator, self.last = None, None
         parameters = self.genai.GeneratorParams(self.model)
-        parameters.set_search_options(max_length=self.longest + 1, do_sample=False)
+        # Up to the least length the end of the text is not picked: nobody else stops there either.
+        most = self.longest + 1
+        parameters.set_search_options(max_length=most, min_length=most, do_sample=False)
         self.generator = self.genai.Generator(self.model, parameters)
 
 

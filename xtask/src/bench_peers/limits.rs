@@ -16,7 +16,7 @@ const READ_BYTES: usize = 512 << 20;
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Limits {
     pub(super) machine: Machine,
-    /// Products of large fp32 matrices, if Python was there to make them.
+    /// Products of large fp32 matrices, if Python and its libraries were there to make them.
     pub(super) products: Option<Products>,
 }
 
@@ -63,11 +63,14 @@ fn processor_in(cpuinfo: &str) -> Option<&str> {
 pub(super) fn measure(place: &Place<'_>) -> Result<Limits> {
     let words = [place.worker.clone().into(), COMMAND.name.into(), LIMITS.into()];
     let machine = last_line(&read(&mut place.command(&words)?)?)?;
-    let products = match place.script("products.py") {
-        Ok(words) => Some(last_line(&read(&mut place.command(&words)?)?)?),
-        Err(_) => None,
-    };
+    let products =
+        products(place).inspect_err(|error| eprintln!("*** fp32 products NOT MEASURED: {error:#} ***")).ok();
     Ok(Limits { machine, products })
+}
+
+fn products(place: &Place<'_>) -> Result<Products> {
+    let words = place.script("products.py")?;
+    last_line(&read(&mut place.command(&words)?)?)
 }
 
 #[cfg(test)]

@@ -77,7 +77,7 @@ fn limits(limits: &[Limits]) -> String {
                 ", fp32 products of 2048 × 2048: OpenBLAS {openblas}, torch {torch} GFLOP/s.\n\n"
             );
         }
-        None => text += "; fp32 products NOT MEASURED: there is no Python.\n\n",
+        None => text += "; fp32 products NOT MEASURED: numpy or torch could not compute them.\n\n",
     }
     text
 }

@@ -121,7 +121,7 @@ fn bandwidth(run: &Run) -> Ratios {
 fn products(run: &Run) -> Ratios {
     let operations = 2.0 * run.layer_parameters as f64;
     let limits: Option<Vec<f64>> = run.limits.iter().map(|limits| Some(limits.products?.best())).collect();
-    let limits = limits.ok_or("there is no Python to measure products with")?;
+    let limits = limits.ok_or("fp32 products could not be computed")?;
     let samples = &run.series("anemeter fp16")?.samples;
     Ok(samples
         .iter()
