@@ -7,6 +7,7 @@ mod bench_history;
 mod bench_overhead;
 mod bench_package;
 mod bench_quality;
+mod bench_peers;
 mod bless;
 mod browser;
 mod ci;
@@ -61,6 +62,7 @@ const COMMANDS: &[Command] = &[
     bench_overhead::COMMAND,
     bench_package::COMMAND,
     bench_quality::COMMAND,
+    bench_peers::COMMAND,
     bless::COMMAND,
     ci::COMMAND,
     conformance::COMMAND,

@@ -24,6 +24,9 @@ const TORCH: Requirements =
 const MOTO: Requirements =
     Requirements { list: "xtask/python/requirements-remote.txt", stamp: "requirements-remote.stamp" };
 
+const PEERS: Requirements =
+    Requirements { list: "xtask/python/requirements-peers.txt", stamp: "requirements-peers.stamp" };
+
 const TRANSFORMERS: Requirements =
     Requirements { list: TRANSFORMERS_LIST, stamp: "requirements-transformers.stamp" };
 
@@ -55,6 +58,13 @@ pub(crate) fn interpreter_with_torch(project: &Project) -> Result<Option<PathBuf
 pub(crate) fn interpreter_with_transformers(project: &Project) -> Result<Option<PathBuf>> {
     let Some(python) = interpreter_with_torch(project)? else { return Ok(None) };
     TRANSFORMERS.provide(project, &project.target.join("venv"), || TRANSFORMERS.install(project, &python))?;
+    Ok(Some(python))
+}
+
+/// The interpreter with the engines that `bench-peers` measures, beside transformers.
+pub(crate) fn interpreter_for_peers(project: &Project) -> Result<Option<PathBuf>> {
+    let Some(python) = interpreter_with_transformers(project)? else { return Ok(None) };
+    PEERS.provide(project, &project.target.join("venv"), || PEERS.install(project, &python))?;
     Ok(Some(python))
 }
 

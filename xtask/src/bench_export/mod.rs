@@ -13,6 +13,7 @@ use crate::Command;
 use crate::outcome::Outcome;
 use crate::project::Project;
 use crate::record;
+pub(crate) use smollm2::write_fp16;
 
 pub(crate) const COMMAND: Command = Command {
     name: "bench-export",

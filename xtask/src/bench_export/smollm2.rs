@@ -99,7 +99,7 @@ fn text(measured: &Measured) -> String {
 }
 
 /// Writes the checkpoint as a Hugging Face folder in fp16, so that both sides read the same file.
-fn write_fp16(checkpoint: &Checkpoint, folder: &Path) -> Result<()> {
+pub(crate) fn write_fp16(checkpoint: &Checkpoint, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
     let tensors: Vec<(&String, Vec<usize>, Vec<u8>)> = checkpoint
         .tensors

@@ -1,0 +1,96 @@
+//! `cargo xtask bench-peers`: this runtime beside the engines people use, on one model, in one interleaved run.
+
+mod candle;
+mod engine;
+mod growth;
+mod limits;
+mod llama_cpp;
+mod onnxruntime;
+mod ours;
+mod plot;
+mod rounds;
+mod sample;
+mod table;
+mod targets;
+mod torch;
+mod workload;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail, ensure};
+use pico_args::Arguments;
+
+use crate::Command;
+use crate::fetch_smollm2::{Fetched, fetch};
+use crate::outcome::Outcome;
+use crate::project::Project;
+use crate::record;
+use engine::Place;
+use rounds::Run;
+use targets::Verdict;
+
+pub(crate) const COMMAND: Command = Command {
+    name: "bench-peers",
+    arguments: "[--rounds N] [--growth] [--record]",
+    about: "this runtime beside llama.cpp, ONNX Runtime, torch and candle; with --growth, cost against length",
+    not_checked: 77,
+    run,
+};
+
+/// Arguments that make this process one that measures, built for speed; not for users.
+const ROUND: &str = "--round";
+const LIMITS: &str = "--limits";
+
+const ROUNDS: usize = 8;
+const GROWTH_ROUNDS: usize = 3;
+/// Threads of every engine.
+const THREADS: usize = 2;
+
+fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
+    if arguments.contains(LIMITS) {
+        crate::finish(arguments)?;
+        println!("{}", limits::probe()?);
+        return Ok(Outcome::Checked(String::new()));
+    }
+    if let Some(bundle) = arguments.opt_value_from_str::<_, PathBuf>(ROUND)? {
+        let workload: PathBuf = arguments.free_from_str()?;
+        crate::finish(arguments)?;
+        println!("{}", ours::round(&bundle, &workload)?);
+        return Ok(Outcome::Checked(String::new()));
+    }
+    let growth = arguments.contains("--growth");
+    let rounds = arguments.opt_value_from_str("--rounds")?;
+    let rounds: usize = rounds.unwrap_or(if growth { GROWTH_ROUNDS } else { ROUNDS });
+    let recorded = arguments.contains("--record");
+    crate::finish(arguments)?;
+    ensure!(rounds > 0, "there must be a round");
+    let model = match fetch(project)? {
+        Fetched::There(path) => path,
+        Fetched::NotAvailable(why) => return Ok(Outcome::not_checked("the peers", &why)),
+    };
+    match growth {
+        true => growth::run(project, model, rounds, recorded),
+        false => compare(project, model, rounds, recorded),
+    }
+}
+
+/// Measures every engine and judges by the targets.
+fn compare(project: &Project, model: PathBuf, rounds: usize, recorded: bool) -> Result<Outcome> {
+    let place = Place::new(project, model, &[workload::LONG])?;
+    let run = Run::make(&place, &workload::usual(&place)?, rounds)?;
+    let targets = targets::judge(&run);
+    let text = format!("{}; {}", limits::processor(), table::text(&run, &targets));
+    println!("\n{text}");
+    if recorded {
+        let command = format!("cargo xtask bench-peers --rounds {rounds}");
+        record::write(project, COMMAND.name, &command, &text)?;
+    }
+    if targets.iter().any(|target| target.verdict == Verdict::Missed) {
+        bail!("a target is missed");
+    }
+    let missing = run.missing();
+    if !missing.is_empty() {
+        return Ok(Outcome::not_checked("peers", &missing.join("\n")));
+    }
+    Ok(Outcome::Checked(format!("{} targets in {rounds} rounds", targets.len())))
+}
