@@ -10,6 +10,7 @@ mod command;
 mod compare;
 mod compress;
 mod damage;
+mod docs;
 mod eval;
 mod export;
 mod fixtures;

@@ -9,10 +9,13 @@ mod bless;
 mod browser;
 mod ci;
 mod conformance;
+mod docs;
 mod fetch_smollm2;
 mod fuzz;
 mod gate_power;
+mod guides;
 mod mac_smoke;
+mod markdown;
 mod outcome;
 mod process;
 mod project;
@@ -57,9 +60,11 @@ const COMMANDS: &[Command] = &[
     bless::COMMAND,
     ci::COMMAND,
     conformance::COMMAND,
+    docs::COMMAND,
     fetch_smollm2::COMMAND,
     fuzz::COMMAND,
     gate_power::COMMAND,
+    guides::COMMAND,
     mac_smoke::COMMAND,
     quickstart::COMMAND,
     sanitize::COMMAND,
