@@ -36,7 +36,7 @@ pub(crate) fn read(text: &str) -> Page {
     let mut page = Page::default();
     let line_of = |at: usize| text[..at].matches('\n').count() + 1;
     let mut heading: Option<String> = None;
-    let mut in_shell = false;
+    let mut block: Option<(usize, String)> = None;
     let options = Options::ENABLE_TABLES | Options::ENABLE_FOOTNOTES | Options::ENABLE_STRIKETHROUGH;
     for (event, range) in Parser::new_ext(text, options).into_offset_iter() {
         match event {
@@ -46,13 +46,19 @@ pub(crate) fn read(text: &str) -> Page {
                 let (line, target) = (line_of(range.start), dest_url.into_string());
                 page.links.push(Link { line, target, range });
             }
-            Event::Start(Tag::CodeBlock(kind)) => in_shell = is_shell(&kind),
-            Event::End(TagEnd::CodeBlock) => in_shell = false,
+            Event::Start(Tag::CodeBlock(kind)) if is_shell(&kind) => block = Some((0, String::new())),
+            Event::End(TagEnd::CodeBlock) => {
+                let (first, text) = block.take().unwrap_or_default();
+                page.block(&text, first);
+            }
             Event::Text(words) => {
                 if let Some(heading) = &mut heading {
                     heading.push_str(&words);
-                } else if in_shell {
-                    page.block(&words, line_of(range.start));
+                } else if let Some((first, text)) = &mut block {
+                    if text.is_empty() {
+                        *first = line_of(range.start);
+                    }
+                    text.push_str(&words);
                 }
             }
             Event::Code(words) => {
