@@ -7,7 +7,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::markdown;
 use crate::outcome::Outcome;
-use crate::process::{read, succeed, works};
+use crate::process::{read, succeed};
 use crate::project::Project;
 use crate::tidy::resolved;
 
@@ -49,9 +49,7 @@ fn mdbook(project: &Project) -> Result<Option<PathBuf>> {
     let package = format!("mdbook@{VERSION}");
     let mut install =
         project.cargo(&["install", "--locked", "--no-default-features", "--features", "search"]);
-    // Outside of the workspace, whose settings are not meant for it.
-    let install = install.arg("--root").arg(&tools).arg(package).current_dir(&tools);
-    Ok(works(install.stdout(std::process::Stdio::inherit())).then_some(program))
+    Ok(succeed(install.arg("--root").arg(&tools).arg(package)).is_ok().then_some(program))
 }
 
 /// Copies `docs/` to where the book is built from, and gives the number of pages.
