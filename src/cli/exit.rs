@@ -28,9 +28,32 @@ pub enum Status {
     Unavailable = 4,
 }
 
-pub(super) const HELP: &str = "Exit codes: 0 good; 1 the checked thing failed; 2 bad usage or bad input; \
-3 inconclusive; 4 a runtime or the environment is unavailable; 130 interrupted\n\n\
-Examples:\n  anemeter quickstart\n  anemeter export CHECKPOINT -o bundle\n  anemeter bench bundle";
+impl Status {
+    /// Every way to end, by exit code.
+    pub const ALL: [Status; 5] =
+        [Status::Good, Status::Failed, Status::BadInput, Status::Inconclusive, Status::Unavailable];
+
+    /// What it means, in a few words.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Status::Good => "good",
+            Status::Failed => "the checked thing failed",
+            Status::BadInput => "bad usage or bad input",
+            Status::Inconclusive => "inconclusive",
+            Status::Unavailable => "a runtime or the environment is unavailable",
+        }
+    }
+}
+
+/// The last line of `--help`.
+pub(super) fn help() -> String {
+    let codes = Status::ALL.map(|status| format!("{} {}", status as u8, status.meaning()));
+    format!(
+        "Exit codes: {}; 130 interrupted\n\n\
+         Examples:\n  anemeter quickstart\n  anemeter export CHECKPOINT -o bundle\n  anemeter bench bundle",
+        codes.join("; ")
+    )
+}
 
 impl From<Status> for ExitCode {
     fn from(status: Status) -> ExitCode {

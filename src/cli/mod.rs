@@ -32,7 +32,7 @@ mod worker;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use log::{info, warn};
 
 pub use exit::{Failure, Status};
@@ -41,7 +41,7 @@ use voice::Voice;
 
 /// Core ML export and Apple Neural Engine benchmarking.
 #[derive(Parser)]
-#[command(name = "anemeter", version, about, after_help = exit::HELP, max_term_width = 110)]
+#[command(name = "anemeter", version, about, after_help = exit::help(), max_term_width = 110)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -72,6 +72,11 @@ enum Command {
     #[cfg(feature = "oracle")]
     Verify(verify::Args),
     Worker(worker::Args),
+}
+
+/// Every command with its flags, as data: for whoever describes or checks command lines.
+pub fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// Parses the arguments, runs the command and turns its outcome into an exit code.

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::chunking;
@@ -13,7 +14,7 @@ use crate::lower::Options;
 use crate::model::{Decoder, Position};
 
 /// `convert_coreml.yaml`.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ConfigFile {
     /// How to export.
@@ -28,7 +29,7 @@ pub struct ConfigFile {
 }
 
 /// The part of a training configuration that an export has to know.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Training {
     /// Sequence lengths.
@@ -39,7 +40,7 @@ pub struct Training {
 }
 
 /// How an export is wanted; what is absent has a default.
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Wishes {
     /// Sequence lengths; the first is the default.
@@ -60,11 +61,13 @@ pub struct Wishes {
     pub embeddings: Option<Embeddings>,
     /// Outputs the logits are divided among.
     pub head_split: Option<usize>,
-    /// Packages the layers are divided among.
+    /// Packages the layers are divided among: `auto` or a number.
+    #[schemars(with = "Option<ChunkingText>")]
     pub chunks: Option<Chunking>,
     /// What the export is for; it decides how large a package may be.
     pub target: Option<Target>,
-    /// Precision of the weights: one for all, or rules.
+    /// Precision of the weights: one for all, or a map of `default` and `rules`, each with `match` and `precision`.
+    #[schemars(with = "Option<String>")]
     pub precision: Option<Plan>,
 }
 
@@ -78,7 +81,7 @@ pub enum Chunking {
     Count(usize),
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(untagged)]
 enum ChunkingText {
     Count(usize),
@@ -108,7 +111,7 @@ impl std::str::FromStr for Chunking {
 }
 
 /// What an export is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "each variant is the Apple release of the same name")]
 pub enum Target {

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::verdict::{Measure, Statistic};
@@ -61,7 +62,7 @@ pub struct Regression {
 }
 
 /// How much must have been measured before anything can pass.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Minimum {
     /// Completed launches of either side.
@@ -71,7 +72,7 @@ pub struct Minimum {
 }
 
 /// How steady the machine must have been for a stored baseline to be of use.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Steadiness {
     /// Per cent by which the canary may have shifted.
@@ -90,30 +91,46 @@ const PACKAGE_SIZE_PCT: f64 = 5.0;
 const KV_BYTES_PCT: f64 = 0.0;
 
 /// What a file of gates may change. Everything is optional.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct GatesFile {
+    /// `anemeter.gates/1`.
     schema: String,
+    /// Whether reports of other profiles may not be compared; the hardware profile's if not given.
     require_same_profile: Option<bool>,
+    /// Per cent by which something may get worse.
     max_regression_pct: Option<RegressionFile>,
+    /// Limits of Neural Engine residency; the hardware profile's if not given.
     residency: Option<Residency>,
+    /// The lowest cosine against the checkpoint; the hardware profile's if not given.
     min_cosine: Option<f64>,
+    /// The largest difference of F1 between shapes; the hardware profile's if not given.
     max_f1_drift: Option<f64>,
+    /// The most tokens before the first action, at p95; the hardware profile's if not given.
     max_ttfa_p95_tokens: Option<f64>,
+    /// How much must have been measured before anything can pass.
     minimum: Option<Minimum>,
+    /// How steady the machine must have been for a stored baseline to be of use.
     steadiness: Option<Steadiness>,
+    /// What may be worse for a while.
     #[serde(default)]
     waivers: Vec<Waiver>,
 }
 
-#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct RegressionFile {
+    /// Time to the first token; the hardware profile's if not given.
     ttft: Option<f64>,
+    /// Tokens per second; the hardware profile's if not given.
     tps: Option<f64>,
+    /// Load time.
     load: Option<f64>,
+    /// Memory peak.
     memory_peak: Option<f64>,
+    /// Package size.
     package_size: Option<f64>,
+    /// Bytes of keys and values.
     kv_bytes: Option<f64>,
 }
 

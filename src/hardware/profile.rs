@@ -20,33 +20,48 @@ pub struct Profiles {
     profiles: Vec<Profile>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Document {
+    /// `anemeter.hardware_profiles/1`.
     schema: String,
+    /// What holds for a profile that does not say otherwise.
     defaults: Defaults,
+    /// The profiles.
     profiles: Vec<Entry>,
 }
 
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Defaults {
+    /// The production mix of shapes.
     shape_mix: ShapeMix,
+    /// What gates allow.
     gating: Gating,
+    /// Which batches are for whom.
     batch_policy: BatchPolicy,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Entry {
+    /// Its key in reports and baselines.
     key: String,
+    /// The brand string of its processor.
     chip: String,
+    /// Memory in GiB, if the profile is for one size only.
     memory_gb: Option<u64>,
+    /// What the chip's memory can give.
     memory_bandwidth: Option<Bandwidth>,
+    /// What the Neural Engine was seen to read.
     ane_bandwidth: Option<Bandwidth>,
+    /// Sanity bands, where public figures exist.
     speed_targets: Option<SpeedTargets>,
+    /// The production mix of shapes; that of `defaults` if not given.
     shape_mix: Option<ShapeMix>,
+    /// What gates allow; that of `defaults` if not given.
     gating: Option<Gating>,
+    /// Which batches are for whom; that of `defaults` if not given.
     batch_policy: Option<BatchPolicy>,
 }
 
@@ -218,6 +233,11 @@ pub enum BandPercentile {
 }
 
 impl Profiles {
+    /// The JSON schema of a file of profiles.
+    pub fn schema() -> schemars::Schema {
+        schemars::schema_for!(Document)
+    }
+
     /// The profiles that come with the program.
     pub fn built_in() -> Result<Profiles, ConfigFileError> {
         Profiles::parse(BUILT_IN, Path::new(BUILT_IN_PATH))

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::bundle::{ComputeUnits, KvForm};
@@ -15,9 +16,10 @@ const BUILT_IN_PATH: &str = "configs/bench.yaml";
 const SCHEMA: &str = "anemeter.bench/1";
 
 /// A workload.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BenchConfig {
+    /// `anemeter.bench/1`.
     pub(super) schema: String,
     /// Shapes to measure; those of the bundle if none are given.
     #[serde(default)]
@@ -62,7 +64,7 @@ pub struct BenchConfig {
 }
 
 /// Where prompts come from.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PromptConfig {
     /// The kind of source.
@@ -73,7 +75,7 @@ pub struct PromptConfig {
 }
 
 /// Kinds of sources of prompts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PromptSource {
     /// English text that comes with the program, as long as the shape allows.
@@ -87,7 +89,7 @@ pub enum PromptSource {
 }
 
 /// How the `cpu` runtime computes fp16.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum NumericsConfig {
     /// Rounds where a tensor is stored.

@@ -1,7 +1,7 @@
 //! Static rules: what keeps a package off the Neural Engine, slows it there, or breaks it.
 //!
 //! [`lint`] looks at a [`Subject`] under a [`Setting`] and gives a [`Report`]. Each rule is one [`Rule`] in
-//! [`rules()`], with the evidence for it; `docs/lint.md` is made from that table. Rules that a package alone cannot
+//! [`rules()`], with the evidence for it; `docs/reference/rules.md` is made from that table. Rules that a package alone cannot
 //! answer say what they need instead of passing.
 
 mod collapse;

@@ -6,7 +6,9 @@ use super::ActivationRange;
 use crate::mil::Opset;
 
 /// The system a package is to run on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize, clap::ValueEnum)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema, clap::ValueEnum,
+)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "each variant is the Apple release of the same name")]
 pub enum Target {
@@ -61,7 +63,9 @@ impl Target {
 }
 
 /// The chip a package is to run on.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize, clap::ValueEnum)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema, clap::ValueEnum,
+)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "each variant is the Apple chip family of the same name")]
 pub enum Device {

@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::bundle::{ComputeUnits, KvForm};
@@ -11,9 +12,10 @@ use crate::config::{self, ConfigFileError};
 const SCHEMA: &str = "anemeter.sweep/1";
 
 /// A sweep: every bundle on all compute units in every form with every number of threads.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SweepConfig {
+    /// `anemeter.sweep/1`.
     schema: String,
     /// The bundles; precision, batch and shapes are those of their exports.
     bundles: Vec<NamedBundle>,
@@ -34,10 +36,12 @@ pub struct SweepConfig {
     pub memory_limit_gb: Option<f64>,
 }
 
-#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct NamedBundle {
+    /// Its name in the table.
     name: String,
+    /// Its folder, relative to this file.
     path: PathBuf,
 }
 

@@ -1,9 +1,10 @@
 //! What is good enough, from a configuration or by the precision of a package.
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A configuration file of `verify`.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct File {
     /// Its only section.
@@ -12,24 +13,24 @@ pub struct File {
 }
 
 /// What a configuration may change.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Section {
-    /// See [`Thresholds`].
+    /// Smallest cosine at any position.
     pub cosine: Option<f64>,
-    #[expect(missing_docs, reason = "see cosine")]
+    /// Largest KL divergence at any position, in nats.
     pub kl: Option<f64>,
-    #[expect(missing_docs, reason = "see cosine")]
+    /// Smallest share of positions with the same likeliest token; ties count as the same.
     pub top1: Option<f64>,
-    #[expect(missing_docs, reason = "see cosine")]
+    /// Smallest mean share of the five likeliest tokens.
     pub top5: Option<f64>,
-    #[expect(missing_docs, reason = "see cosine")]
+    /// Largest difference of a logit; not limited if not given.
     pub max_abs: Option<f64>,
-    #[expect(missing_docs, reason = "see cosine")]
+    /// Smallest cosine between the same tokens at two lengths.
     pub drift_cosine: Option<f64>,
-    #[expect(missing_docs, reason = "see cosine")]
+    /// Relative error of a hidden state above which a layer counts as drifting; names a layer, fails nothing.
     pub layer_error: Option<f64>,
-    #[expect(missing_docs, reason = "see cosine")]
+    /// Whether greedy tokens may differ only where the reference's choice is within rounding.
     pub ties_only: Option<bool>,
 }
 

@@ -10,6 +10,7 @@ mod command;
 mod compare;
 mod compress;
 mod damage;
+mod docs;
 mod errors;
 mod eval;
 mod export;

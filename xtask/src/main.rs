@@ -6,18 +6,21 @@ mod bench_export;
 mod bench_history;
 mod bench_overhead;
 mod bench_package;
-mod bench_quality;
 mod bench_peers;
+mod bench_quality;
 mod bless;
 mod browser;
 mod ci;
 mod conformance;
 mod deny;
 mod dist;
+mod docs;
 mod fetch_smollm2;
 mod fuzz;
 mod gate_power;
+mod guides;
 mod mac_smoke;
+mod markdown;
 mod msrv;
 mod outcome;
 mod process;
@@ -68,9 +71,11 @@ const COMMANDS: &[Command] = &[
     conformance::COMMAND,
     deny::COMMAND,
     dist::COMMAND,
+    docs::COMMAND,
     fetch_smollm2::COMMAND,
     fuzz::COMMAND,
     gate_power::COMMAND,
+    guides::COMMAND,
     mac_smoke::COMMAND,
     msrv::COMMAND,
     quickstart::COMMAND,

@@ -1,6 +1,5 @@
 //! `anemeter lint`, as people and programs see it.
 
-mod docs;
 mod own_exports;
 mod sarif;
 

@@ -1,12 +1,16 @@
 //! `cargo xtask tidy`: rules of the house that neither the compiler nor clippy knows.
 
+mod commands;
 mod document;
 mod files;
 mod imports;
+mod links;
 mod package;
 mod source;
 mod unsafety;
 mod words;
+
+pub(crate) use links::resolved;
 
 use std::fs;
 use std::path::Path;
@@ -15,6 +19,8 @@ use anyhow::{Context, Result, bail};
 use pico_args::Arguments;
 
 use crate::Command;
+use crate::docs::reference;
+use crate::guides;
 use crate::outcome::Outcome;
 use crate::process::read;
 use crate::project::Project;
@@ -22,7 +28,7 @@ use crate::project::Project;
 pub(crate) const COMMAND: Command = Command {
     name: "tidy",
     arguments: "",
-    about: "import table, file sizes, unsafe islands, leftovers, machine paths, package list",
+    about: "import table, file sizes, unsafe islands, leftovers, machine paths, package list; links, commands, reference and worked examples of the docs",
     not_checked: 1,
     run: |project, arguments: Arguments| {
         crate::finish(arguments)?;
@@ -40,7 +46,15 @@ struct File {
 
 impl File {
     fn is_rust(&self) -> bool {
-        Path::new(&self.path).extension().is_some_and(|extension| extension == "rs")
+        self.has_extension("rs")
+    }
+
+    fn is_markdown(&self) -> bool {
+        self.has_extension("md")
+    }
+
+    fn has_extension(&self, wanted: &str) -> bool {
+        Path::new(&self.path).extension().is_some_and(|extension| extension == wanted)
     }
 }
 
@@ -60,6 +74,10 @@ pub(crate) fn check(project: &Project) -> Result<Outcome> {
     findings.extend(files::check_names(&files));
     findings.extend(unsafety::check(&islands, &files));
     findings.extend(words::check(&files));
+    findings.extend(links::check(&files, &paths(project)?));
+    findings.extend(commands::check(&files));
+    findings.extend(reference::stale(project)?);
+    findings.extend(guides::stale(project)?);
     findings.extend(package::check(&read(&mut project.cargo(&["package", "--list", "--allow-dirty"]))?));
 
     for warning in files::growing(&files) {
@@ -76,19 +94,21 @@ pub(crate) fn check(project: &Project) -> Result<Outcome> {
     Ok(Outcome::Checked(done))
 }
 
-/// Every text file that git tracks or would track.
-fn read_files(project: &Project) -> Result<Vec<File>> {
+/// Every file that git tracks or would track.
+fn paths(project: &Project) -> Result<Vec<String>> {
     let mut list = project.command("git");
     list.args(["ls-files", "--cached", "--others", "--exclude-standard"]);
+    let listed = read(&mut list)?;
+    Ok(listed.lines().filter(|path| project.root.join(path).is_file()).map(str::to_owned).collect())
+}
+
+/// Those of them that are text.
+fn read_files(project: &Project) -> Result<Vec<File>> {
     let mut files = Vec::new();
-    for path in read(&mut list)?.lines() {
-        let full = project.root.join(path);
-        if !full.is_file() {
-            continue;
-        }
-        let bytes = fs::read(&full).with_context(|| format!("read {path}"))?;
+    for path in paths(project)? {
+        let bytes = fs::read(project.root.join(&path)).with_context(|| format!("read {path}"))?;
         if let Ok(text) = String::from_utf8(bytes) {
-            files.push(File { path: path.to_owned(), text });
+            files.push(File { path, text });
         }
     }
     Ok(files)
