@@ -8,6 +8,8 @@ use safetensors::Dtype;
 use safetensors::tensor::TensorView;
 use serde_json::{Value, json};
 
+use crate::checkpoint::tests::put;
+
 /// A tensor of a file.
 #[derive(Clone)]
 pub(crate) struct Part {
@@ -214,9 +216,9 @@ fn packed(
     let at = |index: usize| index / to_a_word * 32 + index % to_a_word * bits;
     let mut codes = vec![vec![0; columns.div_ceil(to_a_word)]; rows];
     let mut zeros = vec![vec![0; rows.div_ceil(to_a_word)]; groups];
-    for row in 0..rows {
+    for (row, codes) in codes.iter_mut().enumerate() {
         for column in 0..columns {
-            set(&mut codes[row], at(column), bits, (number(row, column) + half) as u32);
+            set(codes, at(column), bits, (number(row, column) + half) as u32);
         }
         for (group, zeros) in zeros.iter_mut().enumerate() {
             set(zeros, at(row), bits, (zero(row, group) + half) as u32);
@@ -249,10 +251,10 @@ impl Matrix {
 
 /// Writes a folder with a configuration and one file of weights.
 pub(crate) fn write(folder: &Path, config: &Value, parts: &[Part]) {
-    std::fs::write(folder.join("config.json"), config.to_string()).unwrap();
+    put(folder, "config.json", config.to_string());
     let views = parts.iter().map(|part| {
         (part.name.as_str(), TensorView::new(part.dtype, part.shape.clone(), &part.bytes).unwrap())
     });
     let bytes = safetensors::serialize(views.collect::<HashMap<_, _>>(), None).unwrap();
-    std::fs::write(folder.join("model.safetensors"), bytes).unwrap();
+    put(folder, "model.safetensors", bytes);
 }

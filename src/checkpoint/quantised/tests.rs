@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::testing::{Matrix, Part, Way, write};
+use crate::checkpoint::tests::put;
 use crate::checkpoint::{Checkpoint, CheckpointError, Stored, open};
 
 /// A checkpoint of one matrix `a`, changed before it is written.
@@ -202,7 +203,7 @@ fn ways_that_are_not_known_are_named_before_weights_are_read() {
     for (method, known) in [("bitsandbytes", true), ("fp8", true), ("awq", false)] {
         let folder = tempfile::tempdir().unwrap();
         let config = json!({"quantization_config": {"quant_method": method, "bits": 4}});
-        std::fs::write(folder.path().join("config.json"), config.to_string()).unwrap();
+        put(folder.path(), "config.json", config.to_string());
         let error = open(folder.path()).unwrap_err();
         assert_eq!(error.to_string().contains("quant_method"), known, "{error}");
         if known {
