@@ -10,6 +10,8 @@ use super::simd::{Grid, Isa, LANES, Load, Op, Simd};
 const DOT_ROWS: usize = 16;
 /// Steps of a dot product for which several rows fit the first-level cache; a multiple of the lanes.
 const DOT_DEPTH: usize = 1024;
+/// Bytes that come from memory at once.
+const CACHE_LINE: usize = 64;
 /// Rows up to which sums of rows are faster than packing.
 const SUM_ROWS: usize = 8;
 /// Rows whose sums are taken at a time.
@@ -93,6 +95,7 @@ impl<T: Load> Dots<'_, T> {
             for (r, w) in w.iter_mut().enumerate() {
                 *w = &self.w.data[(j + r) * self.w.row_stride..][depth.clone()];
             }
+            let w = (w, (j + W) * self.w.row_stride + start);
             let mut i = 0;
             while i + 3 <= m {
                 self.tile::<S, 3, W>(s, i, depth.clone(), w, &mut sums[i..]);
@@ -110,14 +113,14 @@ impl<T: Load> Dots<'_, T> {
         }
     }
 
-    /// Adds the products of `X` rows of `x` from `i` on.
+    /// Adds the products of `X` rows of `x` from `i` on with rows of `w`, after which those at `next` have their turn.
     #[inline(always)]
     fn tile<S: Simd, const X: usize, const W: usize>(
         &self,
         s: S,
         i: usize,
         depth: Range<usize>,
-        w: [&[T]; W],
+        (w, next): ([&[T]; W], usize),
         sums: &mut [[[f32; LANES]; W]],
     ) {
         let mut x: [&[f32]; X] = [&[]; X];
@@ -128,10 +131,29 @@ impl<T: Load> Dots<'_, T> {
                 *total = s.load(sum);
             }
         }
-        let totals = dot_tile(s, depth.len(), x, w, totals);
+        let ahead = if i == 0 { self.w.data.get(next..).unwrap_or_default() } else { &[] };
+        let totals = dot_tile(s, depth.len(), x, w, Ahead { rows: ahead, stride: self.w.row_stride }, totals);
         for (totals, sums) in totals.into_iter().zip(sums) {
             for (total, sum) in totals.into_iter().zip(sums) {
                 s.store(total, sum);
+            }
+        }
+    }
+}
+
+/// What is read next. A row is too short for a processor to see by itself where reading goes on.
+struct Ahead<'a, T> {
+    rows: &'a [T],
+    stride: usize,
+}
+
+impl<T> Ahead<'_, T> {
+    /// Has a cache line of each of `W` rows brought near.
+    #[inline(always)]
+    fn prefetch<S: Simd, const W: usize>(&self, s: S, column: usize) {
+        for row in 0..W {
+            if let Some(x) = self.rows.get(row * self.stride + column) {
+                s.prefetch(x);
             }
         }
     }
@@ -144,6 +166,7 @@ fn dot_tile<S: Simd, T: Load, const X: usize, const W: usize>(
     k: usize,
     x: [&[f32]; X],
     w: [&[T]; W],
+    ahead: Ahead<'_, T>,
     mut sums: [[S::V; W]; X],
 ) -> [[S::V; W]; X] {
     let whole = k / LANES;
@@ -156,6 +179,9 @@ fn dot_tile<S: Simd, T: Load, const X: usize, const W: usize>(
         *lanes = &w.as_chunks().0[..whole];
     }
     for c in 0..whole {
+        if (c * LANES * size_of::<T>()).is_multiple_of(CACHE_LINE) {
+            ahead.prefetch::<S, W>(s, c * LANES);
+        }
         let mut xs = [s.splat(0.0); X];
         for (v, x) in xs.iter_mut().zip(x_lanes) {
             *v = s.load(&x[c]);

@@ -71,6 +71,12 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
+    fn prefetch<T>(self, x: &T) {
+        // SAFETY: AVX2 implies SSE; a prefetch changes nothing but caches.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(x).cast()) }
+    }
+
+    #[inline(always)]
     fn splat(self, x: f32) -> __m256 {
         on_registers!(_mm256_set1_ps(x))
     }

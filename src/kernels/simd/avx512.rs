@@ -64,6 +64,11 @@ impl Simd for Avx512 {
         unsafe { run(op, self) }
     }
 
+    #[inline(always)]
+    fn prefetch<T>(self, x: &T) {
+        self.0.prefetch(x);
+    }
+
     as_avx2! {
         fn splat(x: f32) -> __m256;
         fn load(x: &[f32; LANES]) -> __m256;

@@ -92,6 +92,9 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// Runs a kernel compiled for this instruction set.
     fn run<O: Op>(self, op: O) -> O::Output;
 
+    /// Has memory that is about to be read brought near, where the processor can be told to.
+    #[inline(always)]
+    fn prefetch<T>(self, _: &T) {}
     /// The same value in every lane.
     fn splat(self, x: f32) -> Self::V;
     /// Lanes from memory.
