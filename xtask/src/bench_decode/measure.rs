@@ -11,6 +11,7 @@ use anemeter::package::Package;
 use anemeter::runtime::{self, Executed, LoadOptions, Observer, Runtime, Session};
 use anemeter::tensor::Tensor;
 use anyhow::{Context, Result};
+use half::f16;
 
 use super::inputs;
 
@@ -32,8 +33,12 @@ struct Case {
     label: String,
     function: String,
     inputs: Vec<(String, Tensor)>,
+    /// Channels of a token.
+    width: usize,
     /// Tokens per prediction.
     tokens: usize,
+    /// Of the weights, those that only the last token meets.
+    head_bytes: f64,
     /// Predictions per round.
     repeats: usize,
     /// Tokens per second, one sample per prediction.
@@ -54,10 +59,11 @@ impl Bench {
         if let Some(name) = &self.profile {
             cases.retain(|case| case.label == *name);
         }
-        for (i, case) in cases.iter().enumerate() {
+        for (i, case) in cases.iter_mut().enumerate() {
             let first = Instant::now();
             case.predict(session.as_mut())?;
             let logits = session.output("logits").context("`logits` is an output")?;
+            case.head_bytes = (logits.len() * case.width * size_of::<f16>()) as f64;
             let mut hasher = DefaultHasher::new();
             hasher.write(logits.bytes());
             let digest = hasher.finish();
@@ -100,8 +106,9 @@ impl Bench {
             let interface = package.model().interface(&function).context("a function has an interface")?;
             let inputs = inputs::make(interface, at)?;
             let hidden = inputs.iter().find(|(name, _)| name == "hidden").context("`hidden` is an input")?;
-            let tokens = hidden.1.shape()[3];
-            cases.push(Case { label, function, inputs, tokens, repeats, speeds: Vec::new() });
+            let (width, tokens) = (hidden.1.shape()[1], hidden.1.shape()[3]);
+            let (head_bytes, speeds) = (0.0, Vec::new());
+            cases.push(Case { label, function, inputs, width, tokens, head_bytes, repeats, speeds });
             Ok(())
         };
         for (at, &length) in lengths.iter().enumerate() {
@@ -141,8 +148,11 @@ impl Case {
             let peak = pick(limits.iter().map(|limit| limit.flops_per_second).collect());
             let share = match self.tokens {
                 1 => format!("{:.0} % of the bandwidth", 100.0 * speed * weights / bandwidth),
-                // Two operations for each of the weights, which have two bytes each.
-                _ => format!("{:.0} % of the arithmetic", 100.0 * speed * weights / peak),
+                // Two operations for each of the weights, which have two bytes each; the head meets one token.
+                tokens => {
+                    let met = weights - self.head_bytes + self.head_bytes / tokens as f64;
+                    format!("{:.0} % of the arithmetic", 100.0 * speed * met / peak)
+                }
             };
             write!(text, "  {name} {speed:7.1} tokens/s, {share}")?;
         }
