@@ -142,6 +142,7 @@ impl<T: Load> Dots<'_, T> {
 }
 
 /// What is read next. A row is too short for a processor to see by itself where reading goes on.
+#[derive(Clone, Copy)]
 struct Ahead<'a, T> {
     rows: &'a [T],
     stride: usize,
