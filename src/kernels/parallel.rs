@@ -113,10 +113,17 @@ thread_local! {
 }
 
 fn occupied<R>(work: impl FnOnce() -> R) -> R {
-    let before = OCCUPIED.replace(true);
-    let result = work();
-    OCCUPIED.set(before);
-    result
+    /// Also where the work panics.
+    struct Restored(bool);
+
+    impl Drop for Restored {
+        fn drop(&mut self) {
+            OCCUPIED.set(self.0);
+        }
+    }
+
+    let _restored = Restored(OCCUPIED.replace(true));
+    work()
 }
 
 /// Carries out what other threads have to give away, until all is over.
@@ -180,6 +187,7 @@ mod tests {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
         let work = || pool.install(|| attended(|| panic!("on purpose")));
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err());
+        assert_eq!(pool.broadcast(|_| OCCUPIED.get()), [false; 3]);
         assert_eq!(pool.install(|| attended(|| sum(&[1, 2, 3]))), 6);
     }
 

@@ -82,10 +82,10 @@ impl Report {
         Ok(())
     }
 
-    /// Takes the numbers from a runner's summary line; other lines have none.
+    /// Takes the numbers from a runner's summary line; other lines have none. What nextest shows of a failed test is
+    /// indented, and is counted in its summary.
     fn count(&mut self, line: &str) {
-        let line = line.trim_start();
-        let numbers = if line.starts_with("Summary [") {
+        let numbers = if line.trim_start().starts_with("Summary [") {
             line.split_once(" run: ").map(|(_, rest)| rest)
         } else {
             line.strip_prefix("test result: ").and_then(|rest| rest.split_once(". ")).map(|(_, rest)| rest)
@@ -133,6 +133,8 @@ mod tests {
         assert_eq!(counted(&["Summary [ 1s] 1 test run: 1 passed, 2 skipped"]), (1, 0, 2));
         let mixed = "Summary [ 9s] 12 tests run: 8 passed (1 slow, 2 leaky), 2 failed, 1 timed out, 1 exec failed, 3 skipped";
         assert_eq!(counted(&[mixed]), (8, 4, 3));
+        let shown = "    test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 173 filtered out";
+        assert_eq!(counted(&[shown, "Summary [ 1s] 2 tests run: 1 passed, 1 failed, 0 skipped"]), (1, 1, 0));
     }
 
     #[test]

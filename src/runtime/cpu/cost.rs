@@ -49,6 +49,8 @@ fn flops(step: &Step, plan: &Plan) -> Option<usize> {
             // The product of [m, k] and [k, n] over that of [m, n] is the square of k.
             (plane(&shape("x")?) * plane(&shape("y")?) / plane(out).max(1.0)).sqrt().round() as usize
         }
+        // Two products over all keys, also those that no query of a block sees; values are as wide as keys.
+        super::fuse::ATTENTION => 2 * shape("mask")?.last()?,
         _ => return None,
     };
     elements.checked_mul(depth)?.checked_mul(2)

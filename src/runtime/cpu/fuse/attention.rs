@@ -13,8 +13,11 @@ use crate::mil::op::domain::{BOOL, FLOAT};
 use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
 use crate::runtime::cpu::plan::{Action, Operand};
 
+/// The kind of the step.
+pub(in crate::runtime::cpu) const KIND: &str = "attention (fused)";
+
 static ATTENTION: OpDef = OpDef {
-    name: "attention (fused)",
+    name: KIND,
     since: Opset::Ios15,
     params: &[
         Param::value("query", FLOAT),
@@ -121,7 +124,7 @@ fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{executed_with, halves};
+    use super::super::testing::{counted_with, halves};
     use super::*;
     use crate::mil::{Builder, Function, TensorType};
     use crate::tensor::DType;
@@ -160,11 +163,17 @@ mod tests {
             let keys = halves(&key, |i| ((i * 53 % 97) as f32 - 48.0) * 0.02);
             let values = halves(&key, |i| ((i * 29 % 89) as f32 - 44.0) * 0.02);
             let inputs = [("query", &query), ("key", &keys), ("value", &values), ("mask", &mask)];
-            let run = |shown| executed_with(attention(&Form { key, by_position, shown }), &inputs);
-            let (fused, kinds) = run(false);
-            assert_eq!(kinds, ["attention (fused)"], "{key:?}");
-            let (plain, kinds) = run(true);
+            let run = |shown| {
+                let (values, steps) = counted_with(attention(&Form { key, by_position, shown }), &inputs);
+                let (kinds, flops): (Vec<String>, Vec<usize>) = steps.into_iter().unzip();
+                (values, kinds, flops.iter().sum::<usize>())
+            };
+            let (fused, kinds, flops) = run(false);
+            assert_eq!(kinds, [KIND], "{key:?}");
+            assert_eq!(flops, 2 * 2 * (2 * 3) * 10 * 12 * 8);
+            let (plain, kinds, flops_of_steps) = run(true);
             assert_eq!(kinds, ["matmul", "masked softmax (fused)", "matmul"]);
+            assert_eq!(flops_of_steps, flops);
             for (a, b) in fused.iter().zip(&plain) {
                 assert!((a - b).abs() < 2e-3, "{key:?}: {a} is not {b}");
             }

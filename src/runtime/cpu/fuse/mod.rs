@@ -18,6 +18,7 @@ use super::plan::{Action, Operand, Step};
 use crate::mil::op::OpDef;
 use graph::Graph;
 
+pub(super) use attention::KIND as ATTENTION;
 pub(super) use graph::Values;
 
 /// Looks for a pattern that ends with the given step. Gives the step that replaces it and the steps that go.

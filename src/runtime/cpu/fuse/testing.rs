@@ -22,6 +22,15 @@ pub(super) fn executed(function: Function, x: &Tensor) -> (Vec<f32>, Vec<String>
 
 /// The same for any inputs.
 pub(super) fn executed_with(function: Function, inputs: &[(&str, &Tensor)]) -> (Vec<f32>, Vec<String>) {
+    let (values, steps) = counted_with(function, inputs);
+    (values, steps.into_iter().map(|(kind, _)| kind).collect())
+}
+
+/// The same with the operations that each step is said to take.
+pub(super) fn counted_with(
+    function: Function,
+    inputs: &[(&str, &Tensor)],
+) -> (Vec<f32>, Vec<(String, usize)>) {
     let output = function.value(function.body.outputs[0]).name.clone();
     let loaded = CpuRuntime.load_model(Model::single(function), &LoadOptions::default()).unwrap();
     let mut session = loaded.session();
@@ -35,11 +44,11 @@ pub(super) fn executed_with(function: Function, inputs: &[(&str, &Tensor)]) -> (
     (values, kinds)
 }
 
-struct Kinds(Arc<Mutex<Vec<String>>>);
+struct Kinds(Arc<Mutex<Vec<(String, usize)>>>);
 
 impl Observer for Kinds {
     fn executed(&mut self, step: &Executed<'_>) {
-        self.0.lock().unwrap().push(step.kind.to_owned());
+        self.0.lock().unwrap().push((step.kind.to_owned(), step.flops));
     }
 
     fn into_any(self: Box<Self>) -> Box<dyn Any> {
