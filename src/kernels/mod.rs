@@ -9,6 +9,7 @@ pub mod convert;
 pub mod copy;
 pub mod dequantize;
 pub mod elementwise;
+mod fixed_point;
 pub mod floats;
 pub mod gather;
 pub mod gemm;

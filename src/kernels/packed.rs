@@ -1,21 +1,24 @@
 //! Products of one row with compressed weights, which are read as they are stored and never expanded.
 //!
-//! The factor of a block is applied to the sum of its products, so weights are not rounded to fp16 on the way.
+//! Weights are integers, or integers named by codes, and so is the row they meet: its elements are
+//! [fixed-point numbers](super::fixed_point). Products are summed exactly within a block, and the sums of blocks in f32. A row
+//! with an element that is not finite gives NaN.
+
+use std::marker::PhantomData;
 
 use half::f16;
 
-use super::convert::to_f32;
-use super::gemm::Matrix;
-use super::simd::{Grid, Isa, LANES, Load, Op, Simd, WIDE};
-use super::{gemv, parallel};
+use super::fixed_point::{FixedRow, fix, row_len};
+use super::parallel;
+use super::simd::{BLOCK, Isa, LANES, Load, Op, Simd, WIDE, named_order, signed_order};
 use crate::tensor::TensorView;
 
-/// Rows that are multiplied side by side.
-const ROWS: usize = 4;
+/// Blocks that are summed side by side.
+const WAYS: usize = 2;
 /// Rows below which work is not divided further.
 const ROW_UNIT: usize = 8;
-/// Elements of four bits in a group: the lower halves of its bytes are multiplied side by side, then the upper.
-const GROUP: usize = 2 * WIDE;
+/// How far ahead of their use weights are asked for, in bytes.
+const AHEAD: usize = 2048;
 
 /// A matrix of compressed weights, by rows.
 #[derive(Clone, Copy)]
@@ -55,27 +58,24 @@ impl PackedRows<'_> {
         let typed = |factors: Factors<'_>| {
             factors.values.slice::<f16>().is_ok() || factors.values.slice::<f32>().is_ok()
         };
-        self.columns > 0
+        let whole = self.columns > 0 && self.columns.is_multiple_of(BLOCK);
+        whole
             && match self.codes {
                 Codes::Bytes(_, factors) => factors.block == self.columns && typed(factors),
                 Codes::Nibbles(_, factors) => {
                     let whole = factors.block > 0 && self.columns.is_multiple_of(factors.block);
-                    whole && factors.block.is_multiple_of(GROUP) && typed(factors)
+                    whole && factors.block.is_multiple_of(BLOCK) && typed(factors)
                 }
-                Codes::Palette(..) => self.columns.is_multiple_of(GROUP),
+                Codes::Palette(..) => true,
             }
     }
 
     /// Elements of scratch memory that [`PackedRows::multiply`] needs.
     pub fn scratch_len(&self) -> usize {
-        match self.codes {
-            Codes::Bytes(..) => 0,
-            Codes::Nibbles(..) | Codes::Palette(..) => self.columns,
-        }
+        row_len(self.columns)
     }
 
-    /// `out[r]` is the sum of products of `x` with row `first + r`. Bytes are summed as in other products of one
-    /// row; of four bits, sixteen sums run side by side, and blocks follow one another.
+    /// `out[r]` is the sum of products of `x` with row `first + r`.
     ///
     /// # Panics
     /// If rows are not regular, there are fewer than `first` and the outputs imply, or scratch memory is too short.
@@ -85,170 +85,239 @@ impl PackedRows<'_> {
 
     fn multiply_with(&self, isa: Isa, first: usize, x: &[f32], scratch: &mut [f32], out: &mut [f32]) {
         let pieces = parallel::pieces(out.len().saturating_mul(self.columns));
-        let x = &x[..self.columns];
-        let arranged = arrange(x, &mut scratch[..self.scratch_len()]);
+        let x = self.fixed(isa, &x[..self.columns], scratch);
         parallel::parts(out, ROW_UNIT, pieces, &|start, out| {
-            let first = first + start;
-            match self.codes {
-                Codes::Bytes(codes, factors) => bytes(isa, (codes, factors), first, x, out),
-                Codes::Palette(codes, tables, rows) => {
-                    isa.run(Sums { x: arranged, first, out, of: Looked { codes, tables, rows } });
-                }
-                Codes::Nibbles(codes, factors) => match factors.values.slice::<f16>() {
-                    Ok(values) => {
-                        isa.run(Sums { x: arranged, first, out, of: Scaled { codes, factors, values } });
-                    }
-                    Err(_) => {
-                        let values: &[f32] = factors.values.slice().unwrap_or(&[]);
-                        isa.run(Sums { x: arranged, first, out, of: Scaled { codes, factors, values } });
-                    }
-                },
-            }
+            isa.run(Sums { x, codes: self.codes, first: first + start, out });
         });
     }
-}
 
-fn bytes(isa: Isa, (codes, factors): (&[i8], Factors<'_>), first: usize, x: &[f32], out: &mut [f32]) {
-    let columns = x.len();
-    let rows = Matrix::row_major(&codes[first * columns..], columns);
-    let count = out.len();
-    gemv::dots(isa, columns, Matrix::row_major(x, columns), rows, Grid::new(out, count), 1);
-    for (r, out) in out.iter_mut().enumerate() {
-        let (at, mut factor) = ((first + r) / factors.rows, [0.0]);
-        to_f32(&factors.values, at..at + 1, &mut factor);
-        *out *= factor[0];
+    /// A row in the order in which it meets these weights.
+    fn fixed<'m>(&self, isa: Isa, x: &[f32], memory: &'m mut [f32]) -> FixedRow<'m> {
+        match self.codes {
+            Codes::Bytes(..) => FixedRow::new(isa, x, |i| i, memory),
+            Codes::Nibbles(..) => FixedRow::new(isa, x, signed_order, memory),
+            Codes::Palette(..) => FixedRow::new(isa, x, named_order, memory),
+        }
     }
 }
 
-/// A row in the order in which elements of four bits are multiplied.
-type Arranged<'a> = &'a [[f32; GROUP]];
-
-/// Arranges a row; nothing if there is no room, for codes that need none.
-fn arrange<'a>(x: &[f32], memory: &'a mut [f32]) -> Arranged<'a> {
-    let (groups, _) = memory.as_chunks_mut::<GROUP>();
-    for (group, x) in groups.iter_mut().zip(x.as_chunks::<GROUP>().0) {
-        *group = std::array::from_fn(|i| x[i % WIDE * 2 + i / WIDE]);
-    }
-    groups
-}
-
-/// The codes of a group.
-#[inline(always)]
-fn codes_of(codes: &[u8], group: usize) -> &[u8; WIDE] {
-    &codes.as_chunks::<WIDE>().0[group]
-}
-
-/// The elements that meet the lower and the upper halves of a group's codes.
-#[inline(always)]
-fn load_group<S: Simd>(s: S, group: &[f32; GROUP]) -> [S::W; 2] {
-    let (halves, _) = group.as_chunks::<WIDE>();
-    [s.load_wide(&halves[0]), s.load_wide(&halves[1])]
-}
-
-/// A way to multiply rows of four bits.
-trait Weighted: Copy {
-    /// The sums of products of `x` with `N` rows from `row` on.
-    fn sums<S: Simd, const N: usize>(self, s: S, row: usize, x: Arranged<'_>) -> [f32; N];
-}
-
-#[derive(Clone, Copy)]
-struct Scaled<'a, F> {
-    codes: &'a [u8],
-    factors: Factors<'a>,
-    values: &'a [F],
-}
-
-impl<F: Load> Weighted for Scaled<'_, F> {
-    #[inline(always)]
-    fn sums<S: Simd, const N: usize>(self, s: S, row: usize, x: Arranged<'_>) -> [f32; N] {
-        let (count, per_block) = (x.len(), self.factors.block / GROUP);
-        let blocks = count / per_block;
-        let mut totals = [s.splat_wide(0.0); N];
-        for first in (0..blocks).step_by(LANES) {
-            let here = LANES.min(blocks - first);
-            let mut factors = [[0.0; LANES]; N];
-            for (r, factors) in factors.iter_mut().enumerate() {
-                let at = (row + r) / self.factors.rows * blocks + first;
-                s.store(F::load_some(s, &self.values[at..at + here]), factors);
-            }
-            for block in first..first + here {
-                let mut sums = [s.splat_wide(0.0); N];
-                let groups = block * per_block..(block + 1) * per_block;
-                for (g, group) in groups.clone().zip(&x[groups]) {
-                    let lanes = load_group(s, group);
-                    for (r, sum) in sums.iter_mut().enumerate() {
-                        let weights = s.load_i4_wide(codes_of(self.codes, (row + r) * count + g));
-                        *sum = s.mul_add_wide(lanes[0], weights[0], *sum);
-                        *sum = s.mul_add_wide(lanes[1], weights[1], *sum);
-                    }
-                }
-                for ((total, sum), factors) in totals.iter_mut().zip(sums).zip(&factors) {
-                    *total = s.mul_add_wide(sum, s.splat_wide(factors[block - first]), *total);
-                }
-            }
-        }
-        let mut out = [0.0; N];
-        for (out, total) in out.iter_mut().zip(totals) {
-            *out = s.reduce_add(s.fold_wide(total));
-        }
-        out
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Looked<'a> {
-    codes: &'a [u8],
-    tables: &'a [f32],
-    rows: usize,
-}
-
-impl Weighted for Looked<'_> {
-    #[inline(always)]
-    fn sums<S: Simd, const N: usize>(self, s: S, row: usize, x: Arranged<'_>) -> [f32; N] {
-        let mut totals = [[s.splat_wide(0.0); 2]; N];
-        let mut tables = [s.splat_wide(0.0); N];
-        for (r, table) in tables.iter_mut().enumerate() {
-            *table = s.load_wide(&self.tables.as_chunks::<WIDE>().0[(row + r) / self.rows]);
-        }
-        for (g, group) in x.iter().enumerate() {
-            let lanes = load_group(s, group);
-            for (r, (totals, &table)) in totals.iter_mut().zip(&tables).enumerate() {
-                let weights = s.look_up_wide(table, codes_of(self.codes, (row + r) * x.len() + g));
-                totals[0] = s.mul_add_wide(lanes[0], weights[0], totals[0]);
-                totals[1] = s.mul_add_wide(lanes[1], weights[1], totals[1]);
-            }
-        }
-        let mut out = [0.0; N];
-        for (out, [low, high]) in out.iter_mut().zip(totals) {
-            *out = s.reduce_add(s.fold_wide(s.add_wide(low, high)));
-        }
-        out
-    }
-}
-
-struct Sums<'a, W> {
-    x: Arranged<'a>,
+struct Sums<'a> {
+    x: FixedRow<'a>,
+    codes: Codes<'a>,
     first: usize,
     out: &'a mut [f32],
-    of: W,
 }
 
-impl<W: Weighted> Op for Sums<'_, W> {
+impl Op for Sums<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Sums { x, first, out, of } = self;
-        let (groups, rest) = out.as_chunks_mut::<ROWS>();
-        let mut row = first;
-        for group in groups {
-            *group = of.sums::<S, ROWS>(s, row, x);
-            row += ROWS;
+        let Sums { x, codes, first, out } = self;
+        match codes {
+            Codes::Bytes(codes, factors) => match factors.values.slice::<f16>() {
+                Ok(values) => bytes(s, codes, (factors, values), x, first, out),
+                Err(_) => {
+                    bytes(s, codes, (factors, factors.values.slice::<f32>().unwrap_or(&[])), x, first, out)
+                }
+            },
+            Codes::Nibbles(codes, factors) => match factors.values.slice::<f16>() {
+                Ok(values) => each(s, &Scaled { codes: codes.as_chunks().0, factors, values }, x, first, out),
+                Err(_) => {
+                    let values: &[f32] = factors.values.slice().unwrap_or(&[]);
+                    each(s, &Scaled { codes: codes.as_chunks().0, factors, values }, x, first, out);
+                }
+            },
+            Codes::Palette(codes, tables, rows) => looked_up(s, codes, (tables, rows), x, first, out),
         }
-        for out in rest {
-            [*out] = of.sums::<S, 1>(s, row, x);
-            row += 1;
+    }
+}
+
+/// Rows of weights that can be multiplied one by one.
+trait Rows<S: Simd> {
+    /// Products of a row with `x`, lane by lane.
+    fn lanes(&self, s: S, row: usize, x: FixedRow<'_>) -> S::V;
+}
+
+/// The sums of the rows from `first` on.
+#[inline(always)]
+fn each<S: Simd>(s: S, rows: &impl Rows<S>, x: FixedRow<'_>, first: usize, out: &mut [f32]) {
+    let (groups, rest) = out.as_chunks_mut::<LANES>();
+    let mut row = first;
+    for group in groups {
+        let mut lanes = [s.splat(0.0); LANES];
+        for (r, lanes) in lanes.iter_mut().enumerate() {
+            *lanes = rows.lanes(s, row + r, x);
         }
+        s.store(s.reduce_add_each(lanes), group);
+        row += LANES;
+    }
+    for out in rest {
+        *out = s.reduce_add(rows.lanes(s, row, x));
+        row += 1;
+    }
+}
+
+/// How a block of codes is multiplied.
+trait Codec<S: Simd>: Copy {
+    /// The codes of a block.
+    type Code;
+    fn dot(self, s: S, code: &Self::Code, x: &[i16; BLOCK]) -> S::V;
+}
+
+#[derive(Clone, Copy)]
+struct ByteCodes;
+
+impl<S: Simd> Codec<S> for ByteCodes {
+    type Code = [i8; BLOCK];
+
+    #[inline(always)]
+    fn dot(self, s: S, code: &[i8; BLOCK], x: &[i16; BLOCK]) -> S::V {
+        s.dot_bytes(code, x)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct NibbleCodes;
+
+impl<S: Simd> Codec<S> for NibbleCodes {
+    type Code = [u8; WIDE];
+
+    #[inline(always)]
+    fn dot(self, s: S, code: &[u8; WIDE], x: &[i16; BLOCK]) -> S::V {
+        s.dot_nibbles(code, x)
+    }
+}
+
+/// Codes of four bits with the numbers they name.
+#[derive(Clone, Copy)]
+struct NamedCodes<S: Simd>(S::Table);
+
+impl<S: Simd> Codec<S> for NamedCodes<S> {
+    type Code = [u8; WIDE];
+
+    #[inline(always)]
+    fn dot(self, s: S, code: &[u8; WIDE], x: &[i16; BLOCK]) -> S::V {
+        s.dot_named(code, self.0, x)
+    }
+}
+
+/// Adds products of blocks, each times its factor, lane by lane.
+#[inline(always)]
+fn add_blocks<S: Simd, C: Codec<S>>(
+    s: S,
+    codec: C,
+    codes: &[C::Code],
+    x: &[[i16; BLOCK]],
+    factors: &[f32],
+    sums: &mut [S::V; WAYS],
+) {
+    let (code_groups, code_rest) = codes.as_chunks::<WAYS>();
+    let (x_groups, x_rest) = x.as_chunks::<WAYS>();
+    let (factor_groups, factor_rest) = factors[..codes.len()].as_chunks::<WAYS>();
+    for ((codes, x), factors) in code_groups.iter().zip(x_groups).zip(factor_groups) {
+        s.prefetch_behind(codes, AHEAD);
+        for i in 0..WAYS {
+            sums[i] = s.mul_add(codec.dot(s, &codes[i], &x[i]), s.splat(factors[i]), sums[i]);
+        }
+    }
+    for ((code, x), &factor) in code_rest.iter().zip(x_rest).zip(factor_rest) {
+        sums[0] = s.mul_add(codec.dot(s, code, x), s.splat(factor), sums[0]);
+    }
+}
+
+/// Rows without factors of their own.
+struct Plain<'a, S: Simd, C: Codec<S>> {
+    codec: C,
+    codes: &'a [C::Code],
+    set: PhantomData<S>,
+}
+
+impl<S: Simd, C: Codec<S>> Rows<S> for Plain<'_, S, C> {
+    #[inline(always)]
+    fn lanes(&self, s: S, row: usize, x: FixedRow<'_>) -> S::V {
+        let count = x.blocks.len();
+        let codes = &self.codes[row * count..][..count];
+        let mut sums = [s.splat(0.0); WAYS];
+        add_blocks(s, self.codec, codes, x.blocks, x.scales.as_flattened(), &mut sums);
+        s.add(sums[0], sums[1])
+    }
+}
+
+#[inline(always)]
+fn bytes<S: Simd, F: Load>(
+    s: S,
+    codes: &[i8],
+    (factors, values): (Factors<'_>, &[F]),
+    x: FixedRow<'_>,
+    first: usize,
+    out: &mut [f32],
+) {
+    each(s, &Plain { codec: ByteCodes, codes: codes.as_chunks().0, set: PhantomData }, x, first, out);
+    for (i, out) in out.chunks_mut(LANES).enumerate() {
+        let row = first + i * LANES;
+        let mut lanes = [0.0; LANES];
+        if factors.rows == 1 {
+            s.store(F::load_some(s, &values[row..]), &mut lanes);
+        } else {
+            let of = |r: usize| values.get((row + r) / factors.rows).map_or(0.0, |value| value.widen());
+            lanes = std::array::from_fn(of);
+        }
+        out.iter_mut().zip(lanes).for_each(|(out, factor)| *out *= factor);
+    }
+}
+
+/// Rows of four bits with a factor for each block, or for several.
+struct Scaled<'a, F> {
+    codes: &'a [[u8; WIDE]],
+    factors: Factors<'a>,
+    values: &'a [F],
+}
+
+impl<S: Simd, F: Load> Rows<S> for Scaled<'_, F> {
+    #[inline(always)]
+    fn lanes(&self, s: S, row: usize, x: FixedRow<'_>) -> S::V {
+        let (count, each) = (x.blocks.len(), self.factors.block / BLOCK);
+        let codes = &self.codes[row * count..][..count];
+        let values = &self.values[row / self.factors.rows * (count / each)..];
+        let mut sums = [s.splat(0.0); WAYS];
+        let groups = codes.chunks(LANES).zip(x.blocks.chunks(LANES)).zip(x.scales).enumerate();
+        for (i, ((codes, x), scales)) in groups {
+            let first = i * LANES;
+            let own = if each == 1 {
+                F::load_some(s, &values[first..])
+            } else {
+                let of = |b: usize| values.get((first + b) / each).map_or(0.0, |value| value.widen());
+                s.load(&std::array::from_fn(of))
+            };
+            let mut factors = [0.0; LANES];
+            s.store(s.mul(own, s.load(scales)), &mut factors);
+            add_blocks(s, NibbleCodes, codes, x, &factors, &mut sums);
+        }
+        s.add(sums[0], sums[1])
+    }
+}
+
+/// Table by table.
+#[inline(always)]
+fn looked_up<S: Simd>(
+    s: S,
+    codes: &[u8],
+    (tables, rows): (&[f32], usize),
+    x: FixedRow<'_>,
+    first: usize,
+    mut out: &mut [f32],
+) {
+    let (codes, _) = codes.as_chunks();
+    let mut row = first;
+    while !out.is_empty() {
+        let (here, rest) = out.split_at_mut((rows - row % rows).min(out.len()));
+        let mut integers = [0; WIDE];
+        let scale = fix(&tables.as_chunks::<WIDE>().0[row / rows], &mut integers);
+        each(s, &Plain { codec: NamedCodes::<S>(s.table(&integers)), codes, set: PhantomData }, x, row, here);
+        here.iter_mut().for_each(|sum| *sum *= scale);
+        row += here.len();
+        out = rest;
     }
 }
 
@@ -257,12 +326,19 @@ mod tests {
     use super::*;
     use crate::tensor::{DType, packed};
 
-    fn assert_close(found: &[f32], weights: impl Fn(usize, usize) -> f32, x: &[f32]) {
+    /// No element of `x` is off by more than a 32,766th of the largest, and no weight of a table by more than that of
+    /// the table's largest, if there is one.
+    fn assert_close(found: &[f32], weights: impl Fn(usize, usize) -> f32, x: &[f32], table: f32) {
+        let largest = x.iter().fold(0f32, |most, x| most.max(x.abs()));
         for (r, &found) in found.iter().enumerate() {
-            let products: Vec<f64> =
-                x.iter().enumerate().map(|(c, &x)| f64::from(x) * f64::from(weights(r, c))).collect();
-            let (sum, size) = (products.iter().sum::<f64>(), products.iter().map(|p| p.abs()).sum::<f64>());
-            assert!((f64::from(found) - sum).abs() <= 2e-6 * size, "row {r}: {found} is not {sum}");
+            let (mut sum, mut bound) = (0.0, 0.0);
+            for (c, &x) in x.iter().enumerate() {
+                let w = weights(r, c);
+                sum += f64::from(x) * f64::from(w);
+                bound += f64::from(w.abs() * largest + x.abs() * table) / 32_766.0
+                    + f64::from((x * w).abs()) * 2e-6;
+            }
+            assert!((f64::from(found) - sum).abs() <= bound, "row {r}: {found} is not {sum} within {bound}");
         }
     }
 
@@ -282,10 +358,10 @@ mod tests {
 
     #[test]
     fn integers_are_scaled_by_block() {
-        let (rows, columns) = (13, 96);
+        let (rows, columns) = (13, 320);
         let x: Vec<f32> = (0..columns).map(|i| (i * 7 % 23) as f32 / 23.0 - 0.4).collect();
         let code = |i: usize| (i * 37 % 251) as u8;
-        for (block, shared) in [(96, 1), (96, 5), (32, 1), (32, 3)] {
+        for (block, shared) in [(320, 1), (320, 5), (32, 1), (32, 3), (64, 1)] {
             let per_row = columns / block;
             let scale = |i: usize| f16::from_f32(0.01 + (i % 11) as f32 / 64.0);
             let halves: Vec<f16> = (0..rows * per_row).map(scale).collect();
@@ -305,11 +381,16 @@ mod tests {
                 assert_eq!(by_byte.is_regular(), block == columns);
                 if block == columns {
                     let found = product(&by_byte, &x, rows - 2);
-                    assert_close(&found, |r, c| f32::from(bytes[(r + 2) * columns + c]) * factor(r, c), &x);
+                    assert_close(
+                        &found,
+                        |r, c| f32::from(bytes[(r + 2) * columns + c]) * factor(r, c),
+                        &x,
+                        0.0,
+                    );
                 }
                 let found =
                     product(&PackedRows { columns, codes: Codes::Nibbles(&nibbles, factors) }, &x, rows - 2);
-                assert_close(&found, |r, c| signed((r + 2) * columns + c) * factor(r, c), &x);
+                assert_close(&found, |r, c| signed((r + 2) * columns + c) * factor(r, c), &x, 0.0);
             }
         }
     }
@@ -322,7 +403,21 @@ mod tests {
         let code = |i: usize| (i * 13 % 16) as u8;
         let codes = packed::pack((0..rows * columns).map(code), 4);
         let found = product(&PackedRows { columns, codes: Codes::Palette(&codes, &tables, 4) }, &x, rows - 2);
-        assert_close(&found, |r, c| tables[(r + 2) / 4 * 16 + usize::from(code((r + 2) * columns + c))], &x);
+        let weight = |r: usize, c: usize| tables[(r + 2) / 4 * 16 + usize::from(code((r + 2) * columns + c))];
+        assert_close(&found, weight, &x, 2.0 + 30.0 / 7.0);
+    }
+
+    #[test]
+    fn what_is_not_finite_shows() {
+        let tables = [1.0; WIDE];
+        let packed = PackedRows { columns: 64, codes: Codes::Palette(&[0; 64], &tables, 2) };
+        for bad in [f32::NAN, f32::INFINITY] {
+            let mut x = [0.5; 64];
+            x[40] = bad;
+            let mut out = [0.0; 2];
+            packed.multiply(0, &x, &mut vec![0.0; packed.scratch_len()], &mut out);
+            assert!(out.iter().all(|sum| sum.is_nan()));
+        }
     }
 
     #[test]

@@ -1,9 +1,10 @@
-"""Converts a Llama checkpoint with torch and coremltools, and prints what the conversion alone took.
+"""Converts a Llama checkpoint with torch and coremltools, and prints what that took.
 
     convert_llama.py CHECKPOINT OUTPUT.mlpackage SHAPE [SHAPE ...]
 
 The module is a plain Llama prefill: ids and a mask in, logits of the last position and all keys and values out, in
-fp16 with enumerated shapes. Importing, reading the checkpoint and tracing are not part of what is printed.
+fp16 with enumerated shapes. What is printed begins with reading the checkpoint and ends with the saved package; of it,
+`convert` and `save` once more by themselves. Starting Python and importing are not part of it.
 """
 import json
 import logging
@@ -81,6 +82,8 @@ class Llama(nn.Module):
 def main():
     checkpoint, output, *shapes = sys.argv[1:]
     shapes = [int(shape) for shape in shapes]
+    usage = lambda: sum(resource.getrusage(resource.RUSAGE_SELF)[:2])  # noqa: E731
+    started, used = time.monotonic(), usage()
     with open(os.path.join(checkpoint, "config.json")) as file:
         config = json.load(file)
     model = Llama(config, load_file(os.path.join(checkpoint, "model.safetensors")), max(shapes)).eval()
@@ -88,8 +91,7 @@ def main():
     example = (torch.zeros(1, length, dtype=torch.int32), torch.zeros(1, 1, length, length))
     with torch.no_grad():
         traced = torch.jit.trace(model, example)
-    usage = lambda: sum(resource.getrusage(resource.RUSAGE_SELF)[:2])  # noqa: E731
-    started, used = time.monotonic(), usage()
+    traced_at, traced_used = time.monotonic(), usage()
     flexible = lambda make: ct.EnumeratedShapes([make(s) for s in shapes], default=make(length))  # noqa: E731
     converted = ct.convert(
         traced,
@@ -107,6 +109,8 @@ def main():
         "seconds": time.monotonic() - started,
         "cpu_seconds": usage() - used,
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "convert_seconds": time.monotonic() - traced_at,
+        "convert_cpu_seconds": usage() - traced_used,
     }))
 
 

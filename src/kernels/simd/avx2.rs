@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use half::f16;
 
-use super::{LANES, Op, Simd, WIDE};
+use super::{BLOCK, LANES, Op, Simd, WIDE};
 
 /// Proof that the CPU has AVX2, FMA and F16C.
 #[derive(Debug, Clone, Copy)]
@@ -33,27 +33,14 @@ macro_rules! on_registers {
     };
 }
 
-/// Sixteen bytes, each in a lane of its own.
+/// Products of sixteen pairs of integers, and of sixteen more, summed by two and two.
 #[inline(always)]
-fn bytes(_: Avx2, x: &[u8; WIDE]) -> [__m256i; 2] {
-    // SAFETY: an `Avx2` proves AVX2; the reference covers both runs of eight readable bytes.
+fn multiply_add(_: Avx2, weights: [__m256i; 2], x: &[i16; BLOCK]) -> __m256 {
+    // SAFETY: an `Avx2` proves AVX2; the reference covers both runs of 32 readable bytes.
     unsafe {
-        [
-            _mm256_cvtepu8_epi32(_mm_loadl_epi64(x.as_ptr().cast())),
-            _mm256_cvtepu8_epi32(_mm_loadl_epi64(x.as_ptr().add(LANES).cast())),
-        ]
-    }
-}
-
-/// Of sixteen numbers, those that the lowest four bits of each lane name.
-#[inline(always)]
-fn look_up(_: Avx2, table: [__m256; 2], index: __m256i) -> __m256 {
-    // SAFETY: an `Avx2` proves AVX2; these instructions touch no memory.
-    unsafe {
-        // Permutations look at three bits; the fourth becomes the sign that picks the upper half.
-        let upper = _mm256_castsi256_ps(_mm256_slli_epi32::<28>(index));
-        let low = _mm256_permutevar8x32_ps(table[0], index);
-        _mm256_blendv_ps(low, _mm256_permutevar8x32_ps(table[1], index), upper)
+        let first = _mm256_madd_epi16(weights[0], _mm256_loadu_si256(x.as_ptr().cast()));
+        let second = _mm256_madd_epi16(weights[1], _mm256_loadu_si256(x.as_ptr().add(WIDE).cast()));
+        _mm256_cvtepi32_ps(_mm256_add_epi32(first, second))
     }
 }
 
@@ -74,6 +61,12 @@ impl Simd for Avx2 {
     fn prefetch<T>(self, x: &T) {
         // SAFETY: AVX2 implies SSE; a prefetch changes nothing but caches.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(x).cast()) }
+    }
+
+    #[inline(always)]
+    fn prefetch_behind<T>(self, x: &T, bytes: usize) {
+        // SAFETY: AVX2 implies SSE; a prefetch reads nothing that a program could see, from any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(x).wrapping_byte_add(bytes).cast()) }
     }
 
     #[inline(always)]
@@ -117,34 +110,53 @@ impl Simd for Avx2 {
         unsafe { _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(_mm_loadl_epi64(x.as_ptr().cast()))) }
     }
 
+    /// The low bytes and the high bytes of the numbers, each twice.
+    type Table = [__m256i; 2];
+
     #[inline(always)]
-    fn load_i4_wide(self, x: &[u8; WIDE]) -> [[__m256; 2]; 2] {
-        let [a, b] = bytes(self, x);
-        on_registers!({
-            // Bits 0 to 3 and 4 to 7 of a lane go to its top, from where they come down with their sign.
-            let low = [_mm256_slli_epi32::<28>(a), _mm256_slli_epi32::<28>(b)];
-            let high = [_mm256_slli_epi32::<24>(a), _mm256_slli_epi32::<24>(b)];
-            [
-                [
-                    _mm256_cvtepi32_ps(_mm256_srai_epi32::<28>(low[0])),
-                    _mm256_cvtepi32_ps(_mm256_srai_epi32::<28>(low[1])),
-                ],
-                [
-                    _mm256_cvtepi32_ps(_mm256_srai_epi32::<28>(high[0])),
-                    _mm256_cvtepi32_ps(_mm256_srai_epi32::<28>(high[1])),
-                ],
-            ]
+    fn table(self, numbers: &[i16; WIDE]) -> [__m256i; 2] {
+        [0, 8].map(|shift| {
+            let bytes = numbers.map(|number| (number >> shift) as u8);
+            // SAFETY: `self` proves AVX2; the array holds 16 readable bytes and no alignment is needed.
+            unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(bytes.as_ptr().cast())) }
         })
     }
 
     #[inline(always)]
-    fn look_up_wide(self, table: [__m256; 2], x: &[u8; WIDE]) -> [[__m256; 2]; 2] {
-        let [a, b] = bytes(self, x);
-        let high = on_registers!([_mm256_srli_epi32::<4>(a), _mm256_srli_epi32::<4>(b)]);
-        [
-            [look_up(self, table, a), look_up(self, table, b)],
-            [look_up(self, table, high[0]), look_up(self, table, high[1])],
-        ]
+    fn dot_bytes(self, bytes: &[i8; BLOCK], x: &[i16; BLOCK]) -> __m256 {
+        // SAFETY: `self` proves AVX2; the reference covers both runs of 16 readable bytes.
+        let weights = unsafe {
+            [
+                _mm256_cvtepi8_epi16(_mm_loadu_si128(bytes.as_ptr().cast())),
+                _mm256_cvtepi8_epi16(_mm_loadu_si128(bytes.as_ptr().add(WIDE).cast())),
+            ]
+        };
+        multiply_add(self, weights, x)
+    }
+
+    #[inline(always)]
+    fn dot_nibbles(self, bytes: &[u8; WIDE], x: &[i16; BLOCK]) -> __m256 {
+        // SAFETY: `self` proves AVX2; the reference covers 16 readable bytes and no alignment is needed.
+        let weights = unsafe {
+            let words = _mm256_cvtepi8_epi16(_mm_loadu_si128(bytes.as_ptr().cast()));
+            [_mm256_srai_epi16::<12>(_mm256_slli_epi16::<12>(words)), _mm256_srai_epi16::<4>(words)]
+        };
+        multiply_add(self, weights, x)
+    }
+
+    #[inline(always)]
+    fn dot_named(self, bytes: &[u8; WIDE], table: [__m256i; 2], x: &[i16; BLOCK]) -> __m256 {
+        // SAFETY: `self` proves AVX2; the reference covers 16 readable bytes and no alignment is needed.
+        let weights = unsafe {
+            let bytes = _mm_loadu_si128(bytes.as_ptr().cast());
+            let both =
+                _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(bytes), _mm_srli_epi16::<4>(bytes));
+            let codes = _mm256_and_si256(both, _mm256_set1_epi8(15));
+            let low = _mm256_shuffle_epi8(table[0], codes);
+            let high = _mm256_shuffle_epi8(table[1], codes);
+            [_mm256_unpacklo_epi8(low, high), _mm256_unpackhi_epi8(low, high)]
+        };
+        multiply_add(self, weights, x)
     }
 
     #[inline(always)]

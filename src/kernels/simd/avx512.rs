@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use half::f16;
 
 use super::avx2::Avx2;
-use super::{LANES, Op, Simd, WIDE};
+use super::{BLOCK, LANES, Op, Simd, WIDE};
 
 /// Proof that the CPU has AVX-512 (F, VL, BW and DQ) and whatever [`Avx2`] stands for.
 #[derive(Debug, Clone, Copy)]
@@ -35,13 +35,6 @@ macro_rules! on_registers {
     };
 }
 
-/// Sixteen bytes, each in a lane of its own.
-#[inline(always)]
-fn bytes(_: Avx512, x: &[u8; WIDE]) -> __m512i {
-    // SAFETY: an `Avx512` proves AVX-512; the reference covers sixteen readable bytes.
-    unsafe { _mm512_cvtepu8_epi32(_mm_loadu_si128(x.as_ptr().cast())) }
-}
-
 /// Vectors of eight lanes are those of AVX2.
 macro_rules! as_avx2 {
     ($(fn $name:ident($($arg:ident: $type:ty),*) $(-> $output:ty)?;)*) => {
@@ -64,9 +57,16 @@ impl Simd for Avx512 {
         unsafe { run(op, self) }
     }
 
+    type Table = [__m256i; 2];
+
     #[inline(always)]
     fn prefetch<T>(self, x: &T) {
         self.0.prefetch(x);
+    }
+
+    #[inline(always)]
+    fn prefetch_behind<T>(self, x: &T, bytes: usize) {
+        self.0.prefetch_behind(x, bytes);
     }
 
     as_avx2! {
@@ -77,6 +77,10 @@ impl Simd for Avx512 {
         fn store_f16(v: __m256, out: &mut [f16; LANES]);
         fn load_i8(x: &[i8; LANES]) -> __m256;
         fn load_u8(x: &[u8; LANES]) -> __m256;
+        fn table(numbers: &[i16; WIDE]) -> [__m256i; 2];
+        fn dot_bytes(bytes: &[i8; BLOCK], x: &[i16; BLOCK]) -> __m256;
+        fn dot_nibbles(bytes: &[u8; WIDE], x: &[i16; BLOCK]) -> __m256;
+        fn dot_named(bytes: &[u8; WIDE], table: [__m256i; 2], x: &[i16; BLOCK]) -> __m256;
         fn add(a: __m256, b: __m256) -> __m256;
         fn sub(a: __m256, b: __m256) -> __m256;
         fn mul(a: __m256, b: __m256) -> __m256;
@@ -133,26 +137,6 @@ impl Simd for Avx512 {
     #[inline(always)]
     fn fold_wide(self, v: __m512) -> __m256 {
         on_registers!(_mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v)))
-    }
-
-    #[inline(always)]
-    fn load_i4_wide(self, x: &[u8; WIDE]) -> [__m512; 2] {
-        let lanes = bytes(self, x);
-        // Bits 0 to 3 and 4 to 7 of a lane go to its top, from where they come down with their sign.
-        on_registers!([
-            _mm512_cvtepi32_ps(_mm512_srai_epi32::<28>(_mm512_slli_epi32::<28>(lanes))),
-            _mm512_cvtepi32_ps(_mm512_srai_epi32::<28>(_mm512_slli_epi32::<24>(lanes))),
-        ])
-    }
-
-    #[inline(always)]
-    fn look_up_wide(self, table: __m512, x: &[u8; WIDE]) -> [__m512; 2] {
-        let lanes = bytes(self, x);
-        // Permutations look at the lowest four bits only.
-        on_registers!([
-            _mm512_permutexvar_ps(lanes, table),
-            _mm512_permutexvar_ps(_mm512_srli_epi32::<4>(lanes), table),
-        ])
     }
 
     #[inline(always)]

@@ -61,6 +61,28 @@ macro_rules! wide_as_pairs {
     };
 }
 
+/// Implements products with tables of integers without vectors.
+macro_rules! tables_in_memory {
+    () => {
+        type Table = [i16; WIDE];
+
+        #[inline(always)]
+        fn table(self, numbers: &[i16; WIDE]) -> Self::Table {
+            *numbers
+        }
+
+        #[inline(always)]
+        fn dot_named(self, bytes: &[u8; WIDE], table: Self::Table, x: &[i16; BLOCK]) -> Self::V {
+            let mut sums = [0; LANES];
+            for (i, &x) in x.iter().enumerate() {
+                let number = table[usize::from(nibble(bytes, named_order(i)))];
+                sums[i % WIDE / 2] += i32::from(number) * i32::from(x);
+            }
+            self.load(&sums.map(|sum| sum as f32))
+        }
+    };
+}
+
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -81,6 +103,8 @@ pub use scalar::Scalar;
 pub const LANES: usize = 8;
 /// Lanes of a wide vector.
 pub const WIDE: usize = 16;
+/// Integers whose products are summed at once.
+pub const BLOCK: usize = 32;
 
 /// An instruction set. All arithmetic is IEEE 754, rounded to nearest even.
 pub trait Simd: Copy + Send + Sync + 'static {
@@ -95,6 +119,9 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// Has memory that is about to be read brought near, where the processor can be told to.
     #[inline(always)]
     fn prefetch<T>(self, _: &T) {}
+    /// The same for what lies so many bytes behind something, if anything does.
+    #[inline(always)]
+    fn prefetch_behind<T>(self, _: &T, _bytes: usize) {}
     /// The same value in every lane.
     fn splat(self, x: f32) -> Self::V;
     /// Lanes from memory.
@@ -144,6 +171,13 @@ pub trait Simd: Copy + Send + Sync + 'static {
 
     /// The sum of the lanes, taken by halves: `i + (i + 4)`, then `i + (i + 2)`, then `0 + 1`.
     fn reduce_add(self, v: Self::V) -> f32;
+    /// [`Simd::reduce_add`] of each of several vectors.
+    #[inline(always)]
+    fn reduce_add_each(self, vectors: [Self::V; LANES]) -> Self::V {
+        let v = self.transpose(vectors);
+        let pair = |a: usize| self.add(self.add(v[a], v[a + 4]), self.add(v[a + 2], v[a + 6]));
+        self.add(pair(0), pair(1))
+    }
     /// The largest lane by [`Simd::max`], in the order of [`Simd::reduce_add`].
     fn reduce_max(self, v: Self::V) -> f32;
     /// Lane `j` of vector `i` becomes lane `i` of vector `j`.
@@ -166,20 +200,50 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// Lane `i` plus lane `i + 8`.
     fn fold_wide(self, v: Self::W) -> Self::V;
 
-    /// The lower and the upper four bits of each byte, as signed numbers.
+    /// A table of sixteen numbers that [`Simd::dot_named`] looks up.
+    type Table: Copy;
+    /// Makes a table.
+    fn table(self, numbers: &[i16; WIDE]) -> Self::Table;
+    /// Sums of products of bytes with `x`, exact but for the last rounding: lane `i` of those at `2 * i` and `2 * i + 1` of
+    /// either half. They must not exceed i32.
     #[inline(always)]
-    fn load_i4_wide(self, x: &[u8; WIDE]) -> [Self::W; 2] {
-        let signed = |byte: u8| f32::from(byte.cast_signed() >> 4);
-        [self.load_wide(&x.map(|byte| signed(byte << 4))), self.load_wide(&x.map(signed))]
+    fn dot_bytes(self, bytes: &[i8; BLOCK], x: &[i16; BLOCK]) -> Self::V {
+        let mut sums = [0; LANES];
+        for (i, (&byte, &x)) in bytes.iter().zip(x).enumerate() {
+            sums[i % WIDE / 2] += i32::from(byte) * i32::from(x);
+        }
+        self.load(&sums.map(|sum| sum as f32))
     }
-    /// Of sixteen numbers, those that the lower and the upper four bits of each byte name.
+    /// The same with the signed numbers that the lower and the upper four bits of each byte are, in the order of
+    /// [`signed_order`].
     #[inline(always)]
-    fn look_up_wide(self, table: Self::W, x: &[u8; WIDE]) -> [Self::W; 2] {
-        let mut numbers = [0.0; WIDE];
-        self.store_wide(table, &mut numbers);
-        let named = |index: u8| numbers[usize::from(index & 15)];
-        [self.load_wide(&x.map(named)), self.load_wide(&x.map(|byte| named(byte >> 4)))]
+    fn dot_nibbles(self, bytes: &[u8; WIDE], x: &[i16; BLOCK]) -> Self::V {
+        let mut sums = [0; LANES];
+        for (i, &x) in x.iter().enumerate() {
+            let code = (nibble(bytes, signed_order(i)) << 4).cast_signed() >> 4;
+            sums[i % WIDE / 2] += i32::from(code) * i32::from(x);
+        }
+        self.load(&sums.map(|sum| sum as f32))
     }
+    /// The same with the numbers of a table that the lower and the upper four bits of each byte name, in the order of
+    /// [`named_order`].
+    fn dot_named(self, bytes: &[u8; WIDE], table: Self::Table, x: &[i16; BLOCK]) -> Self::V;
+}
+
+/// Element `i` of those that bytes hold two each of, low half first.
+#[inline(always)]
+fn nibble(bytes: &[u8; WIDE], i: usize) -> u8 {
+    bytes[i / 2] >> (i % 2 * 4) & 15
+}
+
+/// Which element of a block of four-bit numbers is multiplied with element `i` by [`Simd::dot_nibbles`].
+pub const fn signed_order(i: usize) -> usize {
+    i % WIDE * 2 + i / WIDE
+}
+
+/// Which element of a block of four-bit codes is multiplied with element `i` by [`Simd::dot_named`].
+pub const fn named_order(i: usize) -> usize {
+    2 * (i / WIDE * LANES + i % LANES) + i % WIDE / LANES
 }
 
 /// A kernel with its arguments.

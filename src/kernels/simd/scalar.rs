@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use super::{LANES, Op, Simd, WIDE};
+use super::{BLOCK, LANES, Op, Simd, WIDE, named_order, nibble};
 
 /// Plain Rust; needs nothing of the CPU.
 #[derive(Debug, Clone, Copy)]
@@ -57,6 +57,7 @@ impl Simd for Scalar {
     type V = Lanes;
 
     wide_as_pairs!();
+    tables_in_memory!();
 
     #[inline(always)]
     fn run<O: Op>(self, op: O) -> O::Output {

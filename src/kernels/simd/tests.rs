@@ -97,13 +97,17 @@ impl Op for Everything<'_> {
             s.round_f16_wide(x),
         ];
         let codes: [u8; WIDE] = std::array::from_fn(|i| self.a[i % LANES].to_bits().to_le_bytes()[i / LANES]);
-        let nibbles = s.load_i4_wide(&codes).into_iter().chain(s.look_up_wide(y, &codes));
-        for v in wide_vectors.into_iter().chain(nibbles) {
+        let bytes: [i8; BLOCK] = std::array::from_fn(|i| codes[i % WIDE].rotate_left(i as u32).cast_signed());
+        let x: [i16; BLOCK] =
+            std::array::from_fn(|i| i16::from(bytes[BLOCK - 1 - i]) * 128 + i16::from(bytes[i]));
+        let table = s.table(&std::array::from_fn(|i| x[i] - 5));
+        let products = [s.dot_bytes(&bytes, &x), s.dot_nibbles(&codes, &x), s.dot_named(&codes, table, &x)];
+        for v in wide_vectors {
             let mut lanes = [0.0; WIDE];
             s.store_wide(v, &mut lanes);
             out.extend(lanes);
         }
-        for v in vectors.into_iter().chain(transposed) {
+        for v in vectors.into_iter().chain(transposed).chain(products) {
             let mut lanes = [0.0; LANES];
             s.store(v, &mut lanes);
             out.extend(lanes);

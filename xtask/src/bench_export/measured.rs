@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use crate::process::{read, succeed};
 use crate::project::Project;
@@ -26,7 +27,7 @@ pub(crate) fn run(project: &Project, command: &[&Path]) -> Result<Measured> {
 }
 
 /// Runs a command that prints what it took.
-pub(crate) fn parse(command: &mut Command) -> Result<Measured> {
+pub(crate) fn parse<T: DeserializeOwned>(command: &mut Command) -> Result<T> {
     let text = read(command)?;
     let line = text.lines().last().unwrap_or_default();
     serde_json::from_str(line).with_context(|| format!("read what was measured from `{line}`"))
