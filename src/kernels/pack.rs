@@ -1,31 +1,35 @@
-//! Copies blocks of strided matrices into the order in which the product reads them.
-//!
-//! A panel holds `WIDTH` rows of a matrix side by side for each step along its columns. What a panel lacks at
-//! the edge of the matrix is zero.
+//! Copies blocks of strided matrices into the order in which the product reads them. What lacks at the edge of a matrix
+//! is zero.
 
 use std::ops::Range;
 
 use super::gemm::Matrix;
 use super::simd::{LANES, Load, Simd, Store};
 
-/// Packs `rows` of `source`, of each the elements in `depth`, as panels one after the other.
+/// Steps along the depth of a product that a row of a left operand holds side by side.
+pub(super) const STEPS: usize = LANES;
+
+/// Some steps of `ROWS` rows of a left operand.
+pub(super) type LeftBlock<const ROWS: usize> = [[f32; STEPS]; ROWS];
+
+/// Packs `rows` of a left operand, `ROWS` at a time, all blocks of the first before those of the next.
 #[inline(always)]
-pub(super) fn pack<S: Simd, T: Load, const WIDTH: usize>(
+pub(super) fn pack_rows<S: Simd, T: Load, const ROWS: usize>(
     s: S,
     source: Matrix<'_, T>,
     rows: Range<usize>,
-    depth: Range<usize>,
-    out: &mut [[f32; WIDTH]],
+    depth: usize,
+    out: &mut [LeftBlock<ROWS>],
 ) {
     let mut first = rows.start;
-    for panel in out.chunks_exact_mut(depth.len()) {
-        let last = rows.end.min(first + WIDTH);
+    for panel in out.chunks_exact_mut(depth.div_ceil(STEPS)) {
+        let last = rows.end.min(first + ROWS);
         if source.column_stride == 1 {
-            pack_along(s, source, first..last, depth.clone(), panel);
-        } else if source.row_stride == 1 {
-            pack_across(s, source, first..last, depth.clone(), panel);
+            rows_along(s, source, first..last, depth, panel);
+        } else if source.row_stride == 1 && ROWS == last - first {
+            rows_across(s, source, first, depth, panel);
         } else {
-            pack_any(source, first..last, depth.clone(), panel);
+            rows_any(source, first..last, depth, panel);
         }
         first = last;
     }
@@ -33,104 +37,105 @@ pub(super) fn pack<S: Simd, T: Load, const WIDTH: usize>(
 
 /// Rows whose elements follow each other in memory.
 #[inline(always)]
-fn pack_along<S: Simd, T: Load, const WIDTH: usize>(
+fn rows_along<S: Simd, T: Load, const ROWS: usize>(
     s: S,
     source: Matrix<'_, T>,
     rows: Range<usize>,
-    depth: Range<usize>,
-    panel: &mut [[f32; WIDTH]],
+    depth: usize,
+    panel: &mut [LeftBlock<ROWS>],
 ) {
-    let source = Matrix { data: &source.data[depth.start..], ..source };
-    let mut lane = 0;
-    while lane < WIDTH {
-        let row = rows.start + lane;
-        match rows.end.saturating_sub(row) {
-            LANES.. => {
-                pack_lanes::<S, T, WIDTH, LANES>(s, source.skip_rows(row), panel, lane);
-                lane += LANES;
-            }
-            6..LANES => {
-                pack_lanes::<S, T, WIDTH, 6>(s, source.skip_rows(row), panel, lane);
-                lane += 6;
-            }
-            1..6 => {
-                pack_lanes::<S, T, WIDTH, 1>(s, source.skip_rows(row), panel, lane);
-                lane += 1;
-            }
-            0 => {
-                for step in &mut *panel {
-                    step[lane..].fill(0.0);
-                }
-                return;
-            }
+    for (r, row) in (rows.start..rows.start + ROWS).enumerate() {
+        if row >= rows.end {
+            panel.iter_mut().for_each(|block| block[r].fill(0.0));
+            continue;
+        }
+        let line = &source.data[row * source.row_stride..][..depth];
+        let (whole, rest) = line.as_chunks::<STEPS>();
+        for (block, steps) in panel.iter_mut().zip(whole) {
+            s.store(T::load(s, steps), &mut block[r]);
+        }
+        if let Some(block) = panel.get_mut(whole.len()) {
+            s.store(T::load_some(s, rest), &mut block[r]);
         }
     }
 }
 
-/// The first `COUNT` rows of `source`, from the given lane of the panel on.
+/// Whole panels of which the elements of one column follow each other in memory.
 #[inline(always)]
-fn pack_lanes<S: Simd, T: Load, const WIDTH: usize, const COUNT: usize>(
+fn rows_across<S: Simd, T: Load, const ROWS: usize>(
     s: S,
     source: Matrix<'_, T>,
-    panel: &mut [[f32; WIDTH]],
-    lane: usize,
+    first: usize,
+    depth: usize,
+    panel: &mut [LeftBlock<ROWS>],
 ) {
-    let (blocks, rest) = panel.as_chunks_mut::<LANES>();
-    let whole = blocks.len();
-    let mut lines: [&[T]; COUNT] = [&[]; COUNT];
-    let mut lanes: [&[[T; LANES]]; COUNT] = [&[]; COUNT];
-    for (row, (line, lanes)) in lines.iter_mut().zip(&mut lanes).enumerate() {
-        *line = &source.data[row * source.row_stride..][..whole * LANES + rest.len()];
-        *lanes = &line.as_chunks().0[..whole];
-    }
-    for (i, steps) in blocks.iter_mut().enumerate() {
-        let mut block = [s.splat(0.0); LANES];
-        for (v, lanes) in block.iter_mut().zip(lanes) {
-            *v = T::load(s, &lanes[i]);
+    for (b, block) in panel.iter_mut().enumerate() {
+        for (part, rows) in block.chunks_mut(LANES).enumerate() {
+            let mut columns = [s.splat(0.0); STEPS];
+            for (step, column) in columns.iter_mut().zip(b * STEPS..depth) {
+                let at = column * source.column_stride + first + part * LANES;
+                *step = T::load_some(s, &source.data[at..at + rows.len()]);
+            }
+            for (row, steps) in rows.iter_mut().zip(s.transpose(columns)) {
+                s.store(steps, row);
+            }
         }
-        store_transposed::<S, WIDTH, COUNT>(s, block, steps, lane);
-    }
-    if !rest.is_empty() {
-        let mut block = [s.splat(0.0); LANES];
-        for (v, line) in block.iter_mut().zip(lines) {
-            *v = T::load_some(s, &line[whole * LANES..]);
-        }
-        store_transposed::<S, WIDTH, COUNT>(s, block, rest, lane);
     }
 }
 
-/// Lane `i` of the first `COUNT` vectors becomes step `i`, from the given lane on.
 #[inline(always)]
-fn store_transposed<S: Simd, const WIDTH: usize, const COUNT: usize>(
-    s: S,
-    block: [S::V; LANES],
-    steps: &mut [[f32; WIDTH]],
-    lane: usize,
-) {
-    if COUNT == 1 {
-        let mut row = [0.0; LANES];
-        s.store(block[0], &mut row);
-        for (step, x) in steps.iter_mut().zip(row) {
-            step[lane] = x;
-        }
-        return;
-    }
-    for (step, v) in steps.iter_mut().zip(s.transpose(block)) {
-        f32::store_some(s, v, &mut step[lane..][..COUNT]);
-    }
-}
-
-/// Rows of which the elements of one column follow each other in memory.
-#[inline(always)]
-fn pack_across<S: Simd, T: Load, const WIDTH: usize>(
-    s: S,
+fn rows_any<T: Load, const ROWS: usize>(
     source: Matrix<'_, T>,
     rows: Range<usize>,
-    depth: Range<usize>,
+    depth: usize,
+    panel: &mut [LeftBlock<ROWS>],
+) {
+    for (b, block) in panel.iter_mut().enumerate() {
+        *block = [[0.0; STEPS]; ROWS];
+        for (steps, row) in block.iter_mut().zip(rows.clone()) {
+            for (out, column) in steps.iter_mut().zip(b * STEPS..depth) {
+                *out = source.data[row * source.row_stride + column * source.column_stride].widen();
+            }
+        }
+    }
+}
+
+/// Packs `columns` of a right operand, `WIDTH` side by side for each step, as panels one after the other, each of whole
+/// blocks of steps.
+#[inline(always)]
+pub(super) fn pack_columns<S: Simd, T: Load, const WIDTH: usize>(
+    s: S,
+    source: Matrix<'_, T>,
+    columns: Range<usize>,
+    depth: usize,
+    out: &mut [[f32; WIDTH]],
+) {
+    let mut first = columns.start;
+    for panel in out.chunks_exact_mut(depth.next_multiple_of(STEPS)) {
+        let last = columns.end.min(first + WIDTH);
+        let (steps, none) = panel.split_at_mut(depth);
+        none.fill([0.0; WIDTH]);
+        if source.column_stride == 1 {
+            columns_across(s, source, first..last, steps);
+        } else if source.row_stride == 1 {
+            columns_along(s, source, first..last, steps);
+        } else {
+            columns_any(source, first..last, steps);
+        }
+        first = last;
+    }
+}
+
+/// Columns that lie side by side in memory.
+#[inline(always)]
+fn columns_across<S: Simd, T: Load, const WIDTH: usize>(
+    s: S,
+    source: Matrix<'_, T>,
+    columns: Range<usize>,
     panel: &mut [[f32; WIDTH]],
 ) {
-    for (step, column) in panel.iter_mut().zip(depth) {
-        let line = &source.data[column * source.column_stride..][rows.clone()];
+    for (row, step) in panel.iter_mut().enumerate() {
+        let line = &source.data[row * source.row_stride..][columns.clone()];
         for (lane, out) in step.chunks_mut(LANES).enumerate() {
             let v = T::load_some(s, &line[line.len().min(lane * LANES)..]);
             f32::store_some(s, v, out);
@@ -138,16 +143,41 @@ fn pack_across<S: Simd, T: Load, const WIDTH: usize>(
     }
 }
 
+/// Columns whose elements follow each other in memory.
 #[inline(always)]
-fn pack_any<T: Load, const WIDTH: usize>(
+fn columns_along<S: Simd, T: Load, const WIDTH: usize>(
+    s: S,
     source: Matrix<'_, T>,
-    rows: Range<usize>,
-    depth: Range<usize>,
+    columns: Range<usize>,
     panel: &mut [[f32; WIDTH]],
 ) {
-    for (step, column) in panel.iter_mut().zip(depth) {
+    let depth = panel.len();
+    for lane in (0..WIDTH).step_by(LANES) {
+        let mut lines: [&[T]; LANES] = [&[]; LANES];
+        for (line, column) in lines.iter_mut().zip(columns.start + lane..columns.end) {
+            *line = &source.data[column * source.column_stride..][..depth];
+        }
+        for (b, steps) in panel.chunks_mut(LANES).enumerate() {
+            let mut block = [s.splat(0.0); LANES];
+            for (v, line) in block.iter_mut().zip(lines) {
+                *v = T::load_some(s, &line[line.len().min(b * LANES)..]);
+            }
+            for (step, v) in steps.iter_mut().zip(s.transpose(block)) {
+                f32::store_some(s, v, &mut step[lane..][..LANES]);
+            }
+        }
+    }
+}
+
+#[inline(always)]
+fn columns_any<T: Load, const WIDTH: usize>(
+    source: Matrix<'_, T>,
+    columns: Range<usize>,
+    panel: &mut [[f32; WIDTH]],
+) {
+    for (row, step) in panel.iter_mut().enumerate() {
         *step = [0.0; WIDTH];
-        for (out, row) in step.iter_mut().zip(rows.clone()) {
+        for (out, column) in step.iter_mut().zip(columns.clone()) {
             *out = source.data[row * source.row_stride + column * source.column_stride].widen();
         }
     }

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::ops::Range;
 
 use super::gemm::Matrix;
-use super::pack::pack;
+use super::pack::{LeftBlock, STEPS, pack_columns, pack_rows};
 use super::parallel;
 use super::simd::{Grid, Isa, LANES, Load, Simd, Store, TileOp, WIDE};
 use crate::tensor::AlignedBuf;
@@ -61,14 +61,14 @@ pub(super) trait Left: Copy + Send + Sync {
     /// The rows after the first `count`; there must be some.
     fn skip_rows(self, count: usize) -> Self;
 
-    /// Packs whole rows as panels. `memory` is working memory.
-    fn pack<S: Simd, const WIDTH: usize>(
+    /// Packs whole rows. `memory` is working memory.
+    fn pack<S: Simd, const ROWS: usize>(
         self,
         s: S,
         rows: Range<usize>,
         columns: usize,
         memory: &mut AlignedBuf,
-        out: &mut [[f32; WIDTH]],
+        out: &mut [LeftBlock<ROWS>],
     );
 }
 
@@ -80,15 +80,15 @@ impl<T: Load> Left for Matrix<'_, T> {
     }
 
     #[inline(always)]
-    fn pack<S: Simd, const WIDTH: usize>(
+    fn pack<S: Simd, const ROWS: usize>(
         self,
         s: S,
         rows: Range<usize>,
         columns: usize,
         _: &mut AlignedBuf,
-        out: &mut [[f32; WIDTH]],
+        out: &mut [LeftBlock<ROWS>],
     ) {
-        pack(s, self, rows, 0..columns, out);
+        pack_rows(s, self, rows, columns, out);
     }
 }
 
@@ -111,18 +111,18 @@ impl Left for Reader<'_> {
     }
 
     #[inline(always)]
-    fn pack<S: Simd, const WIDTH: usize>(
+    fn pack<S: Simd, const ROWS: usize>(
         self,
         s: S,
         rows: Range<usize>,
         columns: usize,
         memory: &mut AlignedBuf,
-        out: &mut [[f32; WIDTH]],
+        out: &mut [LeftBlock<ROWS>],
     ) {
         memory.resize(rows.len() * self.columns * size_of::<f32>());
         let values: &mut [f32] = bytemuck::cast_slice_mut(memory);
         (self.read)(self.first + rows.start..self.first + rows.end, values);
-        pack(s, Matrix::row_major(values, self.columns), 0..rows.len(), 0..columns, out);
+        pack_rows(s, Matrix::row_major(values, self.columns), 0..rows.len(), columns, out);
     }
 }
 
@@ -194,15 +194,18 @@ impl<L: Left, U: Load, O: Store, M: Mode> TileOp for Blocked<'_, '_, L, U, O, M>
         let (m, n) = (out.rows(), out.columns());
         let most_rows = (LEFT_ELEMENTS / k.max(1)).clamp(ROWS, MOST_ROWS) / ROWS * ROWS;
         let most_columns = (RIGHT_ELEMENTS / k.max(1)).max(COLUMNS);
+        let depth = k.next_multiple_of(STEPS);
         for columns in Blocks::new(n, most_columns, COLUMNS) {
-            let right_panels = panels::<COLUMNS>(&mut packed.right, columns.len(), k);
-            pack(s, right.transposed(), columns.clone(), 0..k, right_panels);
+            let right_panels: &mut [[f32; COLUMNS]] =
+                room(&mut packed.right, columns.len().div_ceil(COLUMNS) * depth);
+            pack_columns(s, right, columns.clone(), k, right_panels);
             for rows in Blocks::new(m, most_rows, ROWS) {
-                let left_panels = panels::<ROWS>(&mut packed.left, rows.len(), k);
+                let tiles = rows.len().div_ceil(ROWS);
+                let left_panels: &mut [LeftBlock<ROWS>] = room(&mut packed.left, tiles * depth / STEPS);
                 left.pack(s, rows.clone(), k, &mut packed.read, left_panels);
-                let sums = panels::<COLUMNS>(&mut packed.sums, COLUMNS, rows.len().next_multiple_of(ROWS));
+                let sums: &mut [[f32; COLUMNS]] = room(&mut packed.sums, tiles * ROWS);
                 for (p, j) in columns.clone().step_by(COLUMNS).enumerate() {
-                    let panel = &right_panels[p * k..(p + 1) * k];
+                    let panel = &right_panels[p * depth..(p + 1) * depth];
                     sum_panel::<S, M, ROWS, VECTORS, COLUMNS>(s, mode, left_panels, panel, sums);
                     let width = COLUMNS.min(n - j);
                     for (i, sums) in rows.clone().zip(&*sums) {
@@ -219,15 +222,15 @@ impl<L: Left, U: Load, O: Store, M: Mode> TileOp for Blocked<'_, '_, L, U, O, M>
 fn sum_panel<S: Simd, M: Mode, const ROWS: usize, const VECTORS: usize, const COLUMNS: usize>(
     s: S,
     mode: M,
-    left: &[[f32; ROWS]],
+    left: &[LeftBlock<ROWS>],
     right: &[[f32; COLUMNS]],
     sums: &mut [[f32; COLUMNS]],
 ) {
-    let k = right.len();
-    for depth in Blocks::new(k, PANEL_ELEMENTS / COLUMNS, 1) {
-        let right = &right[depth.clone()];
-        for (left, sums) in left.chunks_exact(k).zip(sums.as_chunks_mut::<ROWS>().0) {
-            tile::<S, M, ROWS, VECTORS, COLUMNS>(s, mode, &left[depth.clone()], right, sums, depth.start > 0);
+    let (right, _) = right.as_chunks::<STEPS>();
+    for depth in Blocks::new(right.len(), PANEL_ELEMENTS / COLUMNS / STEPS, 1) {
+        let part = &right[depth.clone()];
+        for (left, sums) in left.chunks_exact(right.len()).zip(sums.as_chunks_mut::<ROWS>().0) {
+            tile::<S, M, ROWS, VECTORS, COLUMNS>(s, mode, &left[depth.clone()], part, sums, depth.start > 0);
         }
     }
 }
@@ -236,8 +239,8 @@ fn sum_panel<S: Simd, M: Mode, const ROWS: usize, const VECTORS: usize, const CO
 fn tile<S: Simd, M: Mode, const ROWS: usize, const VECTORS: usize, const COLUMNS: usize>(
     s: S,
     mode: M,
-    left: &[[f32; ROWS]],
-    right: &[[f32; COLUMNS]],
+    left: &[LeftBlock<ROWS>],
+    right: &[[[f32; COLUMNS]; STEPS]],
     out: &mut [[f32; COLUMNS]; ROWS],
     continues: bool,
 ) {
@@ -250,14 +253,16 @@ fn tile<S: Simd, M: Mode, const ROWS: usize, const VECTORS: usize, const COLUMNS
         }
     }
     for (left, right) in left.iter().zip(right) {
-        let mut lanes = [s.splat_wide(0.0); VECTORS];
-        for (lanes, right) in lanes.iter_mut().zip(right.as_chunks::<WIDE>().0) {
-            *lanes = s.load_wide(right);
-        }
-        for (sums, &a) in sums.iter_mut().zip(left) {
-            let a = s.splat_wide(a);
-            for (sum, &b) in sums.iter_mut().zip(&lanes) {
-                *sum = mode.accumulate(s, a, b, *sum);
+        for (step, right) in right.iter().enumerate() {
+            let mut lanes = [s.splat_wide(0.0); VECTORS];
+            for (lanes, right) in lanes.iter_mut().zip(right.as_chunks::<WIDE>().0) {
+                *lanes = s.load_wide(right);
+            }
+            for (sums, left) in sums.iter_mut().zip(left) {
+                let a = s.splat_wide(left[step]);
+                for (sum, &b) in sums.iter_mut().zip(&lanes) {
+                    *sum = mode.accumulate(s, a, b, *sum);
+                }
             }
         }
     }
@@ -279,10 +284,9 @@ fn finish<S: Simd, O: Store>(s: S, sums: &[f32], bias: Option<f32>, out: &mut [O
     }
 }
 
-/// Room for the panels of `count` rows or columns.
-fn panels<const WIDTH: usize>(buffer: &mut AlignedBuf, count: usize, depth: usize) -> &mut [[f32; WIDTH]] {
-    let steps = count.div_ceil(WIDTH) * depth;
-    let bytes = steps * size_of::<[f32; WIDTH]>();
+/// Room for so many elements.
+fn room<T: bytemuck::Pod>(buffer: &mut AlignedBuf, count: usize) -> &mut [T] {
+    let bytes = count * size_of::<T>();
     if buffer.len() < bytes {
         buffer.resize(bytes);
     }
