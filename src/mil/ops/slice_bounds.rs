@@ -1,6 +1,8 @@
 //! The part of a tensor that `begin`, `end`, `stride` and the masks of `slice_by_index` and `slice_update`
 //! select, by the rules of Python slices.
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
 use super::dims;
@@ -127,6 +129,16 @@ impl Bounds {
         let forward = spans.iter().all(|span| span.len > 0 && (span.step == 1 || span.len == 1));
         let starts = spans.iter().zip(shape::strides(x)).map(|(span, stride)| span.start * stride);
         (outer_single && forward).then(|| starts.sum())
+    }
+
+    /// What is selected of one dimension of a tensor of shape `x`, if it is a run of it and all of every other.
+    pub(super) fn run_of(&self, axis: usize, x: &[usize]) -> Option<Range<usize>> {
+        let spans: Vec<Span> =
+            (0..x.len()).map(|axis| self.span(axis, x[axis]).ok()).collect::<Option<_>>()?;
+        let forward = spans.iter().all(|span| span.step == 1 && !span.squeezed);
+        let whole = (0..x.len()).all(|other| other == axis || spans[other].len == x[other]);
+        let Span { start, len, .. } = *spans.get(axis)?;
+        (forward && whole).then_some(start..start + len)
     }
 
     /// The copy of the selected part of a tensor of shape `x` into a contiguous tensor, or the other way.
