@@ -270,6 +270,25 @@ mod tests {
     }
 
     #[test]
+    fn a_run_is_forward_and_of_one_dimension() {
+        use Bound::{At, Open};
+        assert_eq!(bounds(At(1), At(-1), 1).run_of(0, &[5]), Some(1..4));
+        assert_eq!(bounds(At(1), At(-1), 2).run_of(0, &[5]), None);
+        assert_eq!(bounds(Open, Open, -1).run_of(0, &[5]), None);
+        let each = |value: i64, count| Some(Ints::from_elem(value, count));
+        let two = Bounds {
+            begin: each(1, 2),
+            end: each(3, 2),
+            stride: Ints::from_elem(1, 2),
+            begin_mask: Mask::from_slice(&[true, false]),
+            end_mask: Mask::from_slice(&[true, false]),
+            squeeze_mask: Mask::from_elem(false, 2),
+        };
+        assert_eq!(two.run_of(1, &[4, 5]), Some(1..3));
+        assert_eq!(two.run_of(0, &[4, 5]), None);
+    }
+
+    #[test]
     fn some_sizes_are_known_without_the_dimension() {
         use Bound::{At, Later, Open};
         for (begin, end, step, dim, wanted) in [

@@ -73,8 +73,8 @@ impl<'a> Graph<'a> {
         Graph::same(operand, Operand::Value(self.steps[step].outputs[0])).then_some(step)
     }
 
-    /// Whether an operand is a run of one axis of `whole` and has no other use; then the step that copies it, if any
-    /// does.
+    /// The step that makes an operand of a run of one axis of `whole` for one use, or no step if it is where it was.
+    /// `None` if it is anything else.
     pub(super) fn cut_from(
         &self,
         whole: Operand,
@@ -167,8 +167,8 @@ impl<'a> Graph<'a> {
 
     /// The fp16 number that a constant without dimensions is.
     pub(super) fn scalar(&self, operand: Operand) -> Option<f32> {
-        self.half_shape(operand).filter(|shape| shape.is_empty())?;
-        self.numbers(operand)?.first().copied()
+        let shape = self.half_shape(operand)?;
+        self.numbers(operand)?.first().copied().filter(|_| shape.is_empty())
     }
 
     /// The numbers of a short constant.

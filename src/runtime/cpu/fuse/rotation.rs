@@ -95,7 +95,7 @@ fn turned(graph: &Graph<'_>, out: usize) -> Option<Turned> {
 /// Two values that lie one after the other along the dimensions of heads.
 fn joined(graph: &Graph<'_>, step: usize) -> Option<[Operand; 2]> {
     let along = graph.is(step, "concat") && graph.is_along(step, WIDTH, RANK);
-    let &[first, second] = &graph.arguments(step, "values")?[..] else { return None };
+    let &[first, second] = graph.arguments(step, "values")? else { return None };
     (along && !graph.is_set(step, "interleave")).then_some([first, second])
 }
 
@@ -118,7 +118,7 @@ fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
 mod tests {
     use super::super::testing::{executed_with, halves};
     use super::*;
-    use crate::mil::{Builder, Function, TensorType, ValueId};
+    use crate::mil::{Arg, Builder, Function, TensorType, ValueId};
     use crate::tensor::{DType, Tensor};
 
     #[derive(Clone, Copy)]
@@ -142,6 +142,14 @@ mod tests {
         op.arg("begin_mask", &open).arg("end_mask", &open).push().unwrap()
     }
 
+    fn binary(f: &mut Builder, kind: &str, x: ValueId, y: impl Into<Arg>) -> ValueId {
+        f.op(kind).arg("x", x).arg("y", y).push().unwrap()
+    }
+
+    fn join(f: &mut Builder, values: [ValueId; 2], axis: usize) -> ValueId {
+        f.op("concat").args("values", &values).arg("axis", axis as i32).push().unwrap()
+    }
+
     /// The rotation as an export writes it; with `shown`, an intermediate value leaves the function.
     fn rotation(form: Form, shown: bool) -> Function {
         let Form { shape, dims, tables, scale, axis, minus } = form;
@@ -154,24 +162,17 @@ mod tests {
         let middle = if axis == WIDTH { dims } else { shape[axis] } / 2;
         let low = slice(&mut f, turning, axis, [0, middle]);
         let high = slice(&mut f, turning, axis, [middle, 2 * middle]);
-        let mut binary =
-            |kind: &str, x: ValueId, y: crate::mil::Arg| f.op(kind).arg("x", x).arg("y", y).push().unwrap();
-        let negative = binary("mul", high, f16::from_f32(minus).into());
-        let along = binary("mul", turning, cos.into());
-        let join = |f: &mut Builder, values: [ValueId; 2]| {
-            f.op("concat").args("values", &values).arg("axis", axis as i32).push().unwrap()
-        };
-        let crossed = join(&mut f, [negative, low]);
-        let mut binary =
-            |kind: &str, x: ValueId, y: crate::mil::Arg| f.op(kind).arg("x", x).arg("y", y).push().unwrap();
-        let across = binary("mul", crossed, sin.into());
-        let mut out = binary("add", along, across.into());
+        let negative = binary(&mut f, "mul", high, f16::from_f32(minus));
+        let crossed = join(&mut f, [negative, low], axis);
+        let along = binary(&mut f, "mul", turning, cos);
+        let across = binary(&mut f, "mul", crossed, sin);
+        let mut out = binary(&mut f, "add", along, across);
         if dims < shape[2] {
             let still = slice(&mut f, x, axis, [dims, shape[2]]);
-            out = join(&mut f, [out, still]);
+            out = join(&mut f, [out, still], axis);
         }
         if let Some(scale) = scale {
-            out = f.op("mul").arg("x", out).arg("y", f16::from_f32(scale)).push().unwrap();
+            out = binary(&mut f, "mul", out, f16::from_f32(scale));
         }
         let outputs = [out, across];
         f.finish(&outputs[..if shown { 2 } else { 1 }])
