@@ -36,23 +36,24 @@ impl Seen {
         let block = queries.div_ceil(BLOCKS).max(QUERIES);
         let ranges = (0..queries).step_by(block).map(|first| {
             let rows = mask[first * keys..(first + block).min(queries) * keys].chunks_exact(keys.max(1));
-            rows.map(seen_in_row).reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..keys)
+            let rows = rows.map(|row| seen_in_row(row).unwrap_or(0..keys));
+            rows.reduce(|a, b| a.start.min(b.start)..a.end.max(b.end)).unwrap_or(0..keys)
         });
         Seen { block, ranges: ranges.collect() }
     }
 }
 
-/// From the first to the last key that is seen; all if none is, for then all are equally hidden.
-fn seen_in_row(mask: &[f16]) -> Range<usize> {
+/// From about the first to about the last key that is seen, if any is.
+pub(super) fn seen_in_row(mask: &[f16]) -> Option<Range<usize>> {
     const PIECE: usize = 64;
     // No comparison of floats, which the compiler would take one at a time; a NaN is larger than HIDES here too.
     let is_seen = |mask: &f16| {
         mask.to_bits().wrapping_sub(HIDES.to_bits()) > f16::NEG_INFINITY.to_bits() - HIDES.to_bits()
     };
     let any = |piece: &[f16]| piece.iter().fold(false, |any, mask| any | is_seen(mask));
-    let Some(first) = mask.chunks(PIECE).position(any) else { return 0..mask.len() };
+    let first = mask.chunks(PIECE).position(any)?;
     let hidden = mask.rchunks(PIECE).take_while(|piece| !any(piece)).map(<[f16]>::len).sum::<usize>();
-    first * PIECE..mask.len() - hidden
+    Some(first * PIECE..mask.len() - hidden)
 }
 
 /// One head.
@@ -120,7 +121,7 @@ impl Head<'_> {
 }
 
 /// A number of elements that is whole vectors.
-fn padded(length: usize) -> usize {
+pub(super) fn padded(length: usize) -> usize {
     length.next_multiple_of(LANES)
 }
 
@@ -142,26 +143,33 @@ impl Op for Shares<'_> {
     fn run<S: Simd>(self, s: S) {
         let masks = self.mask.chunks_exact(self.mask_row).map(|row| &row[self.keys.clone()]);
         for (scores, mask) in self.scores.chunks_exact_mut(self.row).zip(masks) {
-            let scores = scores.as_chunks_mut().0;
-            let mut most = s.splat(f32::NEG_INFINITY);
-            for (score, mask) in scores.iter_mut().zip(mask.chunks(LANES)) {
-                let masked = s.add(s.load(score), f16::load_some(s, mask));
-                // The order of the operands keeps a NaN out of the maximum; it comes back with its own exponential.
-                most = s.max(masked, most);
-                s.store(masked, score);
-            }
-            let most = s.splat(s.reduce_max(most));
-            let mut sum = s.splat(0.0);
-            for score in &mut *scores {
-                let share = exp_of_distance(s, s.sub(s.load(score), most));
-                sum = s.add(sum, share);
-                s.store(share, score);
-            }
-            let part = s.splat(1.0 / s.reduce_add(sum));
-            for score in scores {
-                s.store(s.mul(s.load(score), part), score);
-            }
+            share(s, scores, mask);
         }
+    }
+}
+
+/// Makes shares of scores, which are whole vectors; a mask is added to the first of them.
+#[inline(always)]
+pub(super) fn share<S: Simd>(s: S, scores: &mut [f32], mask: &[f16]) {
+    let scores = scores.as_chunks_mut().0;
+    let mut masks = mask.chunks(LANES);
+    let mut most = s.splat(f32::NEG_INFINITY);
+    for score in &mut *scores {
+        let masked = s.add(s.load(score), f16::load_some(s, masks.next().unwrap_or_default()));
+        // The order of the operands keeps a NaN out of the maximum; it comes back with its own exponential.
+        most = s.max(masked, most);
+        s.store(masked, score);
+    }
+    let most = s.splat(s.reduce_max(most));
+    let mut sum = s.splat(0.0);
+    for score in &mut *scores {
+        let share = exp_of_distance(s, s.sub(s.load(score), most));
+        sum = s.add(sum, share);
+        s.store(share, score);
+    }
+    let part = s.splat(1.0 / s.reduce_add(sum));
+    for score in scores {
+        s.store(s.mul(s.load(score), part), score);
     }
 }
 
@@ -244,11 +252,11 @@ mod tests {
             .collect();
         let seen = Seen::by(&mask, queries, keys);
         assert_eq!(seen.ranges[..], [0..128, 0..256]);
-        assert_eq!(seen_in_row(&[f16::NAN]), 0..1);
+        assert_eq!(seen_in_row(&[f16::NAN]), Some(0..1));
         let mut row = vec![f16::NEG_INFINITY; 200];
-        assert_eq!(seen_in_row(&row), 0..200);
+        assert_eq!(seen_in_row(&row), None);
         row[70] = f16::from_f32(-9992.0);
-        assert_eq!(seen_in_row(&row), 64..72);
-        assert_eq!(seen_in_row(&[]), 0..0);
+        assert_eq!(seen_in_row(&row), Some(64..72));
+        assert_eq!(seen_in_row(&[]), None);
     }
 }

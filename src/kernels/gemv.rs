@@ -7,7 +7,7 @@ use super::parallel;
 use super::simd::{Grid, Isa, LANES, Load, Op, Simd};
 
 /// Rows up to which dot products are faster than packing.
-const DOT_ROWS: usize = 16;
+pub(super) const DOT_ROWS: usize = 16;
 /// Steps of a dot product for which several rows fit the first-level cache; a multiple of the lanes.
 const DOT_DEPTH: usize = 1024;
 /// Elements of one row that are multiplied before looking ahead: a cache line of fp16.

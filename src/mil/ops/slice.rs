@@ -1,5 +1,7 @@
 //! `slice_by_index` and `slice_by_size`: a part of a tensor.
 
+use std::ops::Range;
+
 use super::dims::{self, SIGNED_INDEX};
 use super::slice_bounds::{self, Bounds, Direction};
 use crate::kernels::copy::StridedCopy;
@@ -42,6 +44,12 @@ fn infer_index(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
 pub(super) fn first_element(call: &Call<'_>) -> Option<usize> {
     let shape = call.ty("x").ok()?.concrete()?;
     Bounds::read(call, shape.len()).ok()?.first_of_run(&shape)
+}
+
+/// What `slice_by_index` takes of one axis of `x`, if it takes a run of it and all of every other.
+pub(super) fn run_of(axis: usize, call: &Call<'_>) -> Option<Range<usize>> {
+    let shape = call.ty("x").ok()?.concrete()?;
+    Bounds::read(call, shape.len()).ok()?.run_of(axis, &shape)
 }
 
 fn eval_index(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {

@@ -1,6 +1,8 @@
 //! The part of a tensor that `begin`, `end`, `stride` and the masks of `slice_by_index` and `slice_update`
 //! select, by the rules of Python slices.
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
 use super::dims;
@@ -129,6 +131,16 @@ impl Bounds {
         (outer_single && forward).then(|| starts.sum())
     }
 
+    /// What is selected of one dimension of a tensor of shape `x`, if it is a run of it and all of every other.
+    pub(super) fn run_of(&self, axis: usize, x: &[usize]) -> Option<Range<usize>> {
+        let spans: Vec<Span> =
+            (0..x.len()).map(|axis| self.span(axis, x[axis]).ok()).collect::<Option<_>>()?;
+        let forward = spans.iter().all(|span| span.step == 1 && !span.squeezed);
+        let whole = (0..x.len()).all(|other| other == axis || spans[other].len == x[other]);
+        let Span { start, len, .. } = *spans.get(axis)?;
+        (forward && whole).then_some(start..start + len)
+    }
+
     /// The copy of the selected part of a tensor of shape `x` into a contiguous tensor, or the other way.
     pub(super) fn copy(&self, x: &[usize], direction: Direction) -> Result<StridedCopy, OpError> {
         let (outer, inner) = (shape::strides(x), shape::strides(&self.shape(x)?));
@@ -255,6 +267,25 @@ mod tests {
             let span = bounds(begin, end, step).span(0, size).unwrap();
             assert_eq!((span.start, span.len), wanted, "[{begin:?}:{end:?}:{step}] of {size}");
         }
+    }
+
+    #[test]
+    fn a_run_is_forward_and_of_one_dimension() {
+        use Bound::{At, Open};
+        assert_eq!(bounds(At(1), At(-1), 1).run_of(0, &[5]), Some(1..4));
+        assert_eq!(bounds(At(1), At(-1), 2).run_of(0, &[5]), None);
+        assert_eq!(bounds(Open, Open, -1).run_of(0, &[5]), None);
+        let each = |value: i64, count| Some(Ints::from_elem(value, count));
+        let two = Bounds {
+            begin: each(1, 2),
+            end: each(3, 2),
+            stride: Ints::from_elem(1, 2),
+            begin_mask: Mask::from_slice(&[true, false]),
+            end_mask: Mask::from_slice(&[true, false]),
+            squeeze_mask: Mask::from_elem(false, 2),
+        };
+        assert_eq!(two.run_of(1, &[4, 5]), Some(1..3));
+        assert_eq!(two.run_of(0, &[4, 5]), None);
     }
 
     #[test]

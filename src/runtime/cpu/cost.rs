@@ -51,6 +51,8 @@ fn flops(step: &Step, plan: &Plan) -> Option<usize> {
         }
         // Two products over all keys, also those that no query of a block sees; values are as wide as keys.
         super::fuse::ATTENTION => 2 * shape("mask")?.last()?,
+        // The token's own value takes no product.
+        super::fuse::TOKEN_ATTENTION => 2 * shape("mask")?.last()? + usize::from(shape("own_key").is_some()),
         _ => return None,
     };
     elements.checked_mul(depth)?.checked_mul(2)

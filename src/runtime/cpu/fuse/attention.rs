@@ -11,7 +11,7 @@ use crate::kernels::parallel::for_each_chunk;
 use crate::mil::Opset;
 use crate::mil::op::domain::{BOOL, FLOAT};
 use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
-use crate::runtime::cpu::plan::{Action, Operand};
+use crate::runtime::cpu::plan::Operand;
 
 /// The kind of the step.
 pub(in crate::runtime::cpu) const KIND: &str = "attention (fused)";
@@ -34,7 +34,7 @@ static ATTENTION: OpDef = OpDef {
 
 /// Looks for `value x softmax(query^T x key + mask)^T` of several queries, with one mask for all heads.
 pub(super) fn find(graph: &Graph<'_>, out: usize) -> Option<Fused> {
-    if !graph.is(out, "matmul") || !is_set(graph, out, "transpose_y") {
+    if !graph.is(out, "matmul") || !graph.is_set(out, "transpose_y") {
         return None;
     }
     let once = |operand: Operand, kind: &str| {
@@ -43,26 +43,22 @@ pub(super) fn find(graph: &Graph<'_>, out: usize) -> Option<Fused> {
     let softmax = once(graph.argument(out, "y")?, "softmax")?;
     let sum = once(graph.argument(softmax, "x")?, "add")?;
     let scores = once(graph.argument(sum, "x")?, "matmul")?;
-    let is_last = match graph.argument(softmax, "axis") {
-        Some(axis) => matches!(graph.numbers(axis)?[..], [-1.0] | [3.0]),
-        None => true,
-    };
     let [query, key] = [graph.argument(scores, "x")?, graph.argument(scores, "y")?];
     let [value, mask] = [graph.argument(out, "x")?, graph.argument(sum, "y")?];
     let [rows, group, _, queries] = graph.half_shape(query)?[..] else { return None };
     let [key_rows, key_group, a, b] = graph.half_shape(key)?[..] else { return None };
     let [value_rows, value_group, ..] = graph.half_shape(value)?[..] else { return None };
-    let keys = if is_set(graph, scores, "transpose_y") { a } else { b };
+    let keys = if graph.is_set(scores, "transpose_y") { a } else { b };
     let seen = graph.half_shape(mask)?;
-    let fits = is_last
-        && is_set(graph, scores, "transpose_x")
+    let fits = graph.is_along(softmax, 3, 4)
+        && graph.is_set(scores, "transpose_x")
         && [key_rows, value_rows] == [rows, rows]
         && [key_group, value_group].iter().all(|&size| size == 1 || size == group)
         && queries > 1
         && keys > 0
         && seen.ends_with(&[queries, keys])
         && seen.iter().product::<usize>() == queries * keys;
-    if !fits || (scores..out).any(|step| changes_memory(graph, step)) {
+    if !fits || graph.changes_memory(scores..out) {
         return None;
     }
     let flag = |step, name| graph.argument(step, name).into_iter().collect::<SmallVec<[Operand; 1]>>();
@@ -75,16 +71,6 @@ pub(super) fn find(graph: &Graph<'_>, out: usize) -> Option<Fused> {
         flag(out, "transpose_x"),
     ];
     Some(Fused::new(&ATTENTION, graph, out, arguments, vec![scores, sum, softmax, out]))
-}
-
-fn is_set(graph: &Graph<'_>, step: usize, flag: &str) -> bool {
-    graph.argument(step, flag).and_then(|flag| graph.numbers(flag)).is_some_and(|flag| flag == [1.0])
-}
-
-/// Keys are read later than they were: a state that they lie in must still be what it was.
-fn changes_memory(graph: &Graph<'_>, step: usize) -> bool {
-    let step = &graph.steps[step];
-    !matches!(step.action, Action::Kernel) || step.def.name.contains("state")
 }
 
 fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {

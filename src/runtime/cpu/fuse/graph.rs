@@ -1,11 +1,20 @@
 //! The steps of a plan as a graph: who makes a value, and how often it is used.
 
+use std::ops::Range;
+
+use half::f16;
+use smallvec::{SmallVec, smallvec};
+
 use crate::kernels::convert::to_f32;
-use crate::mil::op::KnownValue;
+use crate::mil::op::{Call, KnownValue};
+use crate::mil::ops::views;
 use crate::mil::propagate::Facts;
 use crate::runtime::cpu::plan::{Action, Constant, Operand, Step};
-use crate::runtime::cpu::views::Aliases;
+use crate::runtime::cpu::views::{Aliases, PlanBindings};
 use crate::tensor::{DType, Shape};
+
+/// The kind of step that takes a part of a tensor.
+pub(super) const SLICE: &str = "slice_by_index";
 
 /// What is known of the values of a plan.
 #[derive(Clone, Copy)]
@@ -58,16 +67,84 @@ impl<'a> Graph<'a> {
         self.producers[self.values.aliases.root(value)].filter(|&step| self.is(step, kind))
     }
 
+    /// The step of this kind that computes an operand, all of it, for the given number of uses.
+    pub(super) fn made_for(&self, uses: usize, operand: Operand, kind: &str) -> Option<usize> {
+        let step = self.made_by(operand, kind).filter(|&step| self.is_used(step, uses))?;
+        Graph::same(operand, Operand::Value(self.steps[step].outputs[0])).then_some(step)
+    }
+
+    /// The step that makes an operand of a run of one axis of `whole` for one use, or no step if it is where it was.
+    /// `None` if it is anything else.
+    pub(super) fn cut_from(
+        &self,
+        whole: Operand,
+        (axis, range): (usize, Range<usize>),
+        operand: Operand,
+    ) -> Option<SmallVec<[usize; 1]>> {
+        if let Some(step) = self.made_for(1, operand, SLICE) {
+            let fits = Graph::same(self.argument(step, "x")?, whole) && self.run_of(step, axis)? == range;
+            return fits.then(|| smallvec![step]);
+        }
+        let (Operand::Value(value), Operand::Value(from)) = (operand, whole) else { return None };
+        let mut shape = self.half_shape(whole)?;
+        let inner: usize = shape[axis + 1..].iter().product();
+        let (part, root) = (self.values.aliases.part(value)?, self.values.aliases.root(from));
+        let base = self.values.aliases.part(from).map_or(0, |part| part.offset);
+        let outer: usize = shape[..axis].iter().product();
+        shape[axis] = range.len();
+        let fits = part.of == root
+            && part.offset == base + range.start * inner * size_of::<f16>()
+            && outer == 1
+            && self.half_shape(operand)? == shape;
+        fits.then(SmallVec::new)
+    }
+
+    /// What a slice takes of one axis, if it takes all of every other.
+    pub(super) fn run_of(&self, step: usize, axis: usize) -> Option<Range<usize>> {
+        let Step { def, arguments: operands, .. } = &self.steps[step];
+        let Values { facts: Facts { types, known }, constants, .. } = self.values;
+        let bindings = PlanBindings { operands, constants, types, known };
+        views::run_of(axis, def.name, &Call::new(def, def.since, 1, &bindings))
+    }
+
     /// What a step takes for a parameter.
     pub(super) fn argument(&self, step: usize, name: &str) -> Option<Operand> {
+        self.arguments(step, name)?.first().copied()
+    }
+
+    /// All of what a step takes for a parameter.
+    pub(super) fn arguments(&self, step: usize, name: &str) -> Option<&[Operand]> {
         let step = &self.steps[step];
         let param = step.def.params.iter().position(|param| param.name == name)?;
-        step.arguments[param].first().copied()
+        Some(&step.arguments[param])
     }
 
     /// Whether all uses of what a step gives are the given number.
     pub(super) fn is_used(&self, step: usize, times: usize) -> bool {
         matches!(self.steps[step].outputs[..], [value] if self.uses[value] == times)
+    }
+
+    /// Whether a step takes `true` for a parameter.
+    pub(super) fn is_set(&self, step: usize, flag: &str) -> bool {
+        self.argument(step, flag).and_then(|flag| self.numbers(flag)).is_some_and(|flag| flag == [1.0])
+    }
+
+    /// Whether the axis of a step is this one of `rank`; the last if it names none.
+    pub(super) fn is_along(&self, step: usize, axis: usize, rank: usize) -> bool {
+        let Some(named) = self.argument(step, "axis") else { return axis + 1 == rank };
+        self.numbers(named)
+            .is_some_and(|named| named == [axis as f32] || named == [axis as f32 - rank as f32])
+    }
+
+    /// Whether some of the steps may change what a value that was read before them holds.
+    ///
+    /// A fused step reads its operands later than the steps it stands for: a state that they lie in must still be
+    /// what it was.
+    pub(super) fn changes_memory(&self, mut steps: Range<usize>) -> bool {
+        steps.any(|step| {
+            let step = &self.steps[step];
+            !matches!(step.action, Action::Kernel) || step.def.name.contains("state")
+        })
     }
 
     /// Whether two operands are the same value.
@@ -86,6 +163,12 @@ impl<'a> Graph<'a> {
             Operand::Constant(constant) => &self.values.constants[constant].ty,
         };
         ty.tensor().filter(|ty| ty.dtype == DType::F16)?.concrete()
+    }
+
+    /// The fp16 number that a constant without dimensions is.
+    pub(super) fn scalar(&self, operand: Operand) -> Option<f32> {
+        let shape = self.half_shape(operand)?;
+        self.numbers(operand)?.first().copied().filter(|_| shape.is_empty())
     }
 
     /// The numbers of a short constant.

@@ -26,10 +26,7 @@ pub(super) fn find(graph: &Graph<'_>, out: usize) -> Option<Fused> {
     let sum = graph.made_by(graph.argument(out, "x")?, "add").filter(|&step| graph.is_used(step, 1))?;
     let (x, mask) = (graph.argument(sum, "x")?, graph.argument(sum, "y")?);
     let (scores, seen) = (graph.half_shape(x)?, graph.half_shape(mask)?);
-    let last = match graph.argument(out, "axis") {
-        Some(axis) => graph.numbers(axis)? == [-1.0] || graph.numbers(axis)? == [(scores.len() - 1) as f32],
-        None => true,
-    };
+    let last = graph.is_along(out, scores.len().checked_sub(1)?, scores.len());
     let inner = &seen[seen.iter().position(|&size| size != 1).unwrap_or(seen.len())..];
     let repeats = seen.len() <= scores.len() && !inner.is_empty() && scores.ends_with(inner);
     let fused = || Fused::new(&MASKED, graph, out, vec![smallvec![x], smallvec![mask]], vec![sum, out]);

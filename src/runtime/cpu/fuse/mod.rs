@@ -9,8 +9,10 @@ mod gated;
 mod graph;
 mod masked;
 mod norm;
+mod rotation;
 #[cfg(test)]
 mod testing;
+mod token;
 
 use smallvec::SmallVec;
 
@@ -20,11 +22,13 @@ use graph::Graph;
 
 pub(super) use attention::KIND as ATTENTION;
 pub(super) use graph::Values;
+pub(super) use token::KIND as TOKEN_ATTENTION;
 
 /// Looks for a pattern that ends with the given step. Gives the step that replaces it and the steps that go.
 type Pattern = fn(&Graph<'_>, usize) -> Option<Fused>;
 
-const PATTERNS: &[Pattern] = &[norm::find, gated::find, attention::find, masked::find];
+const PATTERNS: &[Pattern] =
+    &[norm::find, gated::find, rotation::find, attention::find, token::find, masked::find];
 
 /// A step and the steps it makes superfluous; it takes the place of the last of them.
 struct Fused {
@@ -54,7 +58,8 @@ impl Fused {
 pub(super) fn fuse(steps: &mut Vec<Step>, outputs: &[(String, usize)], values: Values<'_>) {
     for pattern in PATTERNS {
         let graph = Graph::new(steps, outputs, values);
-        let found: Vec<Fused> = (0..steps.len()).filter_map(|last| pattern(&graph, last)).collect();
+        // The longest of the matches that begin alike ends last.
+        let found: Vec<Fused> = (0..steps.len()).rev().filter_map(|last| pattern(&graph, last)).collect();
         let mut kept: Vec<Option<Step>> = std::mem::take(steps).into_iter().map(Some).collect();
         for Fused { step, replaces } in found {
             // A step that another match has taken is gone: its pattern stays as it is.
