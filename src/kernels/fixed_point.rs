@@ -8,7 +8,7 @@ use super::simd::{BLOCK, Isa, LANES, Op, Simd};
 
 /// The largest integer.
 const LARGEST: f32 = 16383.0;
-/// Adding and subtracting it rounds a number of this size to an integer, ties to even.
+/// A sum with it has the other number, rounded to an integer with ties to even, in its lowest bits.
 const ROUNDS: f32 = 12_582_912.0;
 /// Elements of a block whose largest is below this are zero: a scale could not be inverted.
 const NOTHING: f32 = 1e-30;
@@ -80,7 +80,7 @@ pub(super) fn fix<const N: usize>(x: &[f32; N], out: &mut [i16; N]) -> f32 {
     }
     let factor = if largest > NOTHING { LARGEST / largest } else { 0.0 };
     for (out, x) in out.iter_mut().zip(x) {
-        *out = (x * factor + ROUNDS - ROUNDS) as i16;
+        *out = (x * factor + ROUNDS).to_bits() as i16;
     }
     largest / LARGEST
 }

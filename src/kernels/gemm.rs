@@ -160,7 +160,7 @@ pub fn weigh<T: Load, U: Load, O: Store>(
     match weights {
         Weights::Dense(left) => divide(Product { isa, mode: Fused, k, left, right: b, bias, out }, pieces),
         Weights::Read(read) => {
-            let left = Reader { read, first: 0, columns: k };
+            let left = Reader { read, columns: k };
             divide(Product { isa, mode: Fused, k, left, right: b, bias, out }, pieces);
         }
     }

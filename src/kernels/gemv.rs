@@ -44,6 +44,12 @@ pub(super) fn dots<T: Load>(
     out: Grid<'_>,
     pieces: usize,
 ) {
+    if out.rows() == 1 {
+        return parallel::parts(out.into_row(), LANES, pieces, &|start, out| {
+            let count = out.len();
+            isa.run(Dots { k, x, w: w.skip_rows(start), out: Grid::new(out, count) });
+        });
+    }
     match parallel::half(out.columns(), LANES, pieces) {
         Some(middle) => {
             let (left, right) = out.split_columns(middle);

@@ -7,6 +7,7 @@
 use std::cell::Cell;
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::thread;
 
 use rayon::Yield;
@@ -14,8 +15,8 @@ use rayon::Yield;
 /// Multiply-adds below which another thread costs more than it saves.
 pub(crate) const WORTHWHILE: usize = 1 << 16;
 
-/// Pieces per thread where pieces take their own time.
-const CHUNK_PIECES: usize = 3;
+/// Into how many parts the work of a thread is divided at most.
+const LEAST_SHARES: usize = 4;
 
 /// Looks for work that find none, after which another process may have the processor.
 const IDLE_ROUNDS: u32 = 1 << 14;
@@ -25,8 +26,7 @@ pub(crate) fn threads() -> usize {
     if rayon::current_thread_index().is_some() { rayon::current_num_threads() } else { 1 }
 }
 
-/// How many pieces to make of work of the given size in multiply-adds: one per thread. More would even out what
-/// threads take, but each costs a hand-over, and products pack an operand for each.
+/// How many threads to give work of the given size in multiply-adds.
 pub(crate) fn pieces(work: usize) -> usize {
     match work / WORTHWHILE {
         0 | 1 => 1,
@@ -34,33 +34,70 @@ pub(crate) fn pieces(work: usize) -> usize {
     }
 }
 
-/// Calls `body` with disjoint parts of `data` and the index where each starts; each part but the last is a
-/// multiple of `unit` long.
-pub(crate) fn parts<T: Send>(
-    data: &mut [T],
+/// Calls `body` with disjoint parts of `data` and the index where each starts, on up to `pieces` threads; each part but
+/// the last is a multiple of `unit` long.
+pub(crate) fn parts<'a, T: Send>(
+    data: &'a mut [T],
     unit: usize,
     pieces: usize,
     body: &(impl Fn(usize, &mut [T]) + Sync),
 ) {
-    fn divide<T: Send>(
-        start: usize,
-        data: &mut [T],
-        unit: usize,
-        pieces: usize,
-        body: &(impl Fn(usize, &mut [T]) + Sync),
+    let units = data.len() / unit.max(1);
+    if pieces < 2 || units < 2 {
+        return body(0, data);
+    }
+    let turns = Turns { threads: pieces, least: units.div_ceil(LEAST_SHARES * pieces) };
+    let take = |(start, rest): &mut (usize, &'a mut [T])| {
+        let count = (turns.next(rest.len().div_ceil(unit)) * unit).min(rest.len());
+        let (part, others) = std::mem::take(rest).split_at_mut(count);
+        let first = *start;
+        (*start, *rest) = (first + count, others);
+        (count > 0).then_some((first, part))
+    };
+    turns.take((0, data), take, |(start, part)| body(start, part));
+}
+
+/// Parts of some work that several threads take in turns: large ones first, then smaller ones, so that a thread that is
+/// slower than the others, or comes late, keeps nobody waiting for long.
+#[derive(Clone, Copy)]
+pub(crate) struct Turns {
+    /// How many threads take part.
+    pub(crate) threads: usize,
+    /// Units below which a part is not worth a turn.
+    pub(crate) least: usize,
+}
+
+impl Turns {
+    /// Units of the next part, of so many that are left.
+    pub(crate) fn next(&self, left: usize) -> usize {
+        left.div_ceil(2 * self.threads).max(self.least).min(left)
+    }
+
+    /// Has all threads call `body` with what `take` cuts off, until that is nothing.
+    pub(crate) fn take<W: Send, P>(
+        &self,
+        work: W,
+        take: impl Fn(&mut W) -> Option<P> + Sync,
+        body: impl Fn(P) + Sync,
     ) {
-        match half(data.len(), unit, pieces) {
-            Some(middle) => {
-                let (left, right) = data.split_at_mut(middle);
-                join(
-                    || divide(start, left, unit, pieces / 2, body),
-                    || divide(start + middle, right, unit, pieces - pieces / 2, body),
-                );
+        let work = Mutex::new(work);
+        let next = || take(&mut work.lock().unwrap_or_else(PoisonError::into_inner));
+        fork(self.threads, &|| {
+            while let Some(part) = next() {
+                body(part);
             }
-            None => body(start, data),
+        });
+    }
+}
+
+/// Does the same on so many threads.
+fn fork(threads: usize, work: &(impl Fn() + Sync)) {
+    match threads {
+        0 | 1 => work(),
+        _ => {
+            join(|| fork(threads - threads / 2, work), || fork(threads / 2, work));
         }
     }
-    divide(0, data, unit, pieces, body);
 }
 
 /// Calls `f` with the index and the content of each chunk of `size` elements, on several threads if the work,
@@ -71,15 +108,32 @@ pub(crate) fn for_each_chunk<T: Send>(
     work: usize,
     f: impl Fn(usize, &mut [T]) + Sync + Send,
 ) {
-    let pieces = if work >= WORTHWHILE { threads() * CHUNK_PIECES } else { 1 };
+    let pieces = if work >= WORTHWHILE { threads() } else { 1 };
     parts(data, size, pieces, &|start, part| {
         part.chunks_mut(size).enumerate().for_each(|(i, chunk)| f(start / size + i, chunk));
     });
 }
 
 /// Two things at once, as far as there are threads.
+///
+/// Whoever has to wait for the other thing looks for its end a while before it yields the processor and goes to sleep.
 pub(crate) fn join<A: Send, B: Send>(a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B) {
-    rayon::join(|| occupied(a), || occupied(b))
+    let (begun, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+    let first = || {
+        let result = occupied(a);
+        let mut looks = 0;
+        while begun.load(Ordering::Acquire) && !ended.load(Ordering::Acquire) && looks < IDLE_ROUNDS {
+            spin_loop();
+            looks += 1;
+        }
+        result
+    };
+    let second = || {
+        begun.store(true, Ordering::Release);
+        let _end = SetAtEnd(&ended);
+        occupied(b)
+    };
+    rayon::join(first, second)
 }
 
 /// Does `work` on a thread of a pool while the pool's other threads stay awake.

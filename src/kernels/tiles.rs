@@ -5,12 +5,12 @@
 //! For each panel of columns, sums of all rows of the block are kept in the first-level cache until they are
 //! complete, and then stored in the type of the output.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ops::Range;
 
 use super::gemm::Matrix;
 use super::pack::{LeftBlock, STEPS, pack_columns, pack_rows};
-use super::parallel;
+use super::parallel::{self, Turns};
 use super::simd::{Grid, Isa, LANES, Load, Simd, Store, TileOp, WIDE};
 use crate::tensor::AlignedBuf;
 
@@ -22,12 +22,15 @@ const LEFT_ELEMENTS: usize = 1 << 17;
 const MOST_ROWS: usize = 120;
 /// Elements of the right operand that are packed at a time.
 const RIGHT_ELEMENTS: usize = 1 << 20;
-/// Rows and columns are divided among threads in multiples of these, which every tile divides.
-const ROW_UNIT: usize = 12;
+/// Columns are divided among threads in multiples of this, which every tile divides, if rows are too few: fewer than two
+/// of these units for each.
 const COLUMN_UNIT: usize = 2 * WIDE;
+const ROW_UNIT: usize = 12;
+/// Tiles below which a thread's turn is not worth packing them.
+const LEAST_TILES: usize = 4;
 
 /// How a product is added to a sum.
-pub(super) trait Mode: Copy + Send {
+pub(super) trait Mode: Copy + Send + Sync {
     fn accumulate<S: Simd>(self, s: S, a: S::W, b: S::W, sum: S::W) -> S::W;
 }
 
@@ -55,12 +58,6 @@ impl Mode for Rounded {
 
 /// A left operand, by rows.
 pub(super) trait Left: Copy + Send + Sync {
-    /// Whether packing a row again costs much more than copying it.
-    const IS_COSTLY: bool;
-
-    /// The rows after the first `count`; there must be some.
-    fn skip_rows(self, count: usize) -> Self;
-
     /// Packs whole rows. `memory` is working memory.
     fn pack<S: Simd, const ROWS: usize>(
         self,
@@ -73,12 +70,6 @@ pub(super) trait Left: Copy + Send + Sync {
 }
 
 impl<T: Load> Left for Matrix<'_, T> {
-    const IS_COSTLY: bool = false;
-
-    fn skip_rows(self, count: usize) -> Self {
-        Matrix::skip_rows(self, count)
-    }
-
     #[inline(always)]
     fn pack<S: Simd, const ROWS: usize>(
         self,
@@ -97,19 +88,11 @@ impl<T: Load> Left for Matrix<'_, T> {
 pub(super) struct Reader<'a> {
     /// Writes a range of rows.
     pub(super) read: &'a (dyn Fn(Range<usize>, &mut [f32]) + Sync),
-    /// The row that is the first here.
-    pub(super) first: usize,
     /// Elements of a row.
     pub(super) columns: usize,
 }
 
 impl Left for Reader<'_> {
-    const IS_COSTLY: bool = true;
-
-    fn skip_rows(self, count: usize) -> Self {
-        Reader { first: self.first + count, ..self }
-    }
-
     #[inline(always)]
     fn pack<S: Simd, const ROWS: usize>(
         self,
@@ -121,7 +104,7 @@ impl Left for Reader<'_> {
     ) {
         memory.resize(rows.len() * self.columns * size_of::<f32>());
         let values: &mut [f32] = bytemuck::cast_slice_mut(memory);
-        (self.read)(self.first + rows.start..self.first + rows.end, values);
+        (self.read)(rows.clone(), values);
         pack_rows(s, Matrix::row_major(values, self.columns), 0..rows.len(), columns, out);
     }
 }
@@ -138,80 +121,119 @@ pub(super) struct Product<'a, L, U, O, M> {
     pub(super) out: Grid<'a, O>,
 }
 
-/// Computes a product in at most so many pieces, side by side.
-pub(super) fn divide<L: Left, U: Load, O: Store, M: Mode>(product: Product<'_, L, U, O, M>, pieces: usize) {
+/// Computes a product on at most so many threads.
+pub(super) fn divide<L: Left, U: Load, O: Store, M: Mode>(product: Product<'_, L, U, O, M>, threads: usize) {
+    let (rows, columns) = (product.out.rows(), product.out.columns());
+    let middle = match rows < 2 * threads * ROW_UNIT && columns > rows {
+        true => parallel::half(columns, COLUMN_UNIT, threads),
+        false => None,
+    };
+    let Some(middle) = middle else { return product.compute(threads) };
     let Product { isa, mode, k, left, right, bias, out } = product;
-    let by_columns = out.columns() >= out.rows() && !(L::IS_COSTLY && out.rows() >= 2 * ROW_UNIT);
-    let middle = if by_columns {
-        parallel::half(out.columns(), COLUMN_UNIT, pieces)
-    } else {
-        parallel::half(out.rows(), ROW_UNIT, pieces)
-    };
-    let Some(middle) = middle else {
-        let product = Product { isa, mode, k, left, right, bias, out };
-        return PACKED.with_borrow_mut(|packed| isa.run_tiled(Blocked { product, packed }));
-    };
-    let (first, second) = if by_columns {
-        let (out, beside) = out.split_columns(middle);
-        let next = right.skip_columns(middle);
-        (
-            Product { isa, mode, k, left, right, bias, out },
-            Product { isa, mode, k, left, right: next, bias, out: beside },
-        )
-    } else {
-        let (out, below) = out.split_rows(middle);
-        let (next, rest) = (left.skip_rows(middle), bias.map(|bias| &bias[middle..]));
-        (
-            Product { isa, mode, k, left, right, bias, out },
-            Product { isa, mode, k, left: next, right, bias: rest, out: below },
-        )
-    };
-    parallel::join(|| divide(first, pieces / 2), || divide(second, pieces - pieces / 2));
+    let (out, beside) = out.split_columns(middle);
+    let next = right.skip_columns(middle);
+    parallel::join(
+        || divide(Product { isa, mode, k, left, right, bias, out }, threads / 2),
+        || divide(Product { isa, mode, k, left, right: next, bias, out: beside }, threads - threads / 2),
+    );
 }
 
 thread_local! {
-    static PACKED: RefCell<Packed> = RefCell::default();
+    /// The packed right operand; taken while it is used, so that a thread may begin another product meanwhile.
+    static RIGHT: Cell<AlignedBuf> = Cell::default();
+    static LOCAL: RefCell<Local> = RefCell::default();
 }
 
-/// Packed operands and sums; kept by each thread for its next product.
+/// What a thread needs for some rows; kept for its next product.
 #[derive(Default)]
-struct Packed {
+struct Local {
     left: AlignedBuf,
-    right: AlignedBuf,
     sums: AlignedBuf,
     read: AlignedBuf,
 }
 
-struct Blocked<'a, 'p, L, U, O, M> {
-    product: Product<'a, L, U, O, M>,
-    packed: &'p mut Packed,
+impl<'a, L: Left, U: Load, O: Store, M: Mode> Product<'a, L, U, O, M> {
+    /// The right operand is packed by all threads together, the left a block of rows at a time by whoever takes it.
+    fn compute(self, threads: usize) {
+        let Product { isa, mode, k, left, right, bias, out: mut rest } = self;
+        let [tile_rows, tile_columns] = isa.tile();
+        let panel = k.next_multiple_of(STEPS) * tile_columns;
+        let most_rows = (LEFT_ELEMENTS / k.max(1)).clamp(tile_rows, MOST_ROWS) / tile_rows;
+        let most_columns = (RIGHT_ELEMENTS / k.max(1)).max(tile_columns);
+        let turns = Turns { threads, least: LEAST_TILES };
+        let mut memory = RIGHT.take();
+        for columns in Blocks::new(rest.columns(), most_columns, tile_columns) {
+            let (out, beside) = rest.split_columns(columns.len());
+            rest = beside;
+            let right = right.skip_columns(columns.start);
+            let panels: &mut [f32] = room(&mut memory, columns.len().div_ceil(tile_columns) * panel);
+            parallel::parts(panels, panel, threads, &|start, panels| {
+                let first = start / panel * tile_columns;
+                isa.run_tiled(PackRight { right, columns: first..columns.len(), k, panels });
+            });
+            let panels = &*panels;
+            let take = |(start, rest): &mut (usize, Option<Grid<'a, O>>)| {
+                let grid = rest.take().filter(|grid| grid.rows() > 0)?;
+                let tiles = turns.next(grid.rows().div_ceil(tile_rows)).min(most_rows);
+                let count = (tiles * tile_rows).min(grid.rows());
+                let (part, others) = grid.split_rows(count);
+                let first = *start;
+                (*start, *rest) = (first + part.rows(), Some(others));
+                Some((first, part))
+            };
+            turns.take((0, Some(out)), take, |(first, out)| {
+                LOCAL.with_borrow_mut(|local| {
+                    isa.run_tiled(SomeRows { mode, k, left, first, panels, bias, out, local });
+                });
+            });
+        }
+        RIGHT.set(memory);
+    }
 }
 
-impl<L: Left, U: Load, O: Store, M: Mode> TileOp for Blocked<'_, '_, L, U, O, M> {
+/// Packs the first columns of a range as panels, as many as there is room for.
+struct PackRight<'a, U> {
+    right: Matrix<'a, U>,
+    columns: Range<usize>,
+    k: usize,
+    panels: &'a mut [f32],
+}
+
+impl<U: Load> TileOp for PackRight<'_, U> {
     #[inline(always)]
     fn run<S: Simd, const ROWS: usize, const VECTORS: usize, const COLUMNS: usize>(self, s: S) {
-        let Blocked { product: Product { mode, k, left, right, bias, mut out, .. }, packed } = self;
-        let (m, n) = (out.rows(), out.columns());
-        let most_rows = (LEFT_ELEMENTS / k.max(1)).clamp(ROWS, MOST_ROWS) / ROWS * ROWS;
-        let most_columns = (RIGHT_ELEMENTS / k.max(1)).max(COLUMNS);
-        let depth = k.next_multiple_of(STEPS);
-        for columns in Blocks::new(n, most_columns, COLUMNS) {
-            let right_panels: &mut [[f32; COLUMNS]] =
-                room(&mut packed.right, columns.len().div_ceil(COLUMNS) * depth);
-            pack_columns(s, right, columns.clone(), k, right_panels);
-            for rows in Blocks::new(m, most_rows, ROWS) {
-                let tiles = rows.len().div_ceil(ROWS);
-                let left_panels: &mut [LeftBlock<ROWS>] = room(&mut packed.left, tiles * depth / STEPS);
-                left.pack(s, rows.clone(), k, &mut packed.read, left_panels);
-                let sums: &mut [[f32; COLUMNS]] = room(&mut packed.sums, tiles * ROWS);
-                for (p, j) in columns.clone().step_by(COLUMNS).enumerate() {
-                    let panel = &right_panels[p * depth..(p + 1) * depth];
-                    sum_panel::<S, M, ROWS, VECTORS, COLUMNS>(s, mode, left_panels, panel, sums);
-                    let width = COLUMNS.min(n - j);
-                    for (i, sums) in rows.clone().zip(&*sums) {
-                        finish(s, &sums[..width], bias.map(|bias| bias[i]), &mut out.row(i)[j..][..width]);
-                    }
-                }
+        let PackRight { right, columns, k, panels } = self;
+        pack_columns::<S, U, COLUMNS>(s, right, columns, k, panels.as_chunks_mut().0);
+    }
+}
+
+/// The products of some rows, from `first` on, with all panels.
+struct SomeRows<'a, 'g, L, O, M> {
+    mode: M,
+    k: usize,
+    left: L,
+    first: usize,
+    panels: &'a [f32],
+    bias: Option<&'a [f32]>,
+    out: Grid<'g, O>,
+    local: &'a mut Local,
+}
+
+impl<L: Left, O: Store, M: Mode> TileOp for SomeRows<'_, '_, L, O, M> {
+    #[inline(always)]
+    fn run<S: Simd, const ROWS: usize, const VECTORS: usize, const COLUMNS: usize>(self, s: S) {
+        let SomeRows { mode, k, left, first, panels, bias, mut out, local } = self;
+        let (depth, columns, tiles) = (k.next_multiple_of(STEPS), out.columns(), out.rows().div_ceil(ROWS));
+        let left_panels: &mut [LeftBlock<ROWS>] = room(&mut local.left, tiles * depth / STEPS);
+        left.pack(s, first..first + out.rows(), k, &mut local.read, left_panels);
+        let sums: &mut [[f32; COLUMNS]] = room(&mut local.sums, tiles * ROWS);
+        for (p, panel) in panels.as_chunks::<COLUMNS>().0.chunks_exact(depth).enumerate() {
+            sum_panel::<S, M, ROWS, VECTORS, COLUMNS>(s, mode, left_panels, panel, sums);
+            let j = p * COLUMNS;
+            let width = COLUMNS.min(columns - j);
+            for (i, sums) in (0..out.rows()).zip(&*sums) {
+                let bias = bias.map(|bias| bias[first + i]);
+                finish(s, &sums[..width], bias, &mut out.row(i)[j..][..width]);
             }
         }
     }

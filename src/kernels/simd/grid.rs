@@ -40,6 +40,14 @@ impl<'a, T> Grid<'a, T> {
         unsafe { std::slice::from_raw_parts_mut(self.start.add(row * self.stride), self.columns) }
     }
 
+    /// The elements of the only row.
+    pub(crate) fn into_row(self) -> &'a mut [T] {
+        assert_eq!(self.rows, 1, "a single row");
+        // SAFETY: the row lies in the matrix that `new` borrowed for `'a`, and this rectangle, which alone has access to
+        // it, is given up.
+        unsafe { std::slice::from_raw_parts_mut(self.start, self.columns) }
+    }
+
     /// The rows before `row` and the others.
     pub(crate) fn split_rows(self, row: usize) -> (Grid<'a, T>, Grid<'a, T>) {
         let Grid { start, rows, columns, stride, memory } = self;

@@ -421,6 +421,15 @@ impl Isa {
         }
     }
 
+    /// Rows and columns of that tile.
+    pub(crate) fn tile(self) -> [usize; 2] {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512(_) => [12, 2 * WIDE],
+            _ => [6, WIDE],
+        }
+    }
+
     /// Runs a kernel with this instruction set.
     pub fn run<O: Op>(self, op: O) -> O::Output {
         match self {

@@ -76,7 +76,7 @@ fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
 
 /// Measures every engine and judges by the targets.
 fn compare(project: &Project, model: PathBuf, rounds: usize, recorded: bool) -> Result<Outcome> {
-    let place = Place::new(project, model, &[workload::LONG])?;
+    let place = Place::new(project, model, workload::SHAPES)?;
     let run = Run::make(&place, &workload::usual(&place)?, rounds)?;
     let targets = targets::judge(&run);
     let text = format!("{}; {}", limits::processor(), table::text(&run, &targets));
