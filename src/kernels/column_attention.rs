@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use super::gemm::{Matrix, product_here};
 use super::math::exp_of_distance;
-use super::simd::{Grid, Isa, LANES, Load, Op, Simd};
+use super::simd::{Grid, Isa, LANES, Load, Op, Simd, Store};
 use crate::tensor::AlignedBuf;
 
 /// Queries whose scores are held at a time; more if there would be too many blocks.
@@ -76,7 +76,7 @@ pub struct Head<'a> {
 }
 
 thread_local! {
-    static SCORES: RefCell<AlignedBuf> = RefCell::default();
+    static MEMORY: RefCell<AlignedBuf> = RefCell::default();
 }
 
 impl Head<'_> {
@@ -85,7 +85,7 @@ impl Head<'_> {
     /// # Panics
     /// If a matrix or the mask has fewer elements than the extents imply.
     pub fn attend(&self, seen: &Seen, out: &mut [f16]) {
-        SCORES.with_borrow_mut(|scores| {
+        MEMORY.with_borrow_mut(|memory| {
             let mut rest = Grid::new(out, self.queries);
             for (i, keys) in seen.ranges.iter().enumerate() {
                 let first = i * seen.block;
@@ -96,15 +96,24 @@ impl Head<'_> {
                 } else {
                     (rest, None)
                 };
-                scores.resize(count * padded(keys.len()) * size_of::<f32>());
-                self.block(first, keys.clone(), bytemuck::cast_slice_mut(scores), columns);
+                let (scores_len, sums_len) = (count * padded(keys.len()), count * columns.rows());
+                memory.resize((scores_len + sums_len) * size_of::<f32>());
+                let memory = bytemuck::cast_slice_mut(memory).split_at_mut(scores_len);
+                self.block(first, keys.clone(), memory, columns);
                 let Some(beside) = beside else { return };
                 rest = beside;
             }
         });
     }
 
-    fn block(&self, first: usize, keys: Range<usize>, scores: &mut [f32], out: Grid<'_, f16>) {
+    /// Sums are taken a query to a row, so that shares need not be transposed, and turned where they are stored.
+    fn block(
+        &self,
+        first: usize,
+        keys: Range<usize>,
+        (scores, sums): (&mut [f32], &mut [f32]),
+        out: Grid<'_, f16>,
+    ) {
         let (isa, length, row) = (Isa::best(), keys.len(), padded(keys.len()));
         let mut whole = Grid::new(&mut *scores, row);
         if length < row {
@@ -115,8 +124,37 @@ impl Head<'_> {
         product_here(isa, self.width, self.query.skip_rows(first), key, whole);
         let mask = &self.mask[first * self.keys..];
         isa.run(Shares { scores, row, mask, keys: keys.clone(), mask_row: self.keys });
-        let shares = Matrix::row_major(&*scores, row).transposed();
-        product_here(isa, length, self.value.skip_columns(keys.start), shares, out);
+        let (shares, features) = (Matrix::row_major(&*scores, row), out.rows());
+        let value = self.value.skip_columns(keys.start).transposed();
+        product_here(isa, length, shares, value, Grid::new(&mut *sums, features));
+        isa.run(Turned { sums, out });
+    }
+}
+
+/// Rows of sums that become columns.
+struct Turned<'a, 'g> {
+    sums: &'a [f32],
+    out: Grid<'g, f16>,
+}
+
+impl Op for Turned<'_, '_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(mut self, s: S) {
+        let (features, queries) = (self.out.rows(), self.out.columns());
+        for first in (0..queries).step_by(LANES) {
+            let here = first..queries.min(first + LANES);
+            for feature in (0..features).step_by(LANES) {
+                let mut rows = [s.splat(0.0); LANES];
+                for (row, query) in rows.iter_mut().zip(here.clone()) {
+                    *row = f32::load_some(s, &self.sums[query * features + feature..]);
+                }
+                for (column, feature) in s.transpose(rows).into_iter().zip(feature..features) {
+                    f16::store_some(s, column, &mut self.out.row(feature)[here.clone()]);
+                }
+            }
+        }
     }
 }
 

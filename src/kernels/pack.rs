@@ -74,7 +74,7 @@ fn rows_across<S: Simd, T: Load, const ROWS: usize>(
             let mut columns = [s.splat(0.0); STEPS];
             for (step, column) in columns.iter_mut().zip(b * STEPS..depth) {
                 let at = column * source.column_stride + first + part * LANES;
-                *step = T::load_some(s, &source.data[at..at + rows.len()]);
+                *step = T::load_some(s, &source.data[at..]);
             }
             for (row, steps) in rows.iter_mut().zip(s.transpose(columns)) {
                 s.store(steps, row);

@@ -118,7 +118,7 @@ impl Op for Sums<'_> {
             Codes::Bytes(codes, factors) => match factors.values.slice::<f16>() {
                 Ok(values) => bytes(s, codes, (factors, values), x, first, out),
                 Err(_) => {
-                    bytes(s, codes, (factors, factors.values.slice::<f32>().unwrap_or(&[])), x, first, out)
+                    bytes(s, codes, (factors, factors.values.slice::<f32>().unwrap_or(&[])), x, first, out);
                 }
             },
             Codes::Nibbles(codes, factors) => match factors.values.slice::<f16>() {

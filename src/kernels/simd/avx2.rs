@@ -115,11 +115,14 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     fn table(self, numbers: &[i16; WIDE]) -> [__m256i; 2] {
-        [0, 8].map(|shift| {
-            let bytes = numbers.map(|number| (number >> shift) as u8);
-            // SAFETY: `self` proves AVX2; the array holds 16 readable bytes and no alignment is needed.
-            unsafe { _mm256_broadcastsi128_si256(_mm_loadu_si128(bytes.as_ptr().cast())) }
-        })
+        let bytes = [numbers.map(|number| number as u8), numbers.map(|number| (number >> 8) as u8)];
+        // SAFETY: `self` proves AVX2; each array holds 16 readable bytes and no alignment is needed.
+        unsafe {
+            [
+                _mm256_broadcastsi128_si256(_mm_loadu_si128(bytes[0].as_ptr().cast())),
+                _mm256_broadcastsi128_si256(_mm_loadu_si128(bytes[1].as_ptr().cast())),
+            ]
+        }
     }
 
     #[inline(always)]

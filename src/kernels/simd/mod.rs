@@ -175,8 +175,9 @@ pub trait Simd: Copy + Send + Sync + 'static {
     #[inline(always)]
     fn reduce_add_each(self, vectors: [Self::V; LANES]) -> Self::V {
         let v = self.transpose(vectors);
-        let pair = |a: usize| self.add(self.add(v[a], v[a + 4]), self.add(v[a + 2], v[a + 6]));
-        self.add(pair(0), pair(1))
+        let even = self.add(self.add(v[0], v[4]), self.add(v[2], v[6]));
+        let odd = self.add(self.add(v[1], v[5]), self.add(v[3], v[7]));
+        self.add(even, odd)
     }
     /// The largest lane by [`Simd::max`], in the order of [`Simd::reduce_add`].
     fn reduce_max(self, v: Self::V) -> f32;
