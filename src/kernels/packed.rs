@@ -1,7 +1,7 @@
 //! Products of one row with compressed weights, which are read as they are stored and never expanded.
 //!
-//! Weights are integers, or integers named by codes, and so is the row they meet: its elements are
-//! [fixed-point numbers](super::fixed_point). Products are summed exactly within a block, and the sums of blocks in f32. A row
+//! Weights are integers, or integers named by codes, and so is the row they meet: its elements are fixed-point numbers
+//! that share a scale in blocks. Products are summed exactly within a block, and the sums of blocks in f32. A row
 //! with an element that is not finite gives NaN.
 
 use std::marker::PhantomData;
