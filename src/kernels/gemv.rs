@@ -10,10 +10,6 @@ use super::simd::{Grid, Isa, LANES, Load, Op, Simd};
 pub(super) const DOT_ROWS: usize = 16;
 /// Steps of a dot product for which several rows fit the first-level cache; a multiple of the lanes.
 const DOT_DEPTH: usize = 1024;
-/// Elements of one row that are multiplied before looking ahead: a cache line of fp16.
-const SINGLE_STEP: usize = 4 * LANES;
-/// How far ahead of its use a single row's other operand is asked for, in bytes.
-const AHEAD: usize = 1024;
 /// Bytes that come from memory at once.
 const CACHE_LINE: usize = 64;
 /// Rows up to which sums of rows are faster than packing.
@@ -77,10 +73,10 @@ impl<T: Load> Op for Dots<'_, T> {
         let (m, n) = (self.out.rows(), self.out.columns());
         let mut j = 0;
         if m == 1 {
-            for (j, out) in self.out.row(0).iter_mut().enumerate() {
-                *out = single(s, &self.x.data[..self.k], &self.w.data[j * self.w.row_stride..][..self.k]);
+            while j + 8 <= n {
+                self.columns::<S, 8, 1>(s, j);
+                j += 8;
             }
-            return;
         }
         while j + 4 <= n {
             self.columns::<S, 4, DOT_ROWS>(s, j);
@@ -149,24 +145,6 @@ impl<T: Load> Dots<'_, T> {
             }
         }
     }
-}
-
-/// The dot product of two rows.
-#[inline(always)]
-fn single<S: Simd, T: Load>(s: S, x: &[f32], w: &[T]) -> f32 {
-    let (x, x_rest) = x.as_chunks::<SINGLE_STEP>();
-    let (w, w_rest) = w.as_chunks::<SINGLE_STEP>();
-    let mut sums = [s.splat(0.0); SINGLE_STEP / LANES];
-    for (x, w) in x.iter().zip(w) {
-        s.prefetch_behind(w, AHEAD);
-        for ((sum, x), w) in sums.iter_mut().zip(x.as_chunks().0).zip(w.as_chunks().0) {
-            *sum = s.mul_add(s.load(x), T::load(s, w), *sum);
-        }
-    }
-    for (x, w) in x_rest.chunks(LANES).zip(w_rest.chunks(LANES)) {
-        sums[0] = s.mul_add(f32::load_some(s, x), T::load_some(s, w), sums[0]);
-    }
-    s.reduce_add(s.add(s.add(sums[0], sums[1]), s.add(sums[2], sums[3])))
 }
 
 /// What is read next. A row is too short for a processor to see by itself where reading goes on.
