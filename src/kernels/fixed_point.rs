@@ -1,13 +1,15 @@
-//! One row of activations, or a table of weights, as integers of fifteen bits that share a scale.
+//! One row of activations, or a table of weights, as integers that share a scale.
 //!
 //! Every block of [`BLOCK`] elements has a scale of its own, which makes its largest element [`LARGEST`]. So an element is
-//! off by at most a 32,766th of the largest in its block, where fp16 is off by up to a 2,048th of an element. Products
-//! of four such pairs fit an i32, which is what a lane sums.
+//! off by at most a 32,766th of the largest in its block, where fp16 is off by up to a 2,048th of an element. Eight
+//! products with numbers up to [`LARGEST_NAMED`] fit an i32, which is what a lane sums.
 
-use super::simd::{BLOCK, Isa, LANES, Op, Simd};
+use super::simd::{BLOCK, Isa, LANES, Op, QUAD, Quad, SPLIT, Simd, SplitQuad, WIDE};
 
-/// The largest integer.
-const LARGEST: f32 = 16383.0;
+/// The largest integer of a row.
+pub(super) const LARGEST: f32 = 16383.0;
+/// The largest integer of a table.
+pub(super) const LARGEST_NAMED: f32 = 8191.0;
 /// A sum with it has the other number, rounded to an integer with ties to even, in its lowest bits.
 const ROUNDS: f32 = 12_582_912.0;
 /// Elements of a block whose largest is below this are zero: a scale could not be inverted.
@@ -21,56 +23,139 @@ pub(super) struct FixedRow<'a> {
     pub(super) scales: &'a [[f32; LANES]],
 }
 
-/// Elements of memory that a row of whole blocks needs.
+/// A row in fours of blocks. The last four are those at the end, and zeros where others have them already.
+#[derive(Clone, Copy)]
+pub(super) struct FixedQuads<'a, Q> {
+    pub(super) quads: &'a [Q],
+    /// How many blocks there are.
+    pub(super) blocks: usize,
+}
+
+/// Elements of memory that a row of whole blocks needs in either form.
 pub(super) fn row_len(columns: usize) -> usize {
-    columns / 2 + (columns / BLOCK).next_multiple_of(LANES)
+    let blocks = columns / BLOCK;
+    let quads = blocks.div_ceil(QUAD) * size_of::<SplitQuad>() / size_of::<f32>();
+    quads.max(blocks.next_multiple_of(LANES) + columns / 2)
 }
 
 impl<'a> FixedRow<'a> {
-    /// Makes a row of whole blocks. Place `i` of a block is for its element `order(i)`.
+    /// Makes a row of whole blocks.
     ///
     /// # Panics
     /// If there is less memory than [`row_len`] says.
-    pub(super) fn new(
-        isa: Isa,
-        x: &[f32],
-        order: impl Fn(usize) -> usize,
-        memory: &'a mut [f32],
-    ) -> FixedRow<'a> {
-        let (integers, scales) = memory[..row_len(x.len())].split_at_mut(x.len() / 2);
-        let (blocks, _) = bytemuck::cast_slice_mut::<f32, i16>(integers).as_chunks_mut::<BLOCK>();
+    pub(super) fn new(isa: Isa, x: &[f32], memory: &'a mut [f32]) -> FixedRow<'a> {
+        let (scales, rest) = memory.split_at_mut((x.len() / BLOCK).next_multiple_of(LANES));
+        let (blocks, _) = bytemuck::cast_slice_mut(&mut rest[..x.len() / 2]).as_chunks_mut();
         scales.fill(0.0);
-        isa.run(Fix { x: x.as_chunks().0, order, blocks, scales });
+        isa.run(Fix { x: x.as_chunks().0, blocks, scales });
         FixedRow { blocks, scales: scales.as_chunks().0 }
     }
 }
 
+impl<'a, Q: Four> FixedQuads<'a, Q> {
+    /// Makes a row of whole blocks, four or more.
+    ///
+    /// # Panics
+    /// If there are fewer, or less memory than [`row_len`] says.
+    pub(super) fn new(isa: Isa, x: &[f32], memory: &'a mut [f32]) -> FixedQuads<'a, Q> {
+        let blocks = x.len() / BLOCK;
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(memory);
+        let quads = bytemuck::cast_slice_mut(&mut bytes[..blocks.div_ceil(QUAD) * size_of::<Q>()]);
+        isa.run(FixQuads { x: x.as_chunks().0, quads });
+        FixedQuads { quads, blocks }
+    }
+
+    /// The last four, if some of them are in others too.
+    #[inline(always)]
+    pub(super) fn rest(&self) -> Option<&'a Q> {
+        self.quads.get(self.blocks / QUAD)
+    }
+}
+
 /// Compiled for each instruction set; the arithmetic is the same.
-struct Fix<'a, O> {
+struct Fix<'a> {
     x: &'a [[f32; BLOCK]],
-    order: O,
     blocks: &'a mut [[i16; BLOCK]],
     scales: &'a mut [f32],
 }
 
-impl<O: Fn(usize) -> usize> Op for Fix<'_, O> {
+impl Op for Fix<'_> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
         for ((x, block), scale) in self.x.iter().zip(self.blocks).zip(self.scales) {
-            let mut fixed = [0; BLOCK];
-            *scale = fix(x, &mut fixed);
-            for (i, place) in block.iter_mut().enumerate() {
-                *place = fixed[(self.order)(i)];
-            }
+            *scale = fix(x, block, LARGEST);
         }
     }
 }
 
-/// Makes integers of numbers and tells what one stands for: NaN if a number is not finite.
+/// A form of four blocks.
+pub(super) trait Four: bytemuck::Pod + Send + Sync {
+    fn new(blocks: &[[i16; BLOCK]; QUAD], scales: [f32; WIDE]) -> Self;
+}
+
+impl Four for Quad {
+    #[inline(always)]
+    fn new(blocks: &[[i16; BLOCK]; QUAD], scales: [f32; WIDE]) -> Quad {
+        let mut numbers = [[0; QUAD * LANES]; 4];
+        for (b, block) in blocks.iter().enumerate() {
+            for (i, [lower, upper]) in block.as_chunks().0.iter().enumerate() {
+                let place = b * LANES + i % LANES;
+                numbers[i / LANES][place] = *lower;
+                numbers[2 + i / LANES][place] = *upper;
+            }
+        }
+        Quad { numbers, scales }
+    }
+}
+
+impl Four for SplitQuad {
+    #[inline(always)]
+    fn new(blocks: &[[i16; BLOCK]; QUAD], scales: [f32; WIDE]) -> SplitQuad {
+        let (mut highs, mut lows) = ([[0; QUAD * WIDE]; 2], [[0; QUAD * WIDE]; 2]);
+        let mut offsets = [0; WIDE];
+        for (i, pair) in blocks.as_flattened().as_chunks::<2>().0.iter().enumerate() {
+            for (half, &number) in pair.iter().enumerate() {
+                highs[half][i] = (number >> SPLIT.ilog2()) as i8;
+                lows[half][i] = (i32::from(number) & (SPLIT - 1)) as i8;
+                offsets[i / 4] -= 8 * i32::from(number);
+            }
+        }
+        SplitQuad { highs, lows, offsets, scales }
+    }
+}
+
+/// Compiled for each instruction set; the arithmetic is the same.
+struct FixQuads<'a, Q> {
+    x: &'a [[f32; BLOCK]],
+    quads: &'a mut [Q],
+}
+
+impl<Q: Four> Op for FixQuads<'_, Q> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, _: S) {
+        for (i, quad) in self.quads.iter_mut().enumerate() {
+            let first = (i * QUAD).min(self.x.len() - QUAD);
+            let known = i * QUAD - first;
+            let mut blocks = [[0; BLOCK]; QUAD];
+            let mut scales = [[0.0; WIDE / QUAD]; QUAD];
+            let own = self.x[first..][..QUAD].iter().zip(&mut blocks).zip(&mut scales).skip(known);
+            for ((x, block), scales) in own {
+                *scales = [fix(x, block, LARGEST); WIDE / QUAD];
+            }
+            let mut lanes = [0.0; WIDE];
+            lanes.copy_from_slice(scales.as_flattened());
+            *quad = Q::new(&blocks, lanes);
+        }
+    }
+}
+
+/// Makes integers of numbers, up to the largest given, and tells what one stands for: NaN if a number is not finite.
 #[inline(always)]
-pub(super) fn fix<const N: usize>(x: &[f32; N], out: &mut [i16; N]) -> f32 {
+pub(super) fn fix<const N: usize>(x: &[f32; N], out: &mut [i16; N], most: f32) -> f32 {
     // As integers, so that NaN is the largest of all.
     let largest = x.iter().fold(0, |most, x| most.max(x.abs().to_bits()));
     let largest = f32::from_bits(largest);
@@ -78,11 +163,11 @@ pub(super) fn fix<const N: usize>(x: &[f32; N], out: &mut [i16; N]) -> f32 {
         out.fill(0);
         return f32::NAN;
     }
-    let factor = if largest > NOTHING { LARGEST / largest } else { 0.0 };
+    let factor = if largest > NOTHING { most / largest } else { 0.0 };
     for (out, x) in out.iter_mut().zip(x) {
         *out = (x * factor + ROUNDS).to_bits() as i16;
     }
-    largest / LARGEST
+    largest / most
 }
 
 #[cfg(test)]
@@ -98,7 +183,7 @@ mod tests {
         ) {
             let x = x.map(|x| x * 2f32.powi(power));
             let mut out = [0; BLOCK];
-            let scale = fix(&x, &mut out);
+            let scale = fix(&x, &mut out, LARGEST);
             for (x, &fixed) in x.iter().zip(&out) {
                 prop_assert!((f32::from(fixed) * scale - x).abs() <= scale * 0.505, "{x} is {fixed} of {scale}");
             }
@@ -109,19 +194,40 @@ mod tests {
     fn what_is_not_finite_shows_and_nothing_stays_nothing() {
         let mut out = [1; 4];
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            assert!(fix(&[1.0, bad, 0.0, 0.0], &mut out).is_nan());
+            assert!(fix(&[1.0, bad, 0.0, 0.0], &mut out, LARGEST).is_nan());
         }
         for small in [0.0, -0.0, 1e-38] {
-            assert_eq!((fix(&[small; 4], &mut out) * f32::from(out[0]), out), (0.0, [0; 4]));
+            assert_eq!((fix(&[small; 4], &mut out, LARGEST) * f32::from(out[0]), out), (0.0, [0; 4]));
         }
     }
 
     #[test]
-    fn rows_are_ordered_within_their_blocks() {
-        let x: Vec<f32> = (0..64).map(|i| i as f32).collect();
-        let mut memory = vec![f32::NAN; row_len(64)];
-        let row = FixedRow::new(Isa::best(), &x, |i| BLOCK - 1 - i, &mut memory);
-        assert_eq!((row.blocks[0][0], row.blocks[0][31], row.blocks[1][0]), (16383, 0, 16383));
-        assert_eq!(row.scales, [[31.0 / LARGEST, 63.0 / LARGEST, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0]]);
+    fn every_form_holds_the_same_numbers() {
+        let x: Vec<f32> = (0..5 * BLOCK).map(|i| (i * 37 % 101) as f32 - 40.0).collect();
+        let mut memory = [(); 3].map(|()| vec![f32::NAN; row_len(x.len())]);
+        let [one, two, three] = &mut memory;
+        let row = FixedRow::new(Isa::best(), &x, one);
+        let quads = FixedQuads::<Quad>::new(Isa::best(), &x, two);
+        let split = FixedQuads::<SplitQuad>::new(Isa::best(), &x, three);
+        assert_eq!((quads.quads.len(), quads.blocks, split.quads.len(), split.blocks), (2, 5, 2, 5));
+        // The last four begin with block 1, and the first four have all of it to block 3.
+        for (four, first, new) in [(0, 0, 0), (1, 1, 4)] {
+            let (quad, split) = (&quads.quads[four], &split.quads[four]);
+            assert_eq!(quad.scales, split.scales);
+            let mut offsets = [0; WIDE];
+            for element in 0..QUAD * BLOCK {
+                let (block, byte, half) = (element / BLOCK, element % BLOCK / 2, element % 2);
+                let is_new = first + block >= new;
+                let expected = if is_new { row.blocks[first + block][element % BLOCK] } else { 0 };
+                let scale = if is_new { row.scales.as_flattened()[first + block] } else { 0.0 };
+                assert_eq!(quad.scales[block * QUAD..][..QUAD], [scale; QUAD]);
+                assert_eq!(quad.numbers[2 * half + byte / LANES][block * LANES + byte % LANES], expected);
+                let at = block * WIDE + byte;
+                let (high, low) = (i32::from(split.highs[half][at]), i32::from(split.lows[half][at]));
+                assert_eq!((high * SPLIT + low, low >= 0), (expected.into(), true));
+                offsets[at / 4] -= 8 * i32::from(expected);
+            }
+            assert_eq!(split.offsets, offsets);
+        }
     }
 }

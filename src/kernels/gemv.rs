@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::gemm::{Extents, Matrix};
 use super::parallel;
-use super::simd::{Grid, Isa, LANES, Load, Op, Simd};
+use super::simd::{Grid, Isa, LANES, Load, Op, Simd, WIDE};
 
 /// Rows up to which dot products are faster than packing.
 pub(super) const DOT_ROWS: usize = 16;
@@ -31,7 +31,8 @@ pub(super) fn takes_row_sums<T: Copy>(extents: Extents, b: Matrix<'_, T>) -> boo
 
 /// Dot products of the rows of `x` with the rows of `w`, both of `k` contiguous elements.
 ///
-/// Lane `i` sums the products at `i`, `i + 8`, and so on; the lanes are then added by halves.
+/// Lane `i` sums the products at `i`, `i + 8`, and so on; the lanes are then added by halves. For a single row of `x` there
+/// are 64 lanes, so that rows of `w` can be read one after the other, as fast as memory gives them.
 pub(super) fn dots<T: Load>(
     isa: Isa,
     k: usize,
@@ -42,8 +43,7 @@ pub(super) fn dots<T: Load>(
 ) {
     if out.rows() == 1 {
         return parallel::parts(out.into_row(), LANES, pieces, &|start, out| {
-            let count = out.len();
-            isa.run(Dots { k, x, w: w.skip_rows(start), out: Grid::new(out, count) });
+            isa.run(RowDots { x: &x.data[..k], w: w.skip_rows(start), out });
         });
     }
     match parallel::half(out.columns(), LANES, pieces) {
@@ -58,6 +58,58 @@ pub(super) fn dots<T: Load>(
     }
 }
 
+/// Wide vectors that are summed side by side.
+const WAYS: usize = 4;
+
+/// Dot products of one row.
+struct RowDots<'a, T> {
+    x: &'a [f32],
+    w: Matrix<'a, T>,
+    out: &'a mut [f32],
+}
+
+impl<T: Load> Op for RowDots<'_, T> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let RowDots { x, w, out } = self;
+        let (groups, rest) = out.as_chunks_mut::<LANES>();
+        let mut row = 0;
+        for group in groups {
+            let mut lanes = [s.splat(0.0); LANES];
+            for (r, lanes) in lanes.iter_mut().enumerate() {
+                *lanes = row_dot(s, x, &w.data[(row + r) * w.row_stride..][..x.len()]);
+            }
+            s.store(s.reduce_add_each(lanes), group);
+            row += LANES;
+        }
+        for out in rest {
+            *out = s.reduce_add(row_dot(s, x, &w.data[row * w.row_stride..][..x.len()]));
+            row += 1;
+        }
+    }
+}
+
+/// The products of two rows, summed in lanes that are then added to eight.
+#[inline(always)]
+fn row_dot<S: Simd, T: Load>(s: S, x: &[f32], w: &[T]) -> S::V {
+    let mut sums = [s.splat_wide(0.0); WAYS];
+    let (x_groups, x_rest) = x.as_chunks::<{ WAYS * WIDE }>();
+    let (w_groups, w_rest) = w.as_chunks::<{ WAYS * WIDE }>();
+    for (x, w) in x_groups.iter().zip(w_groups) {
+        let (x, w) = (x.as_chunks().0, w.as_chunks().0);
+        for i in 0..WAYS {
+            sums[i] = s.mul_add_wide(s.load_wide(&x[i]), T::load_wide(s, &w[i]), sums[i]);
+        }
+    }
+    for ((x, w), sum) in x_rest.chunks(WIDE).zip(w_rest.chunks(WIDE)).zip(&mut sums) {
+        *sum = s.mul_add_wide(f32::load_some_wide(s, x), T::load_some_wide(s, w), *sum);
+    }
+    let [a, b, c, d] = sums;
+    s.fold_wide(s.add_wide(s.add_wide(a, b), s.add_wide(c, d)))
+}
+
 struct Dots<'a, T> {
     k: usize,
     x: Matrix<'a>,
@@ -70,31 +122,25 @@ impl<T: Load> Op for Dots<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
-        let (m, n) = (self.out.rows(), self.out.columns());
+        let n = self.out.columns();
         let mut j = 0;
-        if m == 1 {
-            while j + 8 <= n {
-                self.columns::<S, 8, 1>(s, j);
-                j += 8;
-            }
-        }
         while j + 4 <= n {
-            self.columns::<S, 4, DOT_ROWS>(s, j);
+            self.columns::<S, 4>(s, j);
             j += 4;
         }
         while j < n {
-            self.columns::<S, 1, DOT_ROWS>(s, j);
+            self.columns::<S, 1>(s, j);
             j += 1;
         }
     }
 }
 
 impl<T: Load> Dots<'_, T> {
-    /// All results of `W` rows of `w` from `j` on; there must be at most `M` of each.
+    /// All results of `W` rows of `w` from `j` on.
     #[inline(always)]
-    fn columns<S: Simd, const W: usize, const M: usize>(&mut self, s: S, j: usize) {
-        let m = self.out.rows().min(M);
-        let mut sums = [[[0.0; LANES]; W]; M];
+    fn columns<S: Simd, const W: usize>(&mut self, s: S, j: usize) {
+        let m = self.out.rows();
+        let mut sums = [[[0.0; LANES]; W]; DOT_ROWS];
         for start in (0..self.k).step_by(DOT_DEPTH) {
             let depth = start..self.k.min(start + DOT_DEPTH);
             let mut w: [&[T]; W] = [&[]; W];

@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use half::f16;
 
-use super::{BLOCK, LANES, Op, Simd, WIDE};
+use super::{BLOCK, LANES, Op, QUAD, Quad, SPLIT, Simd, SplitQuad, WIDE};
 
 /// Proof that the CPU has AVX2, FMA and F16C.
 #[derive(Debug, Clone, Copy)]
@@ -41,6 +41,94 @@ fn multiply_add(_: Avx2, weights: [__m256i; 2], x: &[i16; BLOCK]) -> __m256 {
         let first = _mm256_madd_epi16(weights[0], _mm256_loadu_si256(x.as_ptr().cast()));
         let second = _mm256_madd_epi16(weights[1], _mm256_loadu_si256(x.as_ptr().add(WIDE).cast()));
         _mm256_cvtepi32_ps(_mm256_add_epi32(first, second))
+    }
+}
+
+/// The codes of two blocks of a quad.
+#[inline(always)]
+fn load_half(_: Avx2, codes: &[[u8; WIDE]; QUAD], half: usize) -> __m256i {
+    let (halves, _) = codes.as_chunks::<2>();
+    // SAFETY: an `Avx2` proves AVX2; the reference covers 32 readable bytes and no alignment is needed.
+    unsafe { _mm256_loadu_si256(halves[half].as_ptr().cast()) }
+}
+
+/// The lower and the upper four bits of bytes.
+#[inline(always)]
+fn halves(_: Avx2, bytes: __m256i) -> [__m256i; 2] {
+    // SAFETY: an `Avx2` proves AVX2; these instructions touch no memory.
+    unsafe {
+        let mask = _mm256_set1_epi8(15);
+        [_mm256_and_si256(bytes, mask), _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), mask)]
+    }
+}
+
+/// Products of two blocks of a quad, summed by lanes.
+#[inline(always)]
+fn multiply_add_half(_: Avx2, weights: [__m256i; 4], x: &Quad, half: usize) -> __m256i {
+    // SAFETY: an `Avx2` proves AVX2; half a run covers 32 readable bytes.
+    unsafe {
+        let mut sums = [_mm256_setzero_si256(); 4];
+        for ((sum, weights), run) in sums.iter_mut().zip(weights).zip(&x.numbers) {
+            let run = &run.as_chunks::<WIDE>().0[half];
+            *sum = _mm256_madd_epi16(weights, _mm256_loadu_si256(run.as_ptr().cast()));
+        }
+        let [a, b, c, d] = sums;
+        _mm256_add_epi32(_mm256_add_epi32(a, b), _mm256_add_epi32(c, d))
+    }
+}
+
+/// Each of four numbers four times.
+#[inline(always)]
+fn spread(_: Avx2, numbers: __m128) -> [__m256; 2] {
+    // SAFETY: an `Avx2` proves AVX2; these instructions touch no memory.
+    unsafe {
+        let numbers = _mm256_castps128_ps256(numbers);
+        [
+            _mm256_permutevar8x32_ps(numbers, _mm256_setr_epi32(0, 0, 0, 0, 1, 1, 1, 1)),
+            _mm256_permutevar8x32_ps(numbers, _mm256_setr_epi32(2, 2, 2, 2, 3, 3, 3, 3)),
+        ]
+    }
+}
+
+/// [`Simd::dot_nibbles`] of two blocks of a quad.
+#[inline(always)]
+fn nibbles_of_half(s: Avx2, codes: &[[u8; WIDE]; QUAD], x: &SplitQuad, half: usize) -> __m256 {
+    // SAFETY: an `Avx2` proves AVX2; half of every part of a quad covers 32 readable bytes.
+    unsafe {
+        let sign = _mm256_set1_epi8(0x88u8.cast_signed());
+        let codes = halves(s, _mm256_xor_si256(load_half(s, codes, half), sign));
+        // Four products of at most 15 times 128 fit an i16.
+        let (mut highs, mut lows) = (_mm256_setzero_si256(), _mm256_setzero_si256());
+        for (part, codes) in codes.into_iter().enumerate() {
+            let high = &x.highs[part].as_chunks::<BLOCK>().0[half];
+            let low = &x.lows[part].as_chunks::<BLOCK>().0[half];
+            let high = _mm256_maddubs_epi16(codes, _mm256_loadu_si256(high.as_ptr().cast()));
+            let low = _mm256_maddubs_epi16(codes, _mm256_loadu_si256(low.as_ptr().cast()));
+            (highs, lows) = (_mm256_add_epi16(highs, high), _mm256_add_epi16(lows, low));
+        }
+        let highs = _mm256_madd_epi16(highs, _mm256_set1_epi16(SPLIT as i16));
+        let lows = _mm256_madd_epi16(lows, _mm256_set1_epi16(1));
+        let offsets = &x.offsets.as_chunks::<LANES>().0[half];
+        let offsets = _mm256_loadu_si256(offsets.as_ptr().cast());
+        _mm256_cvtepi32_ps(_mm256_add_epi32(_mm256_add_epi32(highs, lows), offsets))
+    }
+}
+
+/// [`Simd::dot_named`] of two blocks of a quad.
+#[inline(always)]
+fn named_of_half(s: Avx2, codes: &[[u8; WIDE]; QUAD], table: [__m256i; 2], x: &Quad, half: usize) -> __m256 {
+    let [lower, upper] = halves(s, load_half(s, codes, half));
+    // SAFETY: an `Avx2` proves AVX2; these instructions touch no memory.
+    unsafe {
+        let (low, high) = (_mm256_shuffle_epi8(table[0], lower), _mm256_shuffle_epi8(table[1], lower));
+        let (next_low, next_high) = (_mm256_shuffle_epi8(table[0], upper), _mm256_shuffle_epi8(table[1], upper));
+        let weights = [
+            _mm256_unpacklo_epi8(low, high),
+            _mm256_unpackhi_epi8(low, high),
+            _mm256_unpacklo_epi8(next_low, next_high),
+            _mm256_unpackhi_epi8(next_low, next_high),
+        ];
+        _mm256_cvtepi32_ps(multiply_add_half(s, weights, x, half))
     }
 }
 
@@ -138,28 +226,25 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn dot_nibbles(self, bytes: &[u8; WIDE], x: &[i16; BLOCK]) -> __m256 {
-        // SAFETY: `self` proves AVX2; the reference covers 16 readable bytes and no alignment is needed.
-        let weights = unsafe {
-            let words = _mm256_cvtepi8_epi16(_mm_loadu_si128(bytes.as_ptr().cast()));
-            [_mm256_srai_epi16::<12>(_mm256_slli_epi16::<12>(words)), _mm256_srai_epi16::<4>(words)]
-        };
-        multiply_add(self, weights, x)
+    fn spread(self, numbers: &[f32; QUAD]) -> [__m256; 2] {
+        // SAFETY: `self` proves AVX; the reference covers 16 readable bytes and no alignment is needed.
+        spread(self, unsafe { _mm_loadu_ps(numbers.as_ptr()) })
     }
 
     #[inline(always)]
-    fn dot_named(self, bytes: &[u8; WIDE], table: [__m256i; 2], x: &[i16; BLOCK]) -> __m256 {
-        // SAFETY: `self` proves AVX2; the reference covers 16 readable bytes and no alignment is needed.
-        let weights = unsafe {
-            let bytes = _mm_loadu_si128(bytes.as_ptr().cast());
-            let both =
-                _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(bytes), _mm_srli_epi16::<4>(bytes));
-            let codes = _mm256_and_si256(both, _mm256_set1_epi8(15));
-            let low = _mm256_shuffle_epi8(table[0], codes);
-            let high = _mm256_shuffle_epi8(table[1], codes);
-            [_mm256_unpacklo_epi8(low, high), _mm256_unpackhi_epi8(low, high)]
-        };
-        multiply_add(self, weights, x)
+    fn spread_f16(self, numbers: &[f16; QUAD]) -> [__m256; 2] {
+        // SAFETY: `self` proves F16C; the reference covers 8 readable bytes and no alignment is needed.
+        spread(self, unsafe { _mm_cvtph_ps(_mm_loadl_epi64(numbers.as_ptr().cast())) })
+    }
+
+    #[inline(always)]
+    fn dot_nibbles(self, codes: &[[u8; WIDE]; QUAD], x: &SplitQuad) -> [__m256; 2] {
+        [nibbles_of_half(self, codes, x, 0), nibbles_of_half(self, codes, x, 1)]
+    }
+
+    #[inline(always)]
+    fn dot_named(self, codes: &[[u8; WIDE]; QUAD], table: [__m256i; 2], x: &Quad) -> [__m256; 2] {
+        [named_of_half(self, codes, table, x, 0), named_of_half(self, codes, table, x, 1)]
     }
 
     #[inline(always)]

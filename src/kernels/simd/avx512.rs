@@ -5,9 +5,9 @@ use std::arch::x86_64::*;
 use half::f16;
 
 use super::avx2::Avx2;
-use super::{BLOCK, LANES, Op, Simd, WIDE};
+use super::{BLOCK, LANES, Op, QUAD, Quad, SPLIT, Simd, SplitQuad, WIDE};
 
-/// Proof that the CPU has AVX-512 (F, VL, BW and DQ) and whatever [`Avx2`] stands for.
+/// Proof that the CPU has AVX-512 (F, VL, BW, DQ and VNNI) and whatever [`Avx2`] stands for.
 #[derive(Debug, Clone, Copy)]
 pub struct Avx512(Avx2);
 
@@ -17,12 +17,13 @@ impl Avx512 {
         let found = is_x86_feature_detected!("avx512f")
             && is_x86_feature_detected!("avx512vl")
             && is_x86_feature_detected!("avx512bw")
-            && is_x86_feature_detected!("avx512dq");
+            && is_x86_feature_detected!("avx512dq")
+            && is_x86_feature_detected!("avx512vnni");
         Avx2::detect().filter(|_| found).map(Avx512)
     }
 }
 
-#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512vl,avx512bw,avx512dq")]
+#[target_feature(enable = "avx2,fma,f16c,avx512f,avx512vl,avx512bw,avx512dq,avx512vnni")]
 fn run<O: Op>(op: O, s: Avx512) -> O::Output {
     op.run(s)
 }
@@ -33,6 +34,36 @@ macro_rules! on_registers {
         // SAFETY: `self` comes from `detect`, so the CPU has these instructions; they touch no memory.
         unsafe { $call }
     };
+}
+
+/// The codes of four blocks.
+#[inline(always)]
+fn load_codes(_: Avx512, codes: &[[u8; WIDE]; QUAD]) -> __m512i {
+    // SAFETY: an `Avx512` proves AVX-512; the reference covers 64 readable bytes and no alignment is needed.
+    unsafe { _mm512_loadu_si512(codes.as_ptr().cast()) }
+}
+
+/// The lower and the upper four bits of bytes.
+#[inline(always)]
+fn halves(_: Avx512, bytes: __m512i) -> [__m512i; 2] {
+    // SAFETY: an `Avx512` proves AVX-512; these instructions touch no memory.
+    unsafe {
+        let mask = _mm512_set1_epi8(15);
+        [_mm512_and_si512(bytes, mask), _mm512_and_si512(_mm512_srli_epi16::<4>(bytes), mask)]
+    }
+}
+
+/// Products of four blocks, summed by lanes.
+#[inline(always)]
+fn multiply_add(_: Avx512, weights: [__m512i; 4], x: &Quad) -> __m512 {
+    // SAFETY: an `Avx512` proves AVX-512; each run covers 64 readable bytes.
+    unsafe {
+        let mut sums = _mm512_setzero_si512();
+        for (weights, run) in weights.into_iter().zip(&x.numbers) {
+            sums = _mm512_dpwssd_epi32(sums, weights, _mm512_loadu_si512(run.as_ptr().cast()));
+        }
+        _mm512_cvtepi32_ps(sums)
+    }
 }
 
 /// Vectors of eight lanes are those of AVX2.
@@ -57,7 +88,7 @@ impl Simd for Avx512 {
         unsafe { run(op, self) }
     }
 
-    type Table = [__m256i; 2];
+    type Table = [__m512i; 2];
 
     #[inline(always)]
     fn prefetch<T>(self, x: &T) {
@@ -77,10 +108,7 @@ impl Simd for Avx512 {
         fn store_f16(v: __m256, out: &mut [f16; LANES]);
         fn load_i8(x: &[i8; LANES]) -> __m256;
         fn load_u8(x: &[u8; LANES]) -> __m256;
-        fn table(numbers: &[i16; WIDE]) -> [__m256i; 2];
         fn dot_bytes(bytes: &[i8; BLOCK], x: &[i16; BLOCK]) -> __m256;
-        fn dot_nibbles(bytes: &[u8; WIDE], x: &[i16; BLOCK]) -> __m256;
-        fn dot_named(bytes: &[u8; WIDE], table: [__m256i; 2], x: &[i16; BLOCK]) -> __m256;
         fn add(a: __m256, b: __m256) -> __m256;
         fn sub(a: __m256, b: __m256) -> __m256;
         fn mul(a: __m256, b: __m256) -> __m256;
@@ -135,8 +163,81 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
+    fn join(self, a: __m256, b: __m256) -> __m512 {
+        on_registers!(_mm512_insertf32x8::<1>(_mm512_castps256_ps512(a), b))
+    }
+
+    #[inline(always)]
     fn fold_wide(self, v: __m512) -> __m256 {
         on_registers!(_mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v)))
+    }
+
+    #[inline(always)]
+    fn load_f16_wide(self, x: &[f16; WIDE]) -> __m512 {
+        // SAFETY: `self` proves AVX-512; the reference covers 32 readable bytes and no alignment is needed.
+        unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(x.as_ptr().cast())) }
+    }
+
+    #[inline(always)]
+    fn spread(self, numbers: &[f32; QUAD]) -> __m512 {
+        // SAFETY: `self` proves AVX-512; the reference covers 16 readable bytes and no alignment is needed.
+        unsafe {
+            let each = _mm512_broadcast_f32x4(_mm_loadu_ps(numbers.as_ptr()));
+            _mm512_permutevar_ps(each, _mm512_set_epi32(3, 3, 3, 3, 2, 2, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0))
+        }
+    }
+
+    #[inline(always)]
+    fn spread_f16(self, numbers: &[f16; QUAD]) -> __m512 {
+        let four = bytemuck::cast::<[u16; QUAD], i64>(numbers.map(f16::to_bits));
+        on_registers!({
+            const ORDER: [i64; 4] =
+                [0x0100_0100_0100_0100, 0x0302_0302_0302_0302, 0x0504_0504_0504_0504, 0x0706_0706_0706_0706];
+            let order = _mm256_setr_epi64x(ORDER[0], ORDER[1], ORDER[2], ORDER[3]);
+            _mm512_cvtph_ps(_mm256_shuffle_epi8(_mm256_set1_epi64x(four), order))
+        })
+    }
+
+    #[inline(always)]
+    fn dot_nibbles(self, codes: &[[u8; WIDE]; QUAD], x: &SplitQuad) -> __m512 {
+        let sign = on_registers!(_mm512_set1_epi8(0x88u8.cast_signed()));
+        let codes = halves(self, on_registers!(_mm512_xor_si512(load_codes(self, codes), sign)));
+        // SAFETY: `self` proves AVX-512; every part of a quad covers 64 readable bytes.
+        unsafe {
+            let mut highs = _mm512_setzero_si512();
+            let mut sums = _mm512_loadu_si512(x.offsets.as_ptr().cast());
+            for (half, codes) in codes.into_iter().enumerate() {
+                highs = _mm512_dpbusd_epi32(highs, codes, _mm512_loadu_si512(x.highs[half].as_ptr().cast()));
+                sums = _mm512_dpbusd_epi32(sums, codes, _mm512_loadu_si512(x.lows[half].as_ptr().cast()));
+            }
+            let highs = _mm512_slli_epi32::<{ SPLIT.ilog2() }>(highs);
+            _mm512_cvtepi32_ps(_mm512_add_epi32(highs, sums))
+        }
+    }
+
+    /// The low bytes and the high bytes of the numbers, each four times.
+    #[inline(always)]
+    fn table(self, numbers: &[i16; WIDE]) -> [__m512i; 2] {
+        let [low, high] = self.0.table(numbers);
+        on_registers!([_mm512_broadcast_i64x4(low), _mm512_broadcast_i64x4(high)])
+    }
+
+    #[inline(always)]
+    fn dot_named(self, codes: &[[u8; WIDE]; QUAD], table: [__m512i; 2], x: &Quad) -> __m512 {
+        let codes = load_codes(self, codes);
+        on_registers!({
+            let [lower, upper] = halves(self, codes);
+            let (low, high) = (_mm512_shuffle_epi8(table[0], lower), _mm512_shuffle_epi8(table[1], lower));
+            let (next_low, next_high) =
+                (_mm512_shuffle_epi8(table[0], upper), _mm512_shuffle_epi8(table[1], upper));
+            let weights = [
+                _mm512_unpacklo_epi8(low, high),
+                _mm512_unpackhi_epi8(low, high),
+                _mm512_unpacklo_epi8(next_low, next_high),
+                _mm512_unpackhi_epi8(next_low, next_high),
+            ];
+            multiply_add(self, weights, x)
+        })
     }
 
     #[inline(always)]

@@ -55,15 +55,36 @@ macro_rules! wide_as_pairs {
         }
 
         #[inline(always)]
+        fn join(self, a: Self::V, b: Self::V) -> Self::W {
+            [a, b]
+        }
+
+        #[inline(always)]
         fn fold_wide(self, v: Self::W) -> Self::V {
             self.add(v[0], v[1])
+        }
+
+        #[inline(always)]
+        fn load_f16_wide(self, x: &[f16; WIDE]) -> Self::W {
+            let (lanes, _) = x.as_chunks::<LANES>();
+            [self.load_f16(&lanes[0]), self.load_f16(&lanes[1])]
         }
     };
 }
 
-/// Implements products with tables of integers without vectors.
-macro_rules! tables_in_memory {
+/// Implements products with numbers of four bits without vectors.
+macro_rules! quads_in_memory {
     () => {
+        #[inline(always)]
+        fn spread(self, numbers: &[f32; QUAD]) -> Self::W {
+            self.load_wide(&std::array::from_fn(|i| numbers[i / QUAD]))
+        }
+
+        #[inline(always)]
+        fn spread_f16(self, numbers: &[f16; QUAD]) -> Self::W {
+            self.spread(&numbers.map(f16::to_f32))
+        }
+
         type Table = [i16; WIDE];
 
         #[inline(always)]
@@ -72,13 +93,28 @@ macro_rules! tables_in_memory {
         }
 
         #[inline(always)]
-        fn dot_named(self, bytes: &[u8; WIDE], table: Self::Table, x: &[i16; BLOCK]) -> Self::V {
-            let mut sums = [0; LANES];
-            for (i, &x) in x.iter().enumerate() {
-                let number = table[usize::from(nibble(bytes, named_order(i)))];
-                sums[i % WIDE / 2] += i32::from(number) * i32::from(x);
+        fn dot_nibbles(self, codes: &[[u8; WIDE]; QUAD], x: &SplitQuad) -> Self::W {
+            let mut sums = x.offsets;
+            for (i, byte) in codes.as_flattened().iter().enumerate() {
+                for half in [0, 1] {
+                    let code = i32::from((byte >> (4 * half) & 15) ^ 8);
+                    let [high, low] = [x.highs[half][i], x.lows[half][i]].map(i32::from);
+                    sums[i / 4] += code * (high * SPLIT + low);
+                }
             }
-            self.load(&sums.map(|sum| sum as f32))
+            self.load_wide(&sums.map(|sum| sum as f32))
+        }
+
+        #[inline(always)]
+        fn dot_named(self, codes: &[[u8; WIDE]; QUAD], table: Self::Table, x: &Quad) -> Self::W {
+            let mut sums = [0; WIDE];
+            for (run, numbers) in x.numbers.iter().enumerate() {
+                for (i, &x) in numbers.iter().enumerate() {
+                    let byte = codes[i / LANES][run % 2 * LANES + i % LANES];
+                    sums[i / 2] += i32::from(table[usize::from(byte >> (run / 2 * 4) & 15)]) * i32::from(x);
+                }
+            }
+            self.load_wide(&sums.map(|sum| sum as f32))
         }
     };
 }
@@ -200,13 +236,13 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn mul_add_wide(self, a: Self::W, b: Self::W, c: Self::W) -> Self::W;
     /// Rounds each lane to the nearest fp16 value.
     fn round_f16_wide(self, v: Self::W) -> Self::W;
+    /// The lanes of one vector before those of another.
+    fn join(self, a: Self::V, b: Self::V) -> Self::W;
     /// Lane `i` plus lane `i + 8`.
     fn fold_wide(self, v: Self::W) -> Self::V;
+    /// Widens fp16.
+    fn load_f16_wide(self, x: &[f16; WIDE]) -> Self::W;
 
-    /// A table of sixteen numbers that [`Simd::dot_named`] looks up.
-    type Table: Copy;
-    /// Makes a table.
-    fn table(self, numbers: &[i16; WIDE]) -> Self::Table;
     /// Sums of products of bytes with `x`, exact but for the last rounding: lane `i` of those at `2 * i` and `2 * i + 1` of
     /// either half. They must not exceed i32.
     #[inline(always)]
@@ -217,37 +253,51 @@ pub trait Simd: Copy + Send + Sync + 'static {
         }
         self.load(&sums.map(|sum| sum as f32))
     }
-    /// The same with the signed numbers that the lower and the upper four bits of each byte are, in the order of
-    /// [`signed_order`].
-    #[inline(always)]
-    fn dot_nibbles(self, bytes: &[u8; WIDE], x: &[i16; BLOCK]) -> Self::V {
-        let mut sums = [0; LANES];
-        for (i, &x) in x.iter().enumerate() {
-            let code = (nibble(bytes, signed_order(i)) << 4).cast_signed() >> 4;
-            sums[i % WIDE / 2] += i32::from(code) * i32::from(x);
-        }
-        self.load(&sums.map(|sum| sum as f32))
-    }
-    /// The same with the numbers of a table that the lower and the upper four bits of each byte name, in the order of
-    /// [`named_order`].
-    fn dot_named(self, bytes: &[u8; WIDE], table: Self::Table, x: &[i16; BLOCK]) -> Self::V;
+    /// A number for each of four blocks, in the lanes that are its own.
+    fn spread(self, numbers: &[f32; QUAD]) -> Self::W;
+    /// The same of fp16.
+    fn spread_f16(self, numbers: &[f16; QUAD]) -> Self::W;
+    /// Sums of products with the signed numbers of four bits that blocks of codes are, exact but for the last rounding:
+    /// in four lanes for each block, one for every four bytes.
+    fn dot_nibbles(self, codes: &[[u8; WIDE]; QUAD], x: &SplitQuad) -> Self::W;
+    /// A table of sixteen numbers that [`Simd::dot_named`] looks up.
+    type Table: Copy;
+    /// Makes a table.
+    fn table(self, numbers: &[i16; WIDE]) -> Self::Table;
+    /// The same with the numbers that codes name: in four lanes for each block, of which each sums what two bytes of either
+    /// half name. Sums must not exceed i32.
+    fn dot_named(self, codes: &[[u8; WIDE]; QUAD], table: Self::Table, x: &Quad) -> Self::W;
 }
 
-/// Element `i` of those that bytes hold two each of, low half first.
-#[inline(always)]
-fn nibble(bytes: &[u8; WIDE], i: usize) -> u8 {
-    bytes[i / 2] >> (i % 2 * 4) & 15
+/// Blocks whose products with numbers of four bits are computed at once.
+pub const QUAD: usize = 4;
+
+/// Numbers that meet four blocks of named codes.
+#[derive(Debug, Clone, Copy, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct Quad {
+    /// What meets the lower halves of every first eight bytes of a block, of every second eight, then the upper halves.
+    pub numbers: [[i16; QUAD * LANES]; 4],
+    /// What a number of each block stands for, in the lanes of the block.
+    pub scales: [f32; WIDE],
 }
 
-/// Which element of a block of four-bit numbers is multiplied with element `i` by [`Simd::dot_nibbles`].
-pub const fn signed_order(i: usize) -> usize {
-    i % WIDE * 2 + i / WIDE
+/// Numbers that meet four blocks of signed numbers of four bits, each as `high * SPLIT + low`.
+#[derive(Debug, Clone, Copy, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct SplitQuad {
+    /// What meets the lower halves of bytes, then the upper ones.
+    pub highs: [[i8; QUAD * WIDE]; 2],
+    /// The rest of each, below [`SPLIT`].
+    pub lows: [[i8; QUAD * WIDE]; 2],
+    /// For each lane, eight times the numbers that are summed in it, negated: codes of signed numbers are eight more.
+    pub offsets: [i32; WIDE],
+    /// What a number of each block stands for, in the lanes of the block.
+    pub scales: [f32; WIDE],
 }
 
-/// Which element of a block of four-bit codes is multiplied with element `i` by [`Simd::dot_named`].
-pub const fn named_order(i: usize) -> usize {
-    2 * (i / WIDE * LANES + i % LANES) + i % WIDE / LANES
-}
+/// What the high part of a number counts.
+pub const SPLIT: i32 = 128;
 
 /// A kernel with its arguments.
 pub trait Op {

@@ -5,7 +5,7 @@ use std::arch::asm;
 
 use half::f16;
 
-use super::{BLOCK, LANES, Op, Simd, WIDE, named_order, nibble};
+use super::{LANES, Op, QUAD, Quad, SPLIT, Simd, SplitQuad, WIDE};
 
 /// Proof that the CPU has NEON, which every AArch64 CPU this crate is built for does.
 #[derive(Debug, Clone, Copy)]
@@ -62,7 +62,7 @@ impl Simd for Neon {
     type V = Pair;
 
     wide_as_pairs!();
-    tables_in_memory!();
+    quads_in_memory!();
 
     #[inline(always)]
     fn run<O: Op>(self, op: O) -> O::Output {

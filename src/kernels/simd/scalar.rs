@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use super::{BLOCK, LANES, Op, Simd, WIDE, named_order, nibble};
+use super::{LANES, Op, QUAD, Quad, SPLIT, Simd, SplitQuad, WIDE};
 
 /// Plain Rust; needs nothing of the CPU.
 #[derive(Debug, Clone, Copy)]
@@ -57,7 +57,7 @@ impl Simd for Scalar {
     type V = Lanes;
 
     wide_as_pairs!();
-    tables_in_memory!();
+    quads_in_memory!();
 
     #[inline(always)]
     fn run<O: Op>(self, op: O) -> O::Output {

@@ -95,13 +95,33 @@ impl Op for Everything<'_> {
             s.mul_wide(x, y),
             s.mul_add_wide(x, y, x),
             s.round_f16_wide(x),
+            s.join(a, c),
+            s.load_f16_wide(&std::array::from_fn(|i| halves[i % LANES])),
         ];
         let codes: [u8; WIDE] = std::array::from_fn(|i| self.a[i % LANES].to_bits().to_le_bytes()[i / LANES]);
         let bytes: [i8; BLOCK] = std::array::from_fn(|i| codes[i % WIDE].rotate_left(i as u32).cast_signed());
         let x: [i16; BLOCK] =
             std::array::from_fn(|i| i16::from(bytes[BLOCK - 1 - i]) * 128 + i16::from(bytes[i]));
-        let table = s.table(&std::array::from_fn(|i| x[i] - 5));
-        let products = [s.dot_bytes(&bytes, &x), s.dot_nibbles(&codes, &x), s.dot_named(&codes, table, &x)];
+        let products = [s.dot_bytes(&bytes, &x)];
+        let quad = Quad {
+            numbers: std::array::from_fn(|run| x.map(|x| x - run as i16)),
+            scales: [1.0; WIDE],
+        };
+        let split = SplitQuad {
+            highs: std::array::from_fn(|half| std::array::from_fn(|i| bytes[(i + 5 * half) % BLOCK])),
+            lows: std::array::from_fn(|half| std::array::from_fn(|i| bytes[(i + 7 * half) % BLOCK] & 127)),
+            offsets: std::array::from_fn(|i| i32::from(x[i]) * 5),
+            scales: [1.0; WIDE],
+        };
+        let blocks: [[u8; WIDE]; QUAD] =
+            std::array::from_fn(|b| codes.map(|code| code.wrapping_mul(2 * b as u8 + 1)));
+        let table = s.table(&std::array::from_fn(|i| (x[i] - 5) / 2));
+        let quads = [s.dot_nibbles(&blocks, &split), s.dot_named(&blocks, table, &quad)];
+        let spread = [
+            s.spread(&[self.a[0], self.b[1], self.c[2], self.a[3]]),
+            s.spread_f16(&[halves[0], halves[3], halves[5], halves[6]]),
+        ];
+        let wide_vectors = wide_vectors.into_iter().chain(quads).chain(spread);
         for v in wide_vectors {
             let mut lanes = [0.0; WIDE];
             s.store_wide(v, &mut lanes);
