@@ -62,10 +62,10 @@ pub(super) fn dots<T: Load>(
 const WAYS: usize = 4;
 
 /// Dot products of one row.
-struct RowDots<'a, T> {
-    x: &'a [f32],
-    w: Matrix<'a, T>,
-    out: &'a mut [f32],
+pub(super) struct RowDots<'a, T> {
+    pub(super) x: &'a [f32],
+    pub(super) w: Matrix<'a, T>,
+    pub(super) out: &'a mut [f32],
 }
 
 impl<T: Load> Op for RowDots<'_, T> {

@@ -3,6 +3,7 @@
 pub mod attention;
 pub mod block_scale;
 pub mod cluster;
+mod code_rows;
 pub mod column_attention;
 pub mod conv;
 pub mod convert;

@@ -141,6 +141,11 @@ impl Few<'_> {
             buffer.resize((query.len() + queries * length + out.len()) * size_of::<f32>());
             let (wide, rest) = bytemuck::cast_slice_mut::<u8, f32>(buffer).split_at_mut(query.len());
             let (scores, sums) = rest.split_at_mut(queries * length);
+            self.isa.run(Fetch {
+                rows: [self.key, self.value],
+                widths: [width, features],
+                seen: self.seen.clone(),
+            });
             convert(query, wide);
             let query = Matrix::row_major(&*wide, width);
             scores.fill(f32::NEG_INFINITY);
@@ -157,6 +162,36 @@ impl Few<'_> {
             let own = self.own.map(|own| (&scores[keys..], own.value));
             self.isa.run(Results { sums, own, length, out, features });
         });
+    }
+}
+
+/// Has keys and values that lie by channel brought near, all at once: of a channel only what is seen is read, which is too
+/// short for a processor to see by itself where reading goes on.
+struct Fetch<'a> {
+    rows: [Matrix<'a, f16>; 2],
+    widths: [usize; 2],
+    seen: Range<usize>,
+}
+
+/// Keys beyond which a channel is read fast enough without help.
+const LONG: usize = 512;
+/// Halves that come from memory at once.
+const LINE: usize = 32;
+
+impl Op for Fetch<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        for (rows, width) in self.rows.into_iter().zip(self.widths) {
+            if rows.column_stride == 1 || self.seen.len() > LONG {
+                continue;
+            }
+            for channel in 0..width {
+                let seen = &rows.data[channel * rows.column_stride..][self.seen.clone()];
+                seen.iter().step_by(LINE).chain(seen.last()).for_each(|half| s.prefetch(half));
+            }
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::decode::decode;
 use super::error::{ErrorKind, PackageError, Result};
@@ -21,7 +22,7 @@ pub struct Package {
     model_path: PathBuf,
     model_bytes: u64,
     weight_files: Vec<WeightFile>,
-    model: Model,
+    model: Arc<Model>,
 }
 
 impl Package {
@@ -61,7 +62,7 @@ impl Package {
         let weights = WeightFiles::in_folder(files, folder);
         let (model, weight_files) = decode(&bytes, &weights).map_err(|e| e.in_file(&model_path))?;
         let model_bytes = bytes.len() as u64;
-        Ok(Package { path: path.to_owned(), model_path, model_bytes, weight_files, model })
+        Ok(Package { path: path.to_owned(), model_path, model_bytes, weight_files, model: Arc::new(model) })
     }
 
     /// Where the package was opened.
@@ -89,9 +90,14 @@ impl Package {
         &self.model
     }
 
+    /// The same, to be kept beside the package or longer than it.
+    pub fn shared_model(&self) -> Arc<Model> {
+        self.model.clone()
+    }
+
     /// The model alone; its weights stay mapped.
     pub fn into_model(self) -> Model {
-        self.model
+        Arc::unwrap_or_clone(self.model)
     }
 }
 

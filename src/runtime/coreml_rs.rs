@@ -32,7 +32,7 @@ impl Runtime for CoreMlRsRuntime {
     }
 
     fn load(&self, package: &Package, options: &LoadOptions) -> Result<Arc<dyn Loaded>, RuntimeError> {
-        let model = package.model().clone();
+        let model = package.shared_model();
         let interface = only_interface(&model)?;
         let problems = problems(interface);
         if !problems.is_empty() {
@@ -95,7 +95,7 @@ fn platform(units: ComputeUnits) -> Result<ComputePlatform, RuntimeError> {
 }
 
 struct CoreMlRsLoaded {
-    model: Model,
+    model: Arc<Model>,
     loaded: Mutex<CoreMLModelWithState>,
     loading: Loading,
 }

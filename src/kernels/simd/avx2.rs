@@ -121,7 +121,8 @@ fn named_of_half(s: Avx2, codes: &[[u8; WIDE]; QUAD], table: [__m256i; 2], x: &Q
     // SAFETY: an `Avx2` proves AVX2; these instructions touch no memory.
     unsafe {
         let (low, high) = (_mm256_shuffle_epi8(table[0], lower), _mm256_shuffle_epi8(table[1], lower));
-        let (next_low, next_high) = (_mm256_shuffle_epi8(table[0], upper), _mm256_shuffle_epi8(table[1], upper));
+        let (next_low, next_high) =
+            (_mm256_shuffle_epi8(table[0], upper), _mm256_shuffle_epi8(table[1], upper));
         let weights = [
             _mm256_unpacklo_epi8(low, high),
             _mm256_unpackhi_epi8(low, high),

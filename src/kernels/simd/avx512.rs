@@ -189,7 +189,7 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     fn spread_f16(self, numbers: &[f16; QUAD]) -> __m512 {
-        let four = bytemuck::cast::<[u16; QUAD], i64>(numbers.map(f16::to_bits));
+        let four = bytemuck::cast::<[f16; QUAD], i64>(*numbers);
         on_registers!({
             const ORDER: [i64; 4] =
                 [0x0100_0100_0100_0100, 0x0302_0302_0302_0302, 0x0504_0504_0504_0504, 0x0706_0706_0706_0706];

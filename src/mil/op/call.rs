@@ -166,7 +166,12 @@ impl<'a> Call<'a> {
 
     /// A weight, plain or compressed.
     pub fn weight(&self, name: &str) -> Result<Weight<'a>, OpError> {
-        match self.value_at(name, 0) {
+        self.weight_at(name, 0)
+    }
+
+    /// The `i`-th weight of a list parameter.
+    pub fn weight_at(&self, name: &str, i: usize) -> Result<Weight<'a>, OpError> {
+        match self.value_at(name, i) {
             Some(ArgValue::View(view)) => Ok(Weight::Dense(view)),
             Some(ArgValue::Shared(tensor)) => Ok(Weight::Dense(tensor.view())),
             Some(ArgValue::Packed(packed)) => Ok(Weight::Packed(&**packed)),

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::kernels::packed::PackedRows;
+use crate::kernels::packed::{Codes, PackedRows};
 use crate::tensor::{DType, TensorView};
 
 /// A weight that is kept compressed.
@@ -55,6 +55,17 @@ impl<'a> Weight<'a> {
         match self {
             Weight::Dense(view) => view.shape(),
             Weight::Packed(packed) => packed.shape(),
+        }
+    }
+
+    /// The weight as rows of so many elements that can be multiplied as they are stored, if they can.
+    pub fn rows(&self, columns: usize) -> Option<PackedRows<'a>> {
+        match self {
+            Weight::Packed(packed) => packed.rows(columns),
+            Weight::Dense(view) => {
+                let codes = Codes::Halves(view.slice().ok()?);
+                Some(PackedRows { columns, codes }).filter(PackedRows::is_regular)
+            }
         }
     }
 

@@ -75,6 +75,13 @@ impl<'s, 'b> Outputs<'s, 'b> {
         self.slots.iter_mut().map(Output::view)
     }
 
+    /// Every output at once, and scratch memory.
+    pub fn all_with_scratch(
+        &mut self,
+    ) -> (impl Iterator<Item = Result<TensorMut<'_>, OpError>>, &mut Scratch) {
+        (self.slots.iter_mut().map(Output::view), self.scratch)
+    }
+
     /// The first two outputs and scratch memory.
     pub fn pair(&mut self) -> Result<(TensorMut<'_>, TensorMut<'_>, &mut Scratch), OpError> {
         match &mut *self.slots {

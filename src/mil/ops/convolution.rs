@@ -8,7 +8,7 @@ use crate::kernels::conv::{add_bias, depthwise, unfold};
 use crate::kernels::convert::to_f32;
 use crate::kernels::floats::{self, Sink};
 use crate::kernels::gemm::{Extents, Matrix, Weights, gemm, weigh};
-use crate::kernels::packed::PackedRows;
+use crate::kernels::packed::{self, PackedRows, Part};
 use crate::kernels::parallel::for_each_chunk;
 use crate::kernels::simd::Store;
 use crate::kernels::streamed::{self, Block, Layout, Product, Source, Streamed};
@@ -36,12 +36,9 @@ impl<'a> Filter<'a> {
         }
     }
 
-    /// All rows, if they are compressed and can be multiplied as they are stored.
+    /// All rows, if they can be multiplied as they are stored.
     fn packed(&self) -> Option<PackedRows<'a>> {
-        match (&self.weight, &self.quantization) {
-            (Weight::Packed(packed), None) => packed.rows(self.row),
-            _ => None,
-        }
+        if self.quantization.is_none() { self.weight.rows(self.row) } else { None }
     }
 
     fn read(&self, rows: Range<usize>, out: &mut [f32]) {
@@ -164,10 +161,10 @@ impl Convolution<'_> {
             floats::scratch_len(x),
             self.bias_len(),
             if pointwise { 0 } else { self.batch * row },
-            packed.map_or_else(
-                || streamed::scratch_len(extents, Layout::ColumnMajor, in_memory),
-                |packed| self.outputs + packed.scratch_len(),
-            ),
+            match packed {
+                Some(_) => self.outputs + packed::scratch_len(row),
+                None => streamed::scratch_len(extents, Layout::ColumnMajor, in_memory),
+            },
         ]);
         let x = floats::read(x, copy);
         self.read_bias(bias);
@@ -190,9 +187,14 @@ impl Convolution<'_> {
                     sink.write(item * channels + first + block.columns.start, values);
                 }
             };
-            if let Some(packed) = packed {
+            if let Some(matrix) = packed {
                 let (values, rest) = work.split_at_mut(self.outputs);
-                packed.multiply(first, left.data, rest, values);
+                packed::multiply(
+                    &left.data[..row],
+                    &[Part { matrix, first, count: self.outputs }],
+                    rest,
+                    values,
+                );
                 finish(Block { rows: 0..1, columns: 0..self.outputs, values });
                 continue;
             }

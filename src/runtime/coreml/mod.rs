@@ -92,7 +92,7 @@ impl Runtime for CoreMlRuntime {
         let (compiled, compilation) = self.compile(package, options)?;
         let loading = Loading { compilation: Some(compilation), ..Loading::default() };
         Ok(Arc::new(CoreMlLoaded {
-            model: package.model().clone(),
+            model: package.shared_model(),
             compiled,
             options: *options,
             functions: Mutex::default(),
@@ -103,7 +103,7 @@ impl Runtime for CoreMlRuntime {
 
 /// A compiled package whose functions are loaded when they are first needed.
 struct CoreMlLoaded {
-    model: Model,
+    model: Arc<Model>,
     compiled: PathBuf,
     options: LoadOptions,
     functions: Mutex<Vec<Arc<FunctionModel>>>,

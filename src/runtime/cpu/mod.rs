@@ -42,20 +42,20 @@ impl Runtime for CpuRuntime {
     }
 
     fn load(&self, package: &Package, options: &LoadOptions) -> Result<Arc<dyn Loaded>, RuntimeError> {
-        Ok(Arc::new(CpuLoaded::new(package.model().clone(), options)?))
+        Ok(Arc::new(CpuLoaded::new(package.shared_model(), options)?))
     }
 }
 
 impl CpuRuntime {
     /// Loads a model that is not in a package.
     pub fn load_model(&self, model: Model, options: &LoadOptions) -> Result<Arc<dyn Loaded>, RuntimeError> {
-        Ok(Arc::new(CpuLoaded::new(model, options)?))
+        Ok(Arc::new(CpuLoaded::new(Arc::new(model), options)?))
     }
 }
 
 /// A model with what is known of it whatever the shapes.
 struct CpuLoaded {
-    model: Model,
+    model: Arc<Model>,
     /// Facts of each function, in program order.
     facts: Vec<Facts>,
     numerics: Numerics,
@@ -64,7 +64,7 @@ struct CpuLoaded {
 }
 
 impl CpuLoaded {
-    fn new(model: Model, options: &LoadOptions) -> Result<CpuLoaded, RuntimeError> {
+    fn new(model: Arc<Model>, options: &LoadOptions) -> Result<CpuLoaded, RuntimeError> {
         let mut findings = verify::structure(&model);
         if !findings.is_empty() {
             return Err(RuntimeError::Program(findings));

@@ -21,6 +21,8 @@ pub(super) fn plan(function: &Function, facts: Facts, numerics: Numerics) -> Res
         let Planner { aliases, facts, constants, .. } = &planner;
         fuse::fuse(&mut steps, &planner.outputs(), fuse::Values { aliases, facts, constants });
     }
+    // Most operations of a program are constants, views or parts of fused steps.
+    steps.shrink_to_fit();
     Ok(planner.finish(steps))
 }
 

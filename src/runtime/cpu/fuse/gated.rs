@@ -10,8 +10,11 @@ use crate::mil::Opset;
 use crate::mil::op::domain::FLOAT;
 use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
 
+/// The kind of the step.
+pub(super) const KIND: &str = "gated silu (fused)";
+
 static GATED: OpDef = OpDef {
-    name: "gated silu (fused)",
+    name: KIND,
     since: Opset::Ios15,
     params: &[Param::value("x", FLOAT), Param::value("y", FLOAT)],
     infer: |call| Ok(vec![call.ty("x")?.clone().into()]),
@@ -63,7 +66,7 @@ mod tests {
         let x = halves(&[1, 40, 1, 3], |i| ((i * 37 % 101) as f32 - 50.0) * 0.2);
         let y = halves(&[1, 40, 1, 3], |i| ((i * 29 % 97) as f32 - 48.0) * 0.1);
         let (fused, kinds) = executed_with(gated(false), &[("x", &x), ("y", &y)]);
-        assert_eq!(kinds, ["gated silu (fused)"]);
+        assert_eq!(kinds, [KIND]);
         let (plain, kinds) = executed_with(gated(true), &[("x", &x), ("y", &y)]);
         assert_eq!(kinds, ["sigmoid", "mul", "mul"]);
         // The steps round twice more; a rounding is 2^-11 of the size, or half the least number.

@@ -6,7 +6,7 @@ use half::f16;
 use smallvec::{SmallVec, smallvec};
 
 use crate::kernels::convert::to_f32;
-use crate::mil::op::{Call, KnownValue};
+use crate::mil::op::{Call, KnownValue, Weight};
 use crate::mil::ops::views;
 use crate::mil::propagate::Facts;
 use crate::runtime::cpu::plan::{Action, Constant, Operand, Step};
@@ -30,15 +30,22 @@ pub(super) struct Graph<'a> {
     values: Values<'a>,
     producers: Vec<Option<usize>>,
     uses: Vec<usize>,
+    users: Vec<SmallVec<[usize; 4]>>,
 }
 
 impl<'a> Graph<'a> {
     pub(super) fn new(steps: &'a [Step], outputs: &[(String, usize)], values: Values<'a>) -> Graph<'a> {
         let count = values.facts.types.len();
-        let mut graph = Graph { steps, values, producers: vec![None; count], uses: vec![0; count] };
+        let (producers, uses, users) = (vec![None; count], vec![0; count], vec![SmallVec::new(); count]);
+        let mut graph = Graph { steps, values, producers, uses, users };
         for (at, step) in steps.iter().enumerate() {
             step.outputs.iter().for_each(|&value| graph.producers[value] = Some(at));
             graph.count(step);
+            for operand in step.arguments.iter().flatten() {
+                if let Operand::Value(value) = *operand {
+                    graph.users[value].push(at);
+                }
+            }
         }
         outputs.iter().for_each(|&(_, value)| graph.uses[values.aliases.root(value)] += 1);
         graph
@@ -53,6 +60,14 @@ impl<'a> Graph<'a> {
         for block in step.action.nested() {
             block.outputs.iter().for_each(|&value| self.uses[self.values.aliases.root(value)] += 1);
             block.steps.iter().for_each(|step| self.count(step));
+        }
+    }
+
+    /// The steps that take a value itself, in order; not those of nested blocks.
+    pub(super) fn users(&self, operand: Operand) -> &[usize] {
+        match operand {
+            Operand::Value(value) => &self.users[value],
+            Operand::Constant(_) => &[],
         }
     }
 
@@ -171,14 +186,25 @@ impl<'a> Graph<'a> {
         self.numbers(operand)?.first().copied().filter(|_| shape.is_empty())
     }
 
+    fn known(&self, operand: Operand) -> Option<&'a KnownValue> {
+        match operand {
+            Operand::Value(value) => self.values.facts.known[value].as_ref(),
+            Operand::Constant(constant) => Some(&self.values.constants[constant].value),
+        }
+    }
+
+    /// A constant as a weight.
+    pub(super) fn weight(&self, operand: Operand) -> Option<Weight<'a>> {
+        Some(match self.known(operand)? {
+            KnownValue::Tensor(tensor) => Weight::Dense(tensor.view()),
+            KnownValue::Packed(weight) => Weight::Packed(&**weight),
+        })
+    }
+
     /// The numbers of a short constant.
     pub(super) fn numbers(&self, operand: Operand) -> Option<Vec<f32>> {
         const LONGEST: usize = 16;
-        let known = match operand {
-            Operand::Value(value) => self.values.facts.known[value].as_ref()?,
-            Operand::Constant(constant) => &self.values.constants[constant].value,
-        };
-        let KnownValue::Tensor(tensor) = known else { return None };
+        let KnownValue::Tensor(tensor) = self.known(operand)? else { return None };
         let view = tensor.view();
         let mut numbers = vec![0.0; view.len().min(LONGEST + 1)];
         let count = numbers.len();

@@ -6,10 +6,14 @@
 
 mod attention;
 mod gated;
+mod gated_products;
 mod graph;
 mod masked;
 mod norm;
+mod product;
+mod residual;
 mod rotation;
+mod siblings;
 #[cfg(test)]
 mod testing;
 mod token;
@@ -24,20 +28,34 @@ pub(super) use attention::KIND as ATTENTION;
 pub(super) use graph::Values;
 pub(super) use token::KIND as TOKEN_ATTENTION;
 
+/// The kinds of steps that are products with all of their weights.
+pub(super) const PRODUCTS: [&str; 3] = [siblings::KIND, gated_products::KIND, residual::KIND];
+
 /// Looks for a pattern that ends with the given step. Gives the step that replaces it and the steps that go.
 type Pattern = fn(&Graph<'_>, usize) -> Option<Fused>;
 
-const PATTERNS: &[Pattern] =
-    &[norm::find, gated::find, rotation::find, attention::find, token::find, masked::find];
+/// In the order in which they are looked for: some are made of what others have made.
+const PATTERNS: &[Pattern] = &[
+    norm::find,
+    gated::find,
+    rotation::find,
+    attention::find,
+    token::find,
+    masked::find,
+    gated_products::find,
+    residual::find,
+    siblings::find,
+];
 
-/// A step and the steps it makes superfluous; it takes the place of the last of them.
+/// A step, the steps it makes superfluous, and which of them it takes the place of.
 struct Fused {
     step: Step,
     replaces: Vec<usize>,
+    place: usize,
 }
 
 impl Fused {
-    /// A step that computes what the step `last` gives.
+    /// A step that computes what the step `last` gives, in its place.
     fn new(
         def: &'static OpDef,
         graph: &Graph<'_>,
@@ -50,6 +68,7 @@ impl Fused {
         Fused {
             step: Step { def, name, arguments, outputs, action: Action::Kernel, dynamic: false },
             replaces,
+            place: last,
         }
     }
 }
@@ -61,16 +80,12 @@ pub(super) fn fuse(steps: &mut Vec<Step>, outputs: &[(String, usize)], values: V
         // The longest of the matches that begin alike ends last.
         let found: Vec<Fused> = (0..steps.len()).rev().filter_map(|last| pattern(&graph, last)).collect();
         let mut kept: Vec<Option<Step>> = std::mem::take(steps).into_iter().map(Some).collect();
-        for Fused { step, replaces } in found {
+        for Fused { step, replaces, place } in found {
             // A step that another match has taken is gone: its pattern stays as it is.
-            let Some(&last) = replaces.iter().max().filter(|_| replaces.iter().all(|&i| kept[i].is_some()))
-            else {
-                continue;
-            };
-            for i in replaces {
-                kept[i] = None;
+            if replaces.iter().all(|&i| kept[i].is_some()) {
+                replaces.into_iter().for_each(|i| kept[i] = None);
+                kept[place] = Some(step);
             }
-            kept[last] = Some(step);
         }
         steps.extend(kept.into_iter().flatten());
     }

@@ -1,0 +1,241 @@
+//! Sums of products of one row with rows of compressed weights, for each way of storing them.
+
+use half::f16;
+
+use super::fixed_point::{FixedQuads, FixedRow, LARGEST_NAMED, fix};
+use super::packed::Factors;
+use super::simd::{BLOCK, LANES, Load, Op, QUAD, Quad, Simd, SplitQuad, WIDE};
+
+/// Rows of weights that can be multiplied one by one.
+trait Rows<S: Simd> {
+    /// Products of a row, lane by lane.
+    fn lanes(&self, s: S, row: usize) -> S::V;
+}
+
+/// The sums of the rows from `first` on.
+#[inline(always)]
+fn sum_rows<S: Simd>(s: S, rows: &impl Rows<S>, first: usize, out: &mut [f32]) {
+    let (groups, rest) = out.as_chunks_mut::<LANES>();
+    let mut row = first;
+    for group in groups {
+        let mut lanes = [s.splat(0.0); LANES];
+        for (r, lanes) in lanes.iter_mut().enumerate() {
+            *lanes = rows.lanes(s, row + r);
+        }
+        s.store(s.reduce_add_each(lanes), group);
+        row += LANES;
+    }
+    for out in rest {
+        *out = s.reduce_add(rows.lanes(s, row));
+        row += 1;
+    }
+}
+
+/// Rows of signed bytes, each times the factor of its row.
+pub(super) struct ByteSums<'a> {
+    pub(super) x: FixedRow<'a>,
+    pub(super) codes: &'a [[i8; BLOCK]],
+    pub(super) factors: Factors<'a>,
+    pub(super) first: usize,
+    pub(super) out: &'a mut [f32],
+}
+
+impl Op for ByteSums<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let ByteSums { x, codes, factors, first, out } = self;
+        sum_rows(s, &ByteRows { codes, x }, first, out);
+        match factors.values.slice::<f16>() {
+            Ok(values) => scale_rows(s, factors.rows, values, first, out),
+            Err(_) => {
+                scale_rows::<S, f32>(s, factors.rows, factors.values.slice().unwrap_or(&[]), first, out)
+            }
+        }
+    }
+}
+
+/// Multiplies the sums of rows by the factors of those.
+#[inline(always)]
+fn scale_rows<S: Simd, F: Load>(s: S, rows: usize, values: &[F], first: usize, out: &mut [f32]) {
+    for (i, out) in out.chunks_mut(LANES).enumerate() {
+        let row = first + i * LANES;
+        let mut lanes = [0.0; LANES];
+        if rows == 1 {
+            s.store(F::load_some(s, &values[row..]), &mut lanes);
+        } else {
+            for (r, lane) in lanes.iter_mut().enumerate() {
+                *lane = values.get((row + r) / rows).map_or(0.0, |value| value.widen());
+            }
+        }
+        out.iter_mut().zip(lanes).for_each(|(out, factor)| *out *= factor);
+    }
+}
+
+/// Blocks that are summed side by side.
+const WAYS: usize = 2;
+
+struct ByteRows<'a> {
+    codes: &'a [[i8; BLOCK]],
+    x: FixedRow<'a>,
+}
+
+impl<S: Simd> Rows<S> for ByteRows<'_> {
+    #[inline(always)]
+    fn lanes(&self, s: S, row: usize) -> S::V {
+        let count = self.x.blocks.len();
+        let (code_groups, code_rest) = self.codes[row * count..][..count].as_chunks::<WAYS>();
+        let (x_groups, x_rest) = self.x.blocks.as_chunks::<WAYS>();
+        let (scale_groups, scale_rest) = self.x.scales.as_flattened()[..count].as_chunks::<WAYS>();
+        let mut sums = [s.splat(0.0); WAYS];
+        for ((codes, x), scales) in code_groups.iter().zip(x_groups).zip(scale_groups) {
+            for i in 0..WAYS {
+                sums[i] = s.mul_add(s.dot_bytes(&codes[i], &x[i]), s.splat(scales[i]), sums[i]);
+            }
+        }
+        for ((code, x), &scale) in code_rest.iter().zip(x_rest).zip(scale_rest) {
+            sums[0] = s.mul_add(s.dot_bytes(code, x), s.splat(scale), sums[0]);
+        }
+        s.add(sums[0], sums[1])
+    }
+}
+
+/// Rows of signed numbers of four bits, each times the factor of its block.
+pub(super) struct NibbleSums<'a> {
+    pub(super) x: FixedQuads<'a, SplitQuad>,
+    pub(super) codes: &'a [[u8; WIDE]],
+    pub(super) factors: Factors<'a>,
+    pub(super) first: usize,
+    pub(super) out: &'a mut [f32],
+}
+
+impl Op for NibbleSums<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let NibbleSums { x, codes, factors, first, out } = self;
+        let (rows, each) = (factors.rows, factors.block / BLOCK);
+        let count = x.blocks / each;
+        match factors.values.slice::<f16>() {
+            Ok(values) => sum_rows(s, &NibbleRows { codes, values, rows, each, count, x }, first, out),
+            Err(_) => {
+                let values: &[f32] = factors.values.slice().unwrap_or(&[]);
+                sum_rows(s, &NibbleRows { codes, values, rows, each, count, x }, first, out);
+            }
+        }
+    }
+}
+
+/// Rows of four bits with factors.
+struct NibbleRows<'a, F> {
+    codes: &'a [[u8; WIDE]],
+    values: &'a [F],
+    /// Rows that share factors.
+    rows: usize,
+    /// Blocks that share a factor.
+    each: usize,
+    /// Factors of a row.
+    count: usize,
+    x: FixedQuads<'a, SplitQuad>,
+}
+
+impl<S: Simd, F: Load> Rows<S> for NibbleRows<'_, F> {
+    #[inline(always)]
+    fn lanes(&self, s: S, row: usize) -> S::V {
+        let codes = &self.codes[row * self.x.blocks..][..self.x.blocks];
+        // Divisions are slow beside the products of a row.
+        let shared = if self.rows == 1 { row } else { row / self.rows };
+        let values = &self.values[shared * self.count..][..self.count];
+        let mut sums = s.splat_wide(0.0);
+        for (i, (codes, x)) in codes.as_chunks().0.iter().zip(self.x.quads).enumerate() {
+            sums = Self::add(s, codes, x, &self.factors(values, i * QUAD), sums);
+        }
+        if let Some((codes, x)) = codes.last_chunk().zip(self.x.rest()) {
+            sums = Self::add(s, codes, x, &self.factors(values, self.x.blocks - QUAD), sums);
+        }
+        s.fold_wide(sums)
+    }
+}
+
+impl<F: Load> NibbleRows<'_, F> {
+    #[inline(always)]
+    fn add<S: Simd>(
+        s: S,
+        codes: &[[u8; WIDE]; QUAD],
+        x: &SplitQuad,
+        factors: &[F; QUAD],
+        sums: S::W,
+    ) -> S::W {
+        let factors = s.mul_wide(F::spread(s, factors), s.load_wide(&x.scales));
+        s.mul_add_wide(s.dot_nibbles(codes, x), factors, sums)
+    }
+
+    /// The factors of four blocks of a row.
+    #[inline(always)]
+    fn factors(&self, values: &[F], first: usize) -> [F; QUAD] {
+        let mut factors = [F::zeroed(); QUAD];
+        if self.each == 1 {
+            factors.copy_from_slice(&values[first..first + QUAD]);
+        } else {
+            for (b, factor) in factors.iter_mut().enumerate() {
+                *factor = values[(first + b) / self.each];
+            }
+        }
+        factors
+    }
+}
+
+/// Rows of codes of four bits, with tables of the numbers they name.
+pub(super) struct NamedSums<'a> {
+    pub(super) x: FixedQuads<'a, Quad>,
+    pub(super) codes: &'a [[u8; WIDE]],
+    pub(super) tables: &'a [f32],
+    /// Rows that share a table.
+    pub(super) rows: usize,
+    pub(super) first: usize,
+    pub(super) out: &'a mut [f32],
+}
+
+impl Op for NamedSums<'_> {
+    type Output = ();
+
+    /// Table by table.
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let NamedSums { x, codes, tables, rows, first, mut out } = self;
+        let mut row = first;
+        while !out.is_empty() {
+            let (here, rest) = out.split_at_mut((rows - row % rows).min(out.len()));
+            let mut integers = [0; WIDE];
+            let scale = fix(&tables.as_chunks::<WIDE>().0[row / rows], &mut integers, LARGEST_NAMED);
+            sum_rows(s, &NamedRows { table: s.table(&integers), codes, x }, row, here);
+            here.iter_mut().for_each(|sum| *sum *= scale);
+            row += here.len();
+            out = rest;
+        }
+    }
+}
+
+/// Rows of codes of four bits with the numbers they name.
+struct NamedRows<'a, S: Simd> {
+    table: S::Table,
+    codes: &'a [[u8; WIDE]],
+    x: FixedQuads<'a, Quad>,
+}
+
+impl<S: Simd> Rows<S> for NamedRows<'_, S> {
+    #[inline(always)]
+    fn lanes(&self, s: S, row: usize) -> S::V {
+        let codes = &self.codes[row * self.x.blocks..][..self.x.blocks];
+        let mut sums = s.splat_wide(0.0);
+        for (codes, x) in codes.as_chunks().0.iter().zip(self.x.quads) {
+            sums = s.mul_add_wide(s.dot_named(codes, self.table, x), s.load_wide(&x.scales), sums);
+        }
+        if let Some((codes, x)) = codes.last_chunk().zip(self.x.rest()) {
+            sums = s.mul_add_wide(s.dot_named(codes, self.table, x), s.load_wide(&x.scales), sums);
+        }
+        s.fold_wide(sums)
+    }
+}

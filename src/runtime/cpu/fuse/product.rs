@@ -1,0 +1,85 @@
+//! Products of one token with weights, which several patterns are made of: 1x1 convolutions of one position.
+
+use half::f16;
+use smallvec::SmallVec;
+
+use super::graph::Graph;
+use crate::kernels::convert::convert;
+use crate::kernels::packed::{self, Part};
+use crate::mil::op::domain::FLOAT;
+use crate::mil::op::{Call, OpError, Param, Scratch, Weight};
+use crate::runtime::cpu::plan::Operand;
+
+/// What every step that is made of products takes: the token, a weight for each product, and for each a bias or none.
+pub(super) const PARAMS: [Param; 3] = [
+    Param::value("x", FLOAT),
+    Param::value("weight", FLOAT).many().packed(),
+    Param::value("bias", FLOAT).many().optional().packed(),
+];
+
+/// A product that weights are read for as they are stored.
+#[derive(Clone, Copy)]
+pub(super) struct Product {
+    pub(super) x: Operand,
+    pub(super) weight: Operand,
+    pub(super) bias: Option<Operand>,
+}
+
+impl Product {
+    /// The product that a step computes, if it is one of a single token.
+    pub(super) fn of(graph: &Graph<'_>, step: usize) -> Option<Product> {
+        if !graph.is(step, "conv") {
+            return None;
+        }
+        let (x, weight) = (graph.argument(step, "x")?, graph.argument(step, "weight")?);
+        let &[1, columns, 1, 1] = &graph.half_shape(x)?[..] else { return None };
+        let &[rows, depth, 1, 1] = &graph.half_shape(weight)?[..] else { return None };
+        let out = graph.half_shape(Operand::Value(graph.steps[step].outputs[0]))?;
+        let unpadded = match graph.argument(step, "pad") {
+            Some(pad) => graph.numbers(pad)?.iter().all(|&pad| pad == 0.0),
+            None => true,
+        };
+        let fits = depth == columns && out[..] == [1, rows, 1, 1] && unpadded;
+        let stored = fits && graph.weight(weight)?.rows(columns).is_some();
+        stored.then(|| Product { x, weight, bias: graph.argument(step, "bias") })
+    }
+
+    /// The arguments of a step that computes some products of one token. All must have a bias, or none.
+    pub(super) fn arguments(products: &[Product]) -> Option<Vec<SmallVec<[Operand; 1]>>> {
+        let biases: SmallVec<[Operand; 1]> = products.iter().filter_map(|product| product.bias).collect();
+        let x = products.first()?.x;
+        let agree = biases.is_empty() || biases.len() == products.len();
+        agree.then(|| {
+            vec![SmallVec::from_elem(x, 1), products.iter().map(|product| product.weight).collect(), biases]
+        })
+    }
+}
+
+/// The products of a call one after the other, in f32, and more memory of the same kind.
+pub(super) fn products<'s>(
+    call: &Call<'_>,
+    scratch: &'s mut Scratch,
+    more: usize,
+) -> Result<(&'s mut [f32], &'s mut [f32]), OpError> {
+    let x = call.tensor("x")?;
+    let weights: SmallVec<[Weight<'_>; 4]> =
+        (0..call.count("weight")).map(|i| call.weight_at("weight", i)).collect::<Result<_, _>>()?;
+    let mut parts: SmallVec<[Part<'_>; 4]> = SmallVec::new();
+    for weight in &weights {
+        let matrix = weight.rows(x.len()).ok_or_else(|| OpError::new("a weight is not stored by rows"))?;
+        parts.push(Part { matrix, first: 0, count: weight.shape()[0] });
+    }
+    let total = parts.iter().map(|part| part.count).sum();
+    let biased = if call.has("bias") { total } else { 0 };
+    let [wide, work, bias, sums, more] =
+        scratch.floats([x.len(), packed::scratch_len(x.len()), biased, total, more]);
+    convert(x.slice::<f16>()?, wide);
+    packed::multiply(wide, &parts, work, sums);
+    let mut start = 0;
+    for (i, part) in parts.iter().enumerate().take(call.count("bias")) {
+        call.weight_at("bias", i)?.read(0..part.count, &mut bias[start..][..part.count]);
+        start += part.count;
+    }
+    sums.iter_mut().zip(bias).for_each(|(sum, bias)| *sum += *bias);
+    Ok((sums, more))
+}
