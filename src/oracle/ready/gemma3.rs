@@ -1,7 +1,6 @@
 //! candle-transformers' Gemma 3. Its windows are one position too wide, its scores are scaled by the heads' width
 //! whatever `query_pre_attn_scalar` says, and its cache takes a prompt only if keys and values have one head.
 
-use candle_core::{Result as CandleResult, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::gemma3::{Config, Model};
 
@@ -58,17 +57,5 @@ fn open(settings: &Settings, tensors: &VarBuilder<'_>) -> Result<Box<dyn Network
         sliding_window_pattern: pattern(settings)?,
         max_position_embeddings: settings.positions,
     };
-    Ok(Box::new(Wrapped(Model::new(false, &config, tensors.clone())?)))
-}
-
-struct Wrapped(Model);
-
-impl Network for Wrapped {
-    fn forward(&mut self, ids: &Tensor, offset: usize) -> CandleResult<Tensor> {
-        self.0.forward(ids, offset)
-    }
-
-    fn clear(&mut self) {
-        self.0.clear_kv_cache();
-    }
+    Ok(Box::new(Model::new(false, &config, tensors.clone())?))
 }

@@ -1,7 +1,6 @@
 //! candle-transformers' Mistral. Its window is one position too wide, and there is none after the first call, so it
 //! serves only where a window hides nothing.
 
-use candle_core::{Result as CandleResult, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::mistral::{Config, Model};
 
@@ -39,17 +38,5 @@ fn open(settings: &Settings, tensors: &VarBuilder<'_>) -> Result<Box<dyn Network
         sliding_window: None,
         use_flash_attn: false,
     };
-    Ok(Box::new(Wrapped(Model::new(&config, tensors.clone())?)))
-}
-
-struct Wrapped(Model);
-
-impl Network for Wrapped {
-    fn forward(&mut self, ids: &Tensor, offset: usize) -> CandleResult<Tensor> {
-        self.0.forward(ids, offset)
-    }
-
-    fn clear(&mut self) {
-        self.0.clear_kv_cache();
-    }
+    Ok(Box::new(Model::new(&config, tensors.clone())?))
 }

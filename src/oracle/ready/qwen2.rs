@@ -1,7 +1,6 @@
 //! candle-transformers' Qwen2. It gives every layer the same window, and none after the first call, so it serves only
 //! where a window hides nothing.
 
-use candle_core::{Result as CandleResult, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::qwen2::{Config, ModelForCausalLM};
 
@@ -42,17 +41,5 @@ fn open(settings: &Settings, tensors: &VarBuilder<'_>) -> Result<Box<dyn Network
         use_sliding_window: false,
         hidden_act: settings.activation,
     };
-    Ok(Box::new(Wrapped(ModelForCausalLM::new(&config, tensors.clone())?)))
-}
-
-struct Wrapped(ModelForCausalLM);
-
-impl Network for Wrapped {
-    fn forward(&mut self, ids: &Tensor, offset: usize) -> CandleResult<Tensor> {
-        self.0.forward(ids, offset)
-    }
-
-    fn clear(&mut self) {
-        self.0.clear_kv_cache();
-    }
+    Ok(Box::new(ModelForCausalLM::new(&config, tensors.clone())?))
 }

@@ -1,6 +1,5 @@
 //! candle-transformers' Qwen3, which has no windows.
 
-use candle_core::{Result as CandleResult, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::qwen3::{Config, ModelForCausalLM};
 
@@ -42,17 +41,5 @@ fn open(settings: &Settings, tensors: &VarBuilder<'_>) -> Result<Box<dyn Network
         use_sliding_window: false,
         hidden_act: settings.activation,
     };
-    Ok(Box::new(Wrapped(ModelForCausalLM::new(&config, tensors.clone())?)))
-}
-
-struct Wrapped(ModelForCausalLM);
-
-impl Network for Wrapped {
-    fn forward(&mut self, ids: &Tensor, offset: usize) -> CandleResult<Tensor> {
-        self.0.forward(ids, offset)
-    }
-
-    fn clear(&mut self) {
-        self.0.clear_kv_cache();
-    }
+    Ok(Box::new(ModelForCausalLM::new(&config, tensors.clone())?))
 }
