@@ -9,7 +9,7 @@ use super::indexing::{self, Indices};
 use crate::kernels::convert::round_f16;
 use crate::kernels::gather::Addressing;
 use crate::mil::op::domain::{BOOL, FLOAT_INT, INT, TEXT};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
+use crate::mil::op::{Call, OpDef, OpError, Outputs, Param, define};
 use crate::mil::{Dim, Opset, Type};
 use crate::tensor::{DType, TensorView, shape};
 
@@ -35,21 +35,15 @@ pub(super) const OPS: &[OpDef] = &[
 ];
 
 const fn slices(since: Opset, params: &'static [Param]) -> OpDef {
-    OpDef { name: "scatter", since, params, infer: infer_slices, eval: Eval::Kernel(eval_slices) }
+    define("scatter", since, params, infer_slices, eval_slices)
 }
 
 const fn elements(since: Opset, params: &'static [Param]) -> OpDef {
-    OpDef {
-        name: "scatter_along_axis",
-        since,
-        params,
-        infer: infer_elements,
-        eval: Eval::Kernel(eval_elements),
-    }
+    define("scatter_along_axis", since, params, infer_elements, eval_elements)
 }
 
 const fn points(since: Opset, params: &'static [Param]) -> OpDef {
-    OpDef { name: "scatter_nd", since, params, infer: infer_points, eval: Eval::Kernel(eval_points) }
+    define("scatter_nd", since, params, infer_points, eval_points)
 }
 
 /// How an update changes what is there, unless it replaces it.
