@@ -171,14 +171,10 @@ mod tests {
     use std::ops::Range;
     use std::sync::Arc;
 
-    use super::super::testing::run;
+    use super::super::testing::{floats, run};
     use super::*;
     use crate::mil::op::{KnownArguments, Numerics, apply};
     use crate::tensor::Tensor;
-
-    fn floats(shape: &[usize], values: &[f32]) -> Tensor {
-        Tensor::from_slice(shape, values).unwrap()
-    }
 
     fn ints(shape: &[usize], values: &[i32]) -> Tensor {
         Tensor::from_slice(shape, values).unwrap()

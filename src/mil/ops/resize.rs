@@ -315,15 +315,11 @@ fn nearest(
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
+    use super::super::testing::{run, text};
     use super::*;
     use crate::tensor::Tensor;
 
     type Args<'a> = &'a [(&'a str, Tensor)];
-
-    fn text(name: &'static str, text: &str) -> (&'static str, Tensor) {
-        (name, Tensor::from_text(text))
-    }
 
     fn flag(name: &'static str, value: bool) -> (&'static str, Tensor) {
         (name, Tensor::from_bools(&[], &[value]).unwrap())

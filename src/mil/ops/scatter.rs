@@ -225,13 +225,9 @@ fn combine<T: Copy, U: Copy>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
+    use super::super::testing::{floats, halves, run};
     use super::*;
     use crate::tensor::Tensor;
-
-    fn floats(shape: &[usize], values: &[f32]) -> Tensor {
-        Tensor::from_slice(shape, values).unwrap()
-    }
 
     fn ints(shape: &[usize], values: &[i32]) -> Tensor {
         Tensor::from_slice(shape, values).unwrap()
@@ -263,14 +259,10 @@ mod tests {
 
     #[test]
     fn half_precision_sums_are_rounded_once() {
-        let half = |values: &[f32]| {
-            let halves: Vec<f16> = values.iter().map(|&x| f16::from_f32(x)).collect();
-            Tensor::from_slice(&[values.len()], &halves).unwrap()
-        };
         let args = [
-            ("data", half(&[2048.0])),
+            ("data", halves(&[1], &[2048.0])),
             ("indices", ints(&[2], &[0, 0])),
-            ("updates", half(&[1.0, 1.0])),
+            ("updates", halves(&[2], &[1.0, 1.0])),
             text("add"),
         ];
         let out = run("scatter", Opset::Ios16, &args).unwrap();
