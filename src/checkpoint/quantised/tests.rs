@@ -199,6 +199,22 @@ fn bad_parts_are_one_clear_error() {
 }
 
 #[test]
+fn groups_are_those_of_the_scales_and_not_empty() {
+    let (empty, _) = opened(Way::Bytes, [32, 64], |parts, _| resize(parts, "a.weight", &[32, 0]));
+    let error = empty.unwrap_err().to_string();
+    assert!(
+        error.ends_with("tensor `a.weight_scale`: has 1 groups, which do not divide 0 inputs"),
+        "{error}"
+    );
+    let (other, _) = opened(Way::Fake { is_exact: true }, [32, 64], |parts, _| {
+        resize(parts, "a.weight_fake_quant.scale", &[32, 4]);
+        resize(parts, "a.weight_fake_quant.zero_point", &[32, 2]);
+    });
+    let error = other.unwrap_err().to_string();
+    assert!(error.ends_with("is for groups of 32 inputs, and its scales are for groups of 16"), "{error}");
+}
+
+#[test]
 fn ways_that_are_not_known_are_named_before_weights_are_read() {
     for (method, known) in [("bitsandbytes", true), ("fp8", true), ("awq", false)] {
         let folder = tempfile::tempdir().unwrap();
