@@ -12,12 +12,12 @@ use crate::oracle::settings::{Scaling, Settings};
 pub(in crate::oracle) const DEF: Ready = Ready {
     settings: |config, positions| Ok(Settings::gemma3(config, positions)?),
     lacks: |settings| {
-        let window = settings.effective_window(settings.keys.opt_size("sliding_window")?);
+        let window = settings.keys.opt_size("sliding_window")?;
         let ropes = settings.local_and_global_rope()?;
         let pattern = pattern(settings)?;
         let regular = |(i, local): (usize, bool)| local == ((i + 1) % pattern != 0);
         Ok(first(&[
-            (window.is_some(), "a window shorter than the sequence"),
+            (settings.is_cut_by(&[window]), "a window shorter than the sequence"),
             (settings.kv_heads > 1, "prompts for several key-value heads"),
             (ropes.iter().any(|rope| rope.scaling != Scaling::None), "rope scaling"),
             (ropes.iter().any(|rope| rope.dims != settings.head_dim), "partial_rotary_factor"),

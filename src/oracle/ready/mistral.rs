@@ -12,9 +12,9 @@ use crate::oracle::settings::{LLAMA, Settings};
 pub(in crate::oracle) const DEF: Ready = Ready {
     settings: |config, positions| Ok(Settings::read(config, LLAMA, positions)?),
     lacks: |settings| {
-        let window = settings.effective_window(settings.keys.opt_size("sliding_window")?);
+        let window = settings.keys.opt_size("sliding_window")?;
         Ok(first(&[
-            (window.is_some(), "a window shorter than the sequence"),
+            (settings.is_cut_by(&[window]), "a window shorter than the sequence"),
             (rotates_in_part(settings)?, "partial_rotary_factor"),
             (scales_rope(settings)?, "rope scaling"),
         ]))

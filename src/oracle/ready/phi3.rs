@@ -11,9 +11,9 @@ use crate::oracle::settings::{PHI3, Settings};
 pub(in crate::oracle) const DEF: Ready = Ready {
     settings: |config, positions| Ok(Settings::read(config, PHI3, positions)?),
     lacks: |settings| {
-        let window = settings.effective_window(settings.keys.opt_size("sliding_window")?);
+        let window = settings.keys.opt_size("sliding_window")?;
         Ok(first(&[
-            (window.is_some(), "a window shorter than the sequence"),
+            (settings.is_cut_by(&[window]), "a window shorter than the sequence"),
             (wide_heads(settings), "head_dim"),
             (scales_rope(settings)?, "rope scaling"),
         ]))

@@ -12,10 +12,8 @@ use crate::oracle::settings::{LLAMA, Settings};
 pub(in crate::oracle) const DEF: Ready = Ready {
     settings: |config, positions| Ok(Settings::read(config, LLAMA, positions)?),
     lacks: |settings| {
-        let windows = settings.upper_windows()?;
-        let hides = windows.into_iter().any(|window| settings.effective_window(window).is_some());
         Ok(first(&[
-            (hides, "a window shorter than the sequence"),
+            (settings.is_cut_by(&settings.upper_windows()?), "a window shorter than the sequence"),
             (wide_heads(settings), "head_dim"),
             (rotates_in_part(settings)?, "partial_rotary_factor"),
             (scales_rope(settings)?, "rope scaling"),
