@@ -14,10 +14,8 @@ pub(super) const DEF: Architecture = Architecture {
     classes: &["GPT2LMHeadModel", "PaGatingGPT2LMHeadModel"],
     model_types: &["gpt2", "gpt2_pagating"],
     marker: Some(".mlp.fc_in.weight"),
-    prefixes: gpt2::PREFIXES,
-    probe: gpt2::PROBE,
-    harmless: gpt2::harmless,
     build,
+    ..gpt2::DEF
 };
 
 const UNITS: &[(&str, Activation)] = &[
