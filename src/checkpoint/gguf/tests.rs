@@ -191,6 +191,8 @@ fn llama_3_scaling_is_recognised_by_its_factors() {
     assert_eq!((&llama3["rope_type"], &llama3["factor"]), (&"llama3".into(), &32.0.into()));
     assert_eq!(llama3["original_max_position_embeddings"], 8192);
     assert_eq!(scaling(&other)["rope_type"], "longrope");
+    let none = (ROPE_FREQS, &[0, 1 << 40, 1 << 40][..], 0, Vec::new());
+    assert!(attempt(&settings("llama"), &[embedding(), none]).is_ok(), "sizes beside a zero may be any");
 }
 
 fn tokenizer(metadata: &[(&str, V)]) -> Result<(Value, Checkpoint)> {

@@ -162,7 +162,7 @@ fn zero_points(
 
 /// Whether no order of the inputs was ever written.
 fn is_unset(index: &Stored) -> bool {
-    let mut numbers = vec![0.0; index.shape.iter().product()];
+    let mut numbers = vec![0.0; shape::element_count(&index.shape).unwrap_or(0)];
     index.read(0..numbers.len(), &mut numbers);
     numbers.contains(&-1.0)
 }
