@@ -294,17 +294,12 @@ impl Elements {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checkpoint::tests::all;
 
     fn stored(shape: &[usize], order: Order, plus_one: bool, values: &[f32]) -> Stored {
         let encoding = GgufEncoding { elements: Elements::Plain(DType::F32), order, plus_one };
         let bytes = bytemuck::cast_slice(values).to_vec().into();
         Stored { shape: shape.into(), encoding: Encoding::Gguf(encoding), bytes }
-    }
-
-    fn all(stored: &Stored) -> Vec<f32> {
-        let mut out = vec![f32::NAN; stored.shape.iter().product()];
-        stored.read(0..out.len(), &mut out);
-        out
     }
 
     #[test]

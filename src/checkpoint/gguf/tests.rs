@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::super::tests::put;
+use super::super::tests::{all, put};
 use super::super::{Checkpoint, open};
 use super::*;
 
@@ -107,12 +107,6 @@ fn opened(bytes: &[u8]) -> Result<Checkpoint> {
     let folder = tempfile::tempdir().unwrap();
     put(folder.path(), "m.gguf", bytes);
     open(folder.path().join("m.gguf"))
-}
-
-fn all(stored: &Stored) -> Vec<f32> {
-    let mut out = vec![f32::NAN; stored.shape.iter().product()];
-    stored.read(0..out.len(), &mut out);
-    out
 }
 
 fn embedding() -> T {

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::testing::{Matrix, Part, Way, write};
-use crate::checkpoint::tests::put;
-use crate::checkpoint::{Checkpoint, CheckpointError, Stored, open};
+use crate::checkpoint::tests::{all, put};
+use crate::checkpoint::{Checkpoint, CheckpointError, open};
 
 /// A checkpoint of one matrix `a`, changed before it is written.
 fn opened(
@@ -18,12 +18,6 @@ fn opened(
     change(&mut parts, &mut config["quantization_config"]);
     write(folder.path(), &config, &parts);
     (open(folder.path()), elements)
-}
-
-fn all(stored: &Stored) -> Vec<f32> {
-    let mut out = vec![f32::NAN; stored.shape.iter().product()];
-    stored.read(0..out.len(), &mut out);
-    out
 }
 
 const GPTQ: Way = Way::Gptq { bits: 4, size: Some(32), zero: None, by_act: false, is_second: false };
