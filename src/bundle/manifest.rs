@@ -266,16 +266,7 @@ pub struct Phase {
 impl Manifest {
     /// Reads `export.json`; the message says what is wrong with it.
     pub fn parse(text: &str) -> Result<Manifest, String> {
-        #[derive(Deserialize)]
-        struct Version {
-            schema: String,
-        }
-        let version: Version =
-            serde_json::from_str(text).map_err(|e| format!("is not the description of a bundle: {e}"))?;
-        if version.schema != SCHEMA {
-            return Err(format!("has the schema `{}`; this version reads `{SCHEMA}`", version.schema));
-        }
-        serde_json::from_str(text).map_err(|e| e.to_string())
+        super::parse(text, SCHEMA, "the description of a bundle")
     }
 
     /// Whether a form of the key-value cache is in the bundle.

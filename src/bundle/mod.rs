@@ -8,6 +8,9 @@ mod vocabulary;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
 pub use error::BundleError;
 pub use manifest::{
     Architecture, Checkpoint, Chunk, File, Function, LayerSensitivity, Manifest, Mask, Phase, Port, Rotation,
@@ -82,6 +85,19 @@ impl Bundle {
         }
         Ok(())
     }
+}
+
+/// Reads JSON of one version of a format; the message says what is wrong with it.
+fn parse<T: DeserializeOwned>(text: &str, schema: &str, what: &str) -> Result<T, String> {
+    #[derive(Deserialize)]
+    struct Version {
+        schema: String,
+    }
+    let version: Version = serde_json::from_str(text).map_err(|e| format!("is not {what}: {e}"))?;
+    if version.schema != schema {
+        return Err(format!("has the schema `{}`; this version reads `{schema}`", version.schema));
+    }
+    serde_json::from_str(text).map_err(|e| e.to_string())
 }
 
 #[cfg(test)]

@@ -35,20 +35,7 @@ pub trait Record: Serialize + DeserializeOwned {
 
     /// Reads a record; the message says what is wrong with it.
     fn parse(text: &str) -> Result<Self, String> {
-        #[derive(Deserialize)]
-        struct Version {
-            schema: String,
-        }
-        let version: Version = serde_json::from_str(text)
-            .map_err(|e| format!("is not what `anemeter {}` writes: {e}", Self::COMMAND))?;
-        if version.schema != Self::SCHEMA {
-            return Err(format!(
-                "has the schema `{}`; this version reads `{}`",
-                version.schema,
-                Self::SCHEMA
-            ));
-        }
-        serde_json::from_str(text).map_err(|e| e.to_string())
+        super::parse(text, Self::SCHEMA, &format!("what `anemeter {}` writes", Self::COMMAND))
     }
 
     /// The content of the file.

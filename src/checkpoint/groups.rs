@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::error::{CheckpointError, Result};
-use super::{Config, Encoding, Stored};
+use super::{Config, Encoding, Stored, quantised};
 use crate::kernels::dequantize::unpack;
 use crate::tensor::{Bytes, DType, shape};
 
@@ -60,10 +60,7 @@ impl Groups {
 /// Replaces the parts of each quantised matrix by the matrix they stand for.
 pub(super) fn fold(tensors: &mut BTreeMap<String, Stored>, config: &Config) -> Result<()> {
     let Some(section) = config.opt_section(KEY)? else { return Ok(()) };
-    let modules: Vec<String> =
-        tensors.keys().filter_map(|name| name.strip_suffix(".scales")).map(str::to_owned).collect();
-    for module in modules {
-        let [weight, scales, biases] = ["weight", "scales", "biases"].map(|part| format!("{module}.{part}"));
+    for module in quantised::modules(tensors, "scales") {
         let own = if section.get(&module).is_some_and(serde_json::Value::is_object) {
             section.opt_section(&module)?
         } else {
@@ -71,11 +68,9 @@ pub(super) fn fold(tensors: &mut BTreeMap<String, Stored>, config: &Config) -> R
         };
         let own = own.as_ref().unwrap_or(&section);
         let form = (own.size("bits")?, own.size("group_size")?);
-        let mut take = |name: &str| {
-            let missing = || CheckpointError::new("is missing, and its matrix is quantised").at_tensor(name);
-            tensors.remove(name).ok_or_else(missing)
-        };
-        let (packed, scales, biases) = (take(&weight)?, take(&scales)?, take(&biases)?);
+        let mut part = |name: &str| quantised::take(tensors, &module, name);
+        let (packed, scales, biases) = (part("weight")?, part("scales")?, part("biases")?);
+        let weight = format!("{module}.weight");
         let matrix = matrix(packed, scales, biases, form).map_err(|error| error.at_tensor(&weight))?;
         tensors.insert(weight, matrix);
     }
@@ -95,7 +90,9 @@ fn matrix(packed: Stored, scales: Stored, biases: Stored, (bits, size): (usize, 
         return problem(format!("integers of {bits} bits are not supported; of {BITS:?} bits are"));
     }
     let shape = match (&packed.shape[..], &scales.shape[..]) {
-        (&[rows, words], &[scale_rows, groups]) if rows == scale_rows && scales.shape == biases.shape => {
+        (&[rows, words], &[scale_rows, groups])
+            if rows > 0 && rows == scale_rows && scales.shape == biases.shape =>
+        {
             let columns = groups.checked_mul(size);
             let is_filled = |columns: usize| columns.checked_mul(bits) == words.checked_mul(32);
             columns.filter(|&columns| size > 0 && is_filled(columns)).map(|columns| [rows, columns])
@@ -183,6 +180,11 @@ mod tests {
         missing.remove("a.biases");
         let error = fold(&mut missing, &quantised(32)).unwrap_err();
         assert_eq!(error.to_string(), "tensor `a.biases`: is missing, and its matrix is quantised");
+        let none = |part: &str, dtype, width| (format!("a.{part}"), plain(&[0, width], dtype, Vec::new()));
+        let none =
+            [none("weight", DType::U32, 8), none("scales", DType::F32, 2), none("biases", DType::F32, 2)];
+        let error = fold(&mut none.into(), &quantised(32)).unwrap_err();
+        assert!(error.to_string().contains("in groups of 32 do not fit [0, 8]"), "{error}");
         let (mut plain_tensors, _) = tensors(4);
         fold(&mut plain_tensors, &config(&json!({}))).unwrap();
         assert_eq!(plain_tensors.len(), 3);

@@ -132,8 +132,9 @@ impl Stored {
                 let (bits, is_signed) = block.integers()?;
                 let head_dim = match *order {
                     Order::Same => None,
-                    Order::Interleaved { head_dim } => Some(head_dim),
-                    Order::Transposed => return None,
+                    Order::Interleaved { head_dim } if self.shape.len() > 1 => Some(head_dim),
+                    // The elements of a block are then not those of a stored one.
+                    Order::Interleaved { .. } | Order::Transposed => return None,
                 };
                 (bits, is_signed, IntegerForm::Blocks(*block, head_dim))
             }
@@ -293,17 +294,12 @@ impl Elements {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::checkpoint::tests::all;
 
     fn stored(shape: &[usize], order: Order, plus_one: bool, values: &[f32]) -> Stored {
         let encoding = GgufEncoding { elements: Elements::Plain(DType::F32), order, plus_one };
         let bytes = bytemuck::cast_slice(values).to_vec().into();
         Stored { shape: shape.into(), encoding: Encoding::Gguf(encoding), bytes }
-    }
-
-    fn all(stored: &Stored) -> Vec<f32> {
-        let mut out = vec![f32::NAN; stored.shape.iter().product()];
-        stored.read(0..out.len(), &mut out);
-        out
     }
 
     #[test]
@@ -338,16 +334,14 @@ mod tests {
                 (0..160).map(|i| scales[i / 32] * code(codes[i]) + minimums[i / 32]).collect();
             assert_eq!(got, all(&stored)[96..256], "{block:?}");
         }
-        let blocks = |block, plus_one| {
-            let encoding = GgufEncoding { elements: Elements::Blocks(block), order: Order::Same, plus_one };
-            Stored {
-                shape: [1, 256][..].into(),
-                encoding: Encoding::Gguf(encoding),
-                bytes: vec![0; 512].into(),
-            }
+        let blocks = |shape: &[usize], block, order, plus_one| {
+            let encoding = GgufEncoding { elements: Elements::Blocks(block), order, plus_one };
+            Stored { shape: shape.into(), encoding: Encoding::Gguf(encoding), bytes: vec![0; 512].into() }
         };
-        assert!(blocks(Block::Q6_K, false).integers().is_none());
-        assert!(blocks(Block::Q8_0, true).integers().is_none());
+        assert!(blocks(&[1, 256], Block::Q6_K, Order::Same, false).integers().is_none());
+        assert!(blocks(&[1, 256], Block::Q8_0, Order::Same, true).integers().is_none());
+        let interleaved = Order::Interleaved { head_dim: 4 };
+        assert!(blocks(&[256], Block::Q8_0, interleaved, false).integers().is_none());
     }
 
     proptest::proptest! {

@@ -15,6 +15,13 @@ pub(super) fn put(folder: &Path, name: &str, content: impl AsRef<[u8]>) {
     File::create(folder.join(name)).unwrap().write_all(content.as_ref()).unwrap();
 }
 
+/// All elements of a tensor.
+pub(super) fn all(stored: &Stored) -> Vec<f32> {
+    let mut out = vec![f32::NAN; stored.shape.iter().product()];
+    stored.read(0..out.len(), &mut out);
+    out
+}
+
 fn safetensors_bytes(tensors: &[(&str, &[f32])]) -> Vec<u8> {
     let bytes: Vec<Vec<u8>> = tensors.iter().map(|(_, v)| bytemuck::cast_slice(v).to_vec()).collect();
     let views = tensors.iter().zip(&bytes).map(|(&(name, values), bytes)| {

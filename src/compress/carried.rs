@@ -13,6 +13,7 @@ use super::CompressError;
 use super::encoding::{Operand, Step};
 use super::job::{Learned, Scheme, too_old};
 use super::layout::Layout;
+use super::linear::integer_type;
 use super::precision::{Granularity, Linear};
 use super::weight::{Weight, numbers, rounded, to_bytes};
 use crate::kernels::quantize::{Loss, Packer};
@@ -79,12 +80,7 @@ impl CarriedScheme {
     }
 
     fn data_type(&self) -> DType {
-        match (self.source.bits(), self.offset == Offset::None || self.source.is_signed()) {
-            (4, true) => DType::I4,
-            (4, false) => DType::U4,
-            (_, true) => DType::I8,
-            (_, false) => DType::U8,
-        }
+        integer_type(self.source.bits(), self.offset == Offset::None || self.source.is_signed())
     }
 }
 

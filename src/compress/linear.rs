@@ -61,12 +61,7 @@ impl LinearScheme {
     }
 
     fn data_type(&self) -> DType {
-        match (self.linear.bits, self.linear.symmetric) {
-            (4, true) => DType::I4,
-            (4, false) => DType::U4,
-            (_, true) => DType::I8,
-            (_, false) => DType::U8,
-        }
+        integer_type(self.linear.bits, self.linear.symmetric)
     }
 
     fn is_per_tensor(&self) -> bool {
@@ -188,6 +183,16 @@ impl Scheme for LinearScheme {
                 ("zero_point", zero_point),
             ],
         )]
+    }
+}
+
+/// The type of integers of four or eight bits.
+pub(super) fn integer_type(bits: u32, is_signed: bool) -> DType {
+    match (bits, is_signed) {
+        (4, true) => DType::I4,
+        (4, false) => DType::U4,
+        (_, true) => DType::I8,
+        (_, false) => DType::U8,
     }
 }
 

@@ -7,7 +7,7 @@ use super::CompressError;
 use super::encoding::{Operand, Step, listed};
 use super::job::{Learned, Scheme, flat, too_old};
 use super::layout::Layout;
-use super::linear::{first_bad, fit_values};
+use super::linear::{first_bad, fit_values, integer_type};
 use super::palette::{Group, index_type};
 use super::precision::{Granularity, Linear, Palette, Pattern, Precision};
 use super::units::{Unit, UnitResult, Units};
@@ -115,8 +115,7 @@ impl SparseScheme {
     fn data_type(&self) -> DType {
         match self.stored {
             Stored::Plain => self.dtype,
-            Stored::Linear(Linear { bits: 4, .. }, _) => DType::I4,
-            Stored::Linear(..) => DType::I8,
+            Stored::Linear(linear, _) => integer_type(linear.bits, true),
             Stored::Palette(palette, _) => index_type(palette.bits),
         }
     }

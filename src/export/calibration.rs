@@ -16,7 +16,7 @@ use crate::bundle::{Bundle, KvForm, digest_text};
 use crate::compress::{Calibration, Importance, Plan};
 use crate::generate::{Driver, GenerateError, SystemClock};
 use crate::kernels::convert::to_f32;
-use crate::mil::{Model, ValueId};
+use crate::mil::Model;
 use crate::package::atomic::Staging;
 use crate::runtime::{Executed, Loaded, Observer};
 use crate::tensor::TensorView;
@@ -118,8 +118,10 @@ fn inputs(model: &Model) -> Inputs {
         for op in graph.runtime_ops().filter(|op| op.kind() == "conv") {
             let (Some(x), Some(weight)) = (graph.arg(&op, "x"), graph.arg(&op, "weight")) else { continue };
             let Some(&[_, channels, 1, 1]) = graph.dims(weight).as_deref() else { continue };
+            // A runtime need not compute a value that has the elements of another in the same order.
+            let x = graph.arranged_from(x, &["expand_dims", "reshape", "squeeze"]);
             let input = inputs
-                .entry(graph.name(computed(&graph, x)).to_owned())
+                .entry(graph.name(x).to_owned())
                 .or_insert_with(|| Input { channels, weights: Vec::new() });
             let weight = graph.name(weight).to_owned();
             if !input.weights.contains(&weight) {
@@ -128,16 +130,6 @@ fn inputs(model: &Model) -> Inputs {
         }
     }
     inputs
-}
-
-/// The value that another has the elements of, in the same order: a runtime need not compute that one.
-fn computed(graph: &Graph<'_>, mut id: ValueId) -> ValueId {
-    while let Some(op) = graph.produced_by(id, &["expand_dims", "reshape", "squeeze"])
-        && let Some(source) = graph.arg(&op, "x")
-    {
-        id = source;
-    }
-    id
 }
 
 /// Sums up the squares of values, channel by channel.

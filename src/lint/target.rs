@@ -1,17 +1,17 @@
 //! What a package is meant for: the system and the chip, which set limits.
 
-use serde::Serialize;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use super::ActivationRange;
 use crate::mil::Opset;
 
 /// The system a package is to run on.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema, clap::ValueEnum,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "each variant is the Apple release of the same name")]
 pub enum Target {
+    #[default]
     Macos15,
     Macos26,
     Ios18,
@@ -63,9 +63,7 @@ impl Target {
 }
 
 /// The chip a package is to run on.
-#[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize, schemars::JsonSchema, clap::ValueEnum,
-)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "each variant is the Apple chip family of the same name")]
 pub enum Device {
@@ -124,11 +122,4 @@ pub struct Setting {
     pub compute_units: Option<String>,
     /// Largest magnitudes of activations, if a calibration measured them.
     pub activations: Option<Vec<ActivationRange>>,
-}
-
-#[expect(clippy::derivable_impls, reason = "the default target is a choice")]
-impl Default for Target {
-    fn default() -> Target {
-        Target::Macos15
-    }
 }

@@ -47,6 +47,14 @@ pub(super) fn case(build: impl FnOnce(&mut Builder) -> Vec<ValueId>) -> Case {
     Case::of(Model::single(function("main", build)))
 }
 
+/// The function `main` with nothing to say of it.
+pub(super) fn plain() -> Case {
+    case(|b| {
+        let x = x(b, &[1, 64, 1, 32]);
+        vec![unary(b, "relu", x)]
+    })
+}
+
 pub(super) fn function(name: &str, build: impl FnOnce(&mut Builder) -> Vec<ValueId>) -> Function {
     let mut builder = Builder::new(name, Opset::Ios18);
     let outputs = build(&mut builder);

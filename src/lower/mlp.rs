@@ -32,7 +32,7 @@ pub(super) fn mlp(graph: &mut Graph<'_>, x: ValueId, mlp: &Mlp, hidden: usize) -
             let gate = graph.linear("gate", wide, gate, (inner, width))?;
             let mut gate = activate(graph, "active", gate, how.activation)?;
             if let Some(gate_norm) = gate_norm {
-                gate = norm(graph, "gate_norm", gate, &gate_norm.norm, (CHANNELS, inner))?;
+                gate = norm(graph, "gate_norm", gate, gate_norm, (CHANNELS, inner))?;
             }
             if how.alpha != 1.0 {
                 let gated = graph.scaled("share", gate, how.alpha)?;

@@ -83,6 +83,18 @@ pub struct Feature {
     pub optional: bool,
 }
 
+impl Feature {
+    /// The shapes of a tensor that enumerates them.
+    pub fn enumerated(&self) -> Option<&[Vec<u64>]> {
+        match &self.ty {
+            FeatureType::Array(ArrayType { flexibility: Flexibility::Enumerated(shapes), .. }) => {
+                Some(shapes)
+            }
+            _ => None,
+        }
+    }
+}
+
 /// The type of a feature.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FeatureType {

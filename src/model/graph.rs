@@ -129,7 +129,7 @@ pub enum Mlp {
         /// How the gate acts on the value.
         how: Gate,
         /// A norm of the activated gate.
-        gate_norm: Option<GateNorm>,
+        gate_norm: Option<Norm>,
         /// Back again.
         out: Linear,
     },
@@ -142,13 +142,6 @@ pub struct Gate {
     pub activation: Activation,
     /// The share of the value that is gated; 1 for all of it.
     pub alpha: f32,
-}
-
-/// A norm of an activated gate.
-#[derive(Debug, Clone)]
-pub struct GateNorm {
-    /// Layer norm parameters.
-    pub norm: Norm,
 }
 
 /// An activation function.

@@ -13,8 +13,6 @@ mod weight;
 pub use crate::checkpoint::Integers;
 pub use arch::{ARCHITECTURES, Architecture, build};
 pub use error::{Expected, ModelError, TensorProblem};
-pub use graph::{
-    Activation, Attention, Decoder, Gate, GateNorm, Head, Layer, Linear, Mlp, Norm, NormKind, Position,
-};
+pub use graph::{Activation, Attention, Decoder, Gate, Head, Layer, Linear, Mlp, Norm, NormKind, Position};
 pub use rope::{Rope, RopeScaling};
 pub use weight::{Source, Weight};

@@ -182,9 +182,9 @@ impl Settings {
         Rope::read(self, section.as_ref(), base)
     }
 
-    /// A window if it hides anything from a sequence of the longest length.
-    pub(super) fn effective_window(&self, window: Option<usize>) -> Option<usize> {
-        window.filter(|&window| window < self.positions)
+    /// Whether any of some windows hides something from a sequence of the longest length.
+    pub(super) fn is_cut_by(&self, windows: &[Option<usize>]) -> bool {
+        windows.iter().flatten().any(|&window| window < self.positions)
     }
 
     /// The window of each layer of Qwen2 and Qwen3.

@@ -2,11 +2,10 @@
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::error::{PackageError, Result};
+use super::error::{ErrorKind, PackageError, Result};
+use super::files::map_file;
 use super::read::Package;
-use super::weights::{self, UNIT};
-use super::{WeightFile, manifest};
-use crate::tensor::Bytes;
+use super::{WeightFile, manifest, weights};
 
 /// What is hashed before its pages are handed back.
 const CHUNK: usize = 8 << 20;
@@ -14,7 +13,7 @@ const CHUNK: usize = 8 << 20;
 impl Package {
     /// Tells packages with other content apart: reads all of the model and of the weights it refers to.
     pub fn digest(&self) -> Result<u128> {
-        let model = map(self.model_path())?;
+        let model = map_file(self.model_path())?;
         let mut digest = Xxh3::new();
         for file in self.weight_files() {
             if file.name != weights::FILE {
@@ -27,13 +26,14 @@ impl Package {
 }
 
 fn hash_blobs(file: &WeightFile, digest: &mut Xxh3) -> Result<()> {
-    let bytes = map(&file.path)?;
+    let bytes = map_file(&file.path)?;
+    let changed = || PackageError::new(ErrorKind::Weights, "is shorter than it was").in_file(&file.path);
     for blob in &file.blobs {
-        let start = blob.offset as usize + UNIT;
+        let (start, end) = (blob.data as usize, (blob.data + blob.bytes) as usize);
         let mut hash = Xxh3::new();
-        for from in (start..start + blob.bytes as usize).step_by(CHUNK) {
-            let chunk = from..(from + CHUNK).min(start + blob.bytes as usize);
-            hash.update(&bytes[chunk.clone()]);
+        for from in (start..end).step_by(CHUNK) {
+            let chunk = from..(from + CHUNK).min(end);
+            hash.update(bytes.get(chunk.clone()).ok_or_else(changed)?);
             bytes.release(chunk);
         }
         digest.update(&hash.digest128().to_le_bytes());
@@ -41,13 +41,10 @@ fn hash_blobs(file: &WeightFile, digest: &mut Xxh3) -> Result<()> {
     Ok(())
 }
 
-fn map(path: &std::path::Path) -> Result<Bytes> {
-    let file = std::fs::File::open(path).map_err(|e| PackageError::io(path, "open", &e))?;
-    Bytes::map(&file).map_err(|e| PackageError::io(path, "map", &e))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::atomic::write_file;
+    use super::super::weights::UNIT;
     use super::super::{WriteOptions, write};
     use super::*;
     use crate::mil::verify::verify;
@@ -72,5 +69,24 @@ mod tests {
         assert_ne!(digest_a, digest_b);
         assert_eq!(Package::open(&a).unwrap().digest().unwrap(), digest_a);
         assert_eq!(Package::open(&b).unwrap().digest().unwrap(), digest_b);
+    }
+
+    #[test]
+    fn data_counts_wherever_it_is_and_must_still_be_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.mlpackage");
+        let digest = write_with(1.0, &path);
+        let file = path.join("Data/com.apple.CoreML/weights/weight.bin");
+        let mut bytes = std::fs::read(&file).unwrap();
+        let data = bytes.split_off(2 * UNIT);
+        let start = 100 * UNIT;
+        bytes[UNIT + 16..UNIT + 24].copy_from_slice(&(start as u64).to_le_bytes());
+        bytes.resize(start, 0);
+        write_file(&file, &[&bytes[..], &data].concat()).unwrap();
+        let package = Package::open(&path).unwrap();
+        assert_eq!(package.digest().unwrap(), digest);
+        write_file(&file, &bytes).unwrap();
+        let error = package.digest().unwrap_err().to_string();
+        assert!(error.ends_with("weight.bin: is shorter than it was"), "{error}");
     }
 }

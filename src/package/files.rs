@@ -62,7 +62,7 @@ fn inside(root: &Path, relative: &Path) -> Result<PathBuf> {
 }
 
 /// Maps a regular file; anything else could block or never end.
-fn map_file(path: &Path) -> Result<Bytes> {
+pub(super) fn map_file(path: &Path) -> Result<Bytes> {
     let open_error = |e: io::Error| PackageError::io(path, "open", &e);
     let metadata = fs::metadata(path).map_err(open_error)?;
     if metadata.is_dir() {

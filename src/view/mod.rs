@@ -128,6 +128,16 @@ impl<'m> Graph<'m> {
         self.producer(id).filter(|op| kinds.contains(&op.kind()))
     }
 
+    /// The value that another is only a different arrangement of, through operations of these kinds.
+    pub fn arranged_from(&self, mut id: ValueId, kinds: &[&str]) -> ValueId {
+        while let Some(op) = self.produced_by(id, kinds)
+            && let Some(source) = self.arg(&op, "x")
+        {
+            id = source;
+        }
+        id
+    }
+
     /// The operations that use a value.
     pub fn consumers(&self, id: ValueId) -> impl Iterator<Item = Op<'m>> + '_ {
         self.consumers[id.index()].iter().map(|&index| self.ops[index])

@@ -1,18 +1,18 @@
 //! The shapes a function may be called with.
 
-use crate::mil::{ArrayType, Dim, Feature, FeatureType, Flexibility, Function, Interface, Type, ValueId};
+use crate::mil::{Dim, Feature, FeatureType, Function, Interface, Type, ValueId};
 
 /// How many choices of shapes a function has, at least the default one.
 pub(super) fn count(interface: Option<&Interface>) -> usize {
     let features = interface.iter().flat_map(|interface| &interface.inputs);
-    features.filter_map(enumerated).map(<[_]>::len).max().unwrap_or(1).max(1)
+    features.filter_map(Feature::enumerated).map(<[_]>::len).max().unwrap_or(1).max(1)
 }
 
 /// Names a choice by the first input that varies.
 pub(super) fn label(interface: Option<&Interface>, choice: usize) -> Option<String> {
-    let varies = |feature: &&Feature| enumerated(feature).is_some_and(|shapes| shapes.len() > 1);
+    let varies = |feature: &&Feature| feature.enumerated().is_some_and(|shapes| shapes.len() > 1);
     let feature = interface?.inputs.iter().find(varies)?;
-    let shape = enumerated(feature)?.get(choice)?;
+    let shape = feature.enumerated()?.get(choice)?;
     Some(format!("{} {shape:?}", feature.name))
 }
 
@@ -27,7 +27,7 @@ pub(super) fn inputs(
         let value = function.value(id);
         let feature = interface.inputs.iter().find(|feature| feature.name == value.name)?;
         let FeatureType::Array(array) = &feature.ty else { return None };
-        let shape = enumerated(feature).and_then(|shapes| shapes.get(choice)).unwrap_or(&array.shape);
+        let shape = feature.enumerated().and_then(|shapes| shapes.get(choice)).unwrap_or(&array.shape);
         let mut tensor = value.ty.tensor()?.clone();
         let is_open = tensor.rank() != Some(tensor.shape.len()) || tensor.concrete().is_none();
         if !is_open || shape.is_empty() {
@@ -37,11 +37,4 @@ pub(super) fn inputs(
         Some((id, tensor.into()))
     };
     function.inputs.iter().filter_map(input).collect()
-}
-
-fn enumerated(feature: &Feature) -> Option<&[Vec<u64>]> {
-    match &feature.ty {
-        FeatureType::Array(ArrayType { flexibility: Flexibility::Enumerated(shapes), .. }) => Some(shapes),
-        _ => None,
-    }
 }

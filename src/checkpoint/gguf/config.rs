@@ -6,6 +6,7 @@ use super::super::error::{CheckpointError, Result};
 use super::Tensors;
 use super::architecture::{Architecture, Kind, ROPE_FREQS, ROPE_LONG, ROPE_SHORT};
 use super::reader::{Metadata, decimal, key_error, opt_float, opt_text, opt_u64};
+use crate::tensor::shape;
 
 /// Settings every Llama 3 has; only its factor differs, and files keep the resulting frequencies alone.
 const LLAMA3_LOW: f64 = 1.0;
@@ -128,7 +129,7 @@ impl Writer<'_> {
     fn factors(&self, name: &str) -> Result<Vec<f64>> {
         const MOST: usize = 1 << 16;
         let stored = self.tensors.plain(name)?;
-        let count = stored.shape.iter().product();
+        let count = shape::element_count(&stored.shape).unwrap_or(usize::MAX);
         if count > MOST {
             let message = format!("has {count} rotation factors, at most {MOST} make sense");
             return Err(CheckpointError::new(message).at_tensor(name));

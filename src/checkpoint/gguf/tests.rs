@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::super::tests::put;
+use super::super::tests::{all, put};
 use super::super::{Checkpoint, open};
 use super::*;
 
@@ -109,12 +109,6 @@ fn opened(bytes: &[u8]) -> Result<Checkpoint> {
     open(folder.path().join("m.gguf"))
 }
 
-fn all(stored: &Stored) -> Vec<f32> {
-    let mut out = vec![f32::NAN; stored.shape.iter().product()];
-    stored.read(0..out.len(), &mut out);
-    out
-}
-
 fn embedding() -> T {
     ("token_embd.weight", &[4, 3], 0, floats((0..12).map(|x| x as f32)))
 }
@@ -191,6 +185,8 @@ fn llama_3_scaling_is_recognised_by_its_factors() {
     assert_eq!((&llama3["rope_type"], &llama3["factor"]), (&"llama3".into(), &32.0.into()));
     assert_eq!(llama3["original_max_position_embeddings"], 8192);
     assert_eq!(scaling(&other)["rope_type"], "longrope");
+    let none = (ROPE_FREQS, &[0, 1 << 40, 1 << 40][..], 0, Vec::new());
+    assert!(attempt(&settings("llama"), &[embedding(), none]).is_ok(), "sizes beside a zero may be any");
 }
 
 fn tokenizer(metadata: &[(&str, V)]) -> Result<(Value, Checkpoint)> {

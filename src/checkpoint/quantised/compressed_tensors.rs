@@ -151,13 +151,7 @@ fn zero_points(
     moved: f32,
 ) -> Result<Zeros> {
     if !matches!(zeros.encoding, Encoding::Plain(DType::I32)) || codes.order == Order::Bytes {
-        let (table, zero_size) = Table::of(zeros, name, shape)?;
-        if zero_size != size {
-            let message =
-                format!("is for groups of {zero_size} inputs, and its scales are for groups of {size}");
-            return Err(CheckpointError::new(message).at_tensor(name));
-        }
-        return Ok(Zeros::Plain(table, moved));
+        return Ok(Zeros::Plain(Table::beside(size, zeros, name, shape)?, moved));
     }
     let groups = shape[1] / size;
     let words = Order::Whole.words(shape[0], codes.bits).unwrap_or(0);
@@ -168,7 +162,7 @@ fn zero_points(
 
 /// Whether no order of the inputs was ever written.
 fn is_unset(index: &Stored) -> bool {
-    let mut numbers = vec![0.0; index.shape.iter().product()];
+    let mut numbers = vec![0.0; shape::element_count(&index.shape).unwrap_or(0)];
     index.read(0..numbers.len(), &mut numbers);
     numbers.contains(&-1.0)
 }

@@ -85,10 +85,8 @@ fn matrix(
     };
     let (dtype, shape) = (*dtype, [rows, columns]);
     let (scales, size) = Table::of(scales, &format!("{module}.{scale}"), shape)?;
-    let zeros = match zeros {
-        Some(zeros) => Some(Table::of(zeros, &format!("{module}.{zero}"), shape)?.0),
-        None => None,
-    };
+    let name = format!("{module}.{zero}");
+    let zeros = zeros.map(|zeros| Table::beside(size, zeros, &name, shape)).transpose()?;
     let (shape, bytes) = (numbers.shape.clone(), numbers.bytes.clone());
     let fake = Fake { dtype, numbers, scales, zeros, size, found: OnceLock::new() };
     Ok(Stored { shape, encoding: Encoding::Fake(Arc::new(fake)), bytes })

@@ -101,13 +101,13 @@ fn group_size(section: &Config, key: &str) -> Result<Option<usize>> {
 }
 
 /// The modules that have a part of this name.
-fn modules(tensors: &Tensors, part: &str) -> Vec<String> {
+pub(super) fn modules(tensors: &Tensors, part: &str) -> Vec<String> {
     let of = |name: &String| name.strip_suffix(part)?.strip_suffix('.').map(str::to_owned);
     tensors.keys().filter_map(of).collect()
 }
 
 /// Takes a part that a quantised matrix must have.
-fn take(tensors: &mut Tensors, module: &str, part: &str) -> Result<Stored> {
+pub(super) fn take(tensors: &mut Tensors, module: &str, part: &str) -> Result<Stored> {
     let name = format!("{module}.{part}");
     let missing = || CheckpointError::new("is missing, and its matrix is quantised").at_tensor(&name);
     tensors.remove(&name).ok_or_else(missing)

@@ -65,10 +65,20 @@ impl Table {
                 return problem(format!("is {found:?}, and its matrix is {:?}", [rows, columns]));
             }
         };
-        match columns.is_multiple_of(groups) {
+        match columns > 0 && columns.is_multiple_of(groups) {
             true => Ok((Table { stored, steps }, columns / groups)),
             false => problem(format!("has {groups} groups, which do not divide {columns} inputs")),
         }
+    }
+
+    /// Numbers that go with scales of groups of `size` inputs.
+    pub(super) fn beside(size: usize, stored: Stored, name: &str, shape: [usize; 2]) -> Result<Table> {
+        let (table, own) = Table::of(stored, name, shape)?;
+        if own == size {
+            return Ok(table);
+        }
+        let message = format!("is for groups of {own} inputs, and its scales are for groups of {size}");
+        Err(CheckpointError::new(message).at_tensor(name))
     }
 
     pub(super) fn get(&self, row: usize, group: usize) -> f32 {

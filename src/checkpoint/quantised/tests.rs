@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 
 use super::testing::{Matrix, Part, Way, write};
-use crate::checkpoint::tests::put;
-use crate::checkpoint::{Checkpoint, CheckpointError, Stored, open};
+use crate::checkpoint::tests::{all, put};
+use crate::checkpoint::{Checkpoint, CheckpointError, open};
 
 /// A checkpoint of one matrix `a`, changed before it is written.
 fn opened(
@@ -18,12 +18,6 @@ fn opened(
     change(&mut parts, &mut config["quantization_config"]);
     write(folder.path(), &config, &parts);
     (open(folder.path()), elements)
-}
-
-fn all(stored: &Stored) -> Vec<f32> {
-    let mut out = vec![f32::NAN; stored.shape.iter().product()];
-    stored.read(0..out.len(), &mut out);
-    out
 }
 
 const GPTQ: Way = Way::Gptq { bits: 4, size: Some(32), zero: None, by_act: false, is_second: false };
@@ -196,6 +190,22 @@ fn bad_parts_are_one_clear_error() {
         assert!(error.to_string().contains(expected), "{error}\nexpected {expected}");
         assert!(error.file().is_some());
     }
+}
+
+#[test]
+fn groups_are_those_of_the_scales_and_not_empty() {
+    let (empty, _) = opened(Way::Bytes, [32, 64], |parts, _| resize(parts, "a.weight", &[32, 0]));
+    let error = empty.unwrap_err().to_string();
+    assert!(
+        error.ends_with("tensor `a.weight_scale`: has 1 groups, which do not divide 0 inputs"),
+        "{error}"
+    );
+    let (other, _) = opened(Way::Fake { is_exact: true }, [32, 64], |parts, _| {
+        resize(parts, "a.weight_fake_quant.scale", &[32, 4]);
+        resize(parts, "a.weight_fake_quant.zero_point", &[32, 2]);
+    });
+    let error = other.unwrap_err().to_string();
+    assert!(error.ends_with("is for groups of 32 inputs, and its scales are for groups of 16"), "{error}");
 }
 
 #[test]

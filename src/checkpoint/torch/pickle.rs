@@ -268,11 +268,13 @@ impl<'a> Machine<'a> {
     }
 
     fn sizes(&self, value: Value<'a>) -> Option<Vec<usize>> {
+        /// As many dimensions as PyTorch allows. A longer list costs nothing to refer to again and again.
+        const MOST: usize = 64;
         let size = |item: &Value<'a>| match item {
             Value::Int(number) => usize::try_from(*number).ok(),
             _ => None,
         };
-        self.items(value)?.iter().map(size).collect()
+        self.items(value).filter(|items| items.len() <= MOST)?.iter().map(size).collect()
     }
 
     /// The few callables of state dicts, by their meaning.

@@ -76,7 +76,13 @@ fn tensors_are_found_at_the_top_and_one_below() {
 #[test]
 fn nothing_else_is_built() {
     let one = |value: Vec<u8>| dict(&[("w", value)]);
+    let long = {
+        let (tensor, shape) = (tensor("FloatStorage", 0, [1, 1], [1, 1]), b"K\x01K\x01\x86");
+        let at = tensor.windows(shape.len()).position(|window| window == shape).unwrap();
+        [&tensor[..at], b"(", &b"K\x01".repeat(65), b"t", &tensor[at + shape.len()..]].concat()
+    };
     let cases: &[(Vec<u8>, &str)] = &[
+        (one(long), "has a tensor with an offset, shape or strides that are no sizes"),
         (one([b"cposix\nsystem\n", &text("id")[..], b"\x85R"].concat()), "calls `posix.system`"),
         (
             one(tensor("FloatStorage", 3, [2, 3], [3, 1])),

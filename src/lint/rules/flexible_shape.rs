@@ -69,9 +69,9 @@ pub(super) static A12: Rule = Rule {
             return;
         };
         for feature in &interface.inputs {
-            if let Some(count) = enumerated(feature).filter(|&count| count > 1) {
+            if let Some(shapes) = feature.enumerated().filter(|shapes| shapes.len() > 1) {
                 let place = Place::function(&graph.function.name).tensor(&feature.name);
-                sink.report(place, format!("has {count} shapes, and the function keeps states"));
+                sink.report(place, format!("has {} shapes, and the function keeps states", shapes.len()));
             }
         }
     }),
@@ -79,18 +79,9 @@ pub(super) static A12: Rule = Rule {
     examples: (examples::stateful_enumerated, examples::fixed),
 };
 
-fn enumerated(feature: &Feature) -> Option<usize> {
-    match &feature.ty {
-        FeatureType::Array(ArrayType { flexibility: Flexibility::Enumerated(shapes), .. }) => {
-            Some(shapes.len())
-        }
-        _ => None,
-    }
-}
-
 /// Whether an interface has inputs of several shapes.
 pub(super) fn is_enumerated(interface: Option<&Interface>) -> bool {
-    interface.is_some_and(|i| i.inputs.iter().filter_map(enumerated).any(|count| count > 1))
+    interface.is_some_and(|i| i.inputs.iter().filter_map(Feature::enumerated).any(|shapes| shapes.len() > 1))
 }
 
 pub(super) static A13: Rule = Rule {
@@ -107,7 +98,7 @@ pub(super) static A13: Rule = Rule {
         let declared = graph.interface.iter().flat_map(|interface| &interface.states);
         let flexible = declared.filter(|feature| {
             let (FeatureType::State(array) | FeatureType::Array(array)) = &feature.ty else { return false };
-            is_range(array) || enumerated(feature).is_some_and(|count| count > 1) || is_listed(array)
+            is_range(array) || is_listed(array)
         });
         let flexible: Vec<&str> = flexible.map(|feature| feature.name.as_str()).collect();
         let open = states(graph).filter(|(_, ty)| ty.concrete().is_none());

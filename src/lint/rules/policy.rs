@@ -120,13 +120,6 @@ mod examples {
     use crate::mil::{Builder, Model, Opset};
     use crate::tensor::DType;
 
-    fn plain() -> Case {
-        case(|b| {
-            let x = x(b, &[1, 64, 1, 32]);
-            vec![unary(b, "relu", x)]
-        })
-    }
-
     pub(super) fn with_file(file: bool) -> Case {
         let mut case = plain();
         case.subject.files = if file { vec!["old.mlmodel".to_owned()] } else { Vec::new() };

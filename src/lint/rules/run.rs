@@ -62,13 +62,6 @@ pub(super) static A56: Rule = Rule {
 mod examples {
     use super::super::super::testing::*;
 
-    fn plain() -> Case {
-        case(|b| {
-            let x = x(b, &[1, 64, 1, 32]);
-            vec![unary(b, "relu", x)]
-        })
-    }
-
     pub(super) fn units(units: &str) -> Case {
         plain().with(|setting| setting.compute_units = Some(units.to_owned()))
     }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use super::{
-    ArgValue, Bindings, Call, Decode, Eval, Numerics, OpDef, OpError, Output, OutputBuffer, Outputs, Scratch,
+    ArgValue, Bindings, Call, Decode, Eval, Kernel, Numerics, OpDef, OpError, Output, OutputBuffer, Outputs,
+    Scratch,
 };
 use crate::mil::{Opset, TensorType, Type};
 use crate::tensor::{AlignedBuf, Tensor};
@@ -85,11 +86,7 @@ pub fn apply(
     }
 }
 
-fn apply_kernel(
-    kernel: fn(&Call<'_>, &mut Outputs<'_, '_>) -> Result<(), OpError>,
-    call: &Call<'_>,
-    types: &[Type],
-) -> Result<Vec<Tensor>, OpError> {
+fn apply_kernel(kernel: Kernel, call: &Call<'_>, types: &[Type]) -> Result<Vec<Tensor>, OpError> {
     let mut buffers = vec![AlignedBuf::default(); types.len()];
     let mut scratch = Scratch::default();
     let mut slots = Vec::with_capacity(types.len());

@@ -16,7 +16,7 @@ pub struct OpDef {
     /// Its parameters.
     pub params: &'static [Param],
     /// The rule for the output types.
-    pub infer: fn(&Call<'_>) -> Result<Vec<Type>, OpError>,
+    pub infer: Infer,
     /// What it computes.
     pub eval: Eval,
 }
@@ -25,15 +25,32 @@ pub struct OpDef {
 #[derive(Debug, Clone, Copy)]
 pub enum Eval {
     /// Computes outputs from inputs. Output shapes that `infer` could determine are already set.
-    Kernel(fn(&Call<'_>, &mut Outputs<'_, '_>) -> Result<(), OpError>),
+    Kernel(Kernel),
     /// Yields compressed weights, one per output, that are decoded where they are used.
     Constexpr(fn(&Call<'_>) -> Result<Decoders, OpError>),
     /// Carried out by the executor itself: constants, control flow and states.
     Executor,
 }
 
+/// A rule for output types.
+pub type Infer = fn(&Call<'_>) -> Result<Vec<Type>, OpError>;
+
+/// An evaluation that computes outputs from inputs.
+pub type Kernel = fn(&Call<'_>, &mut Outputs<'_, '_>) -> Result<(), OpError>;
+
 /// Compressed weights, one per output.
 pub type Decoders = Vec<Arc<dyn Decode>>;
+
+/// A generation of an operation that a kernel evaluates.
+pub const fn define(
+    name: &'static str,
+    since: Opset,
+    params: &'static [Param],
+    infer: Infer,
+    kernel: Kernel,
+) -> OpDef {
+    OpDef { name, since, params, infer, eval: Eval::Kernel(kernel) }
+}
 
 /// One parameter.
 #[derive(Debug, Clone, Copy)]

@@ -14,7 +14,7 @@ mod outputs;
 pub use apply::{KnownArguments, KnownValue, apply, decode_all, storage_type};
 pub use call::{ArgValue, Bindings, Call, Ints};
 pub use decode::{Decode, Weight};
-pub use def::{Arity, Decoders, Default, Eval, OpDef, Param, Presence, domain};
+pub use def::{Arity, Decoders, Default, Eval, Infer, Kernel, OpDef, Param, Presence, define, domain};
 pub use error::OpError;
 pub use outputs::{Output, OutputBuffer, Outputs, Scratch};
 

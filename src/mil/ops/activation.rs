@@ -1,9 +1,9 @@
 //! Elementwise activations.
 
-use super::map::{self, Kernel, Steps};
+use super::map::{self, Steps};
 use crate::kernels::elementwise::Unary;
 use crate::mil::op::domain::{FLOAT, TEXT};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
+use crate::mil::op::{Call, Kernel, OpDef, OpError, Outputs, Param, define};
 use crate::mil::{Opset, Type};
 
 pub(super) const OPS: &[OpDef] = &[
@@ -11,13 +11,7 @@ pub(super) const OPS: &[OpDef] = &[
     alpha_beta("clamped_relu", Opset::Ios17, ALPHA_BETA_17, clamped_relu),
     alpha("elu", Opset::Ios15, ALPHA, elu),
     alpha("elu", Opset::Ios17, ALPHA_17, elu),
-    OpDef {
-        name: "gelu",
-        since: Opset::Ios15,
-        params: &[X, Param::constant("mode", TEXT).or_text("EXACT")],
-        infer: infer_gelu,
-        eval: Eval::Kernel(gelu),
-    },
+    define("gelu", Opset::Ios15, &[X, Param::constant("mode", TEXT).or_text("EXACT")], infer_gelu, gelu),
     alpha("leaky_relu", Opset::Ios15, ALPHA, leaky_relu),
     alpha("leaky_relu", Opset::Ios17, ALPHA_17, leaky_relu),
     alpha_beta("linear_activation", Opset::Ios15, ALPHA_BETA, linear_activation),
@@ -45,17 +39,15 @@ const ALPHA_BETA_17: &[Param] =
     &[X, Param::constant("alpha", FLOAT).group('U'), Param::constant("beta", FLOAT).group('U')];
 
 const fn plain(name: &'static str, kernel: Kernel) -> OpDef {
-    OpDef { name, since: Opset::Ios15, params: &[X], infer: map::same_type, eval: Eval::Kernel(kernel) }
+    define(name, Opset::Ios15, &[X], map::same_type, kernel)
 }
 
 const fn alpha(name: &'static str, since: Opset, params: &'static [Param], kernel: Kernel) -> OpDef {
-    let infer = |call: &Call<'_>| map::same_type_given(call, &["alpha"]);
-    OpDef { name, since, params, infer, eval: Eval::Kernel(kernel) }
+    define(name, since, params, |call| map::same_type_given(call, &["alpha"]), kernel)
 }
 
 const fn alpha_beta(name: &'static str, since: Opset, params: &'static [Param], kernel: Kernel) -> OpDef {
-    let infer = |call: &Call<'_>| map::same_type_given(call, &["alpha", "beta"]);
-    OpDef { name, since, params, infer, eval: Eval::Kernel(kernel) }
+    define(name, since, params, |call| map::same_type_given(call, &["alpha", "beta"]), kernel)
 }
 
 fn clamped_relu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {

@@ -205,15 +205,11 @@ fn attend(
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
-    use super::super::testing_calls::{call, infer};
+    use super::super::testing::{call, floats, run};
+    use super::super::typed::infer_tensor;
     use super::*;
     use crate::mil::op::{KnownValue, Numerics};
     use crate::tensor::Tensor;
-
-    fn floats(shape: &[usize], values: &[f32]) -> Tensor {
-        Tensor::from_slice(shape, values).unwrap()
-    }
 
     fn halves(shape: &[usize], step: usize) -> Tensor {
         let values: Vec<_> = (0..shape.iter().product())
@@ -277,7 +273,7 @@ mod tests {
         };
         let unknown = Dim::Unknown;
         let types = [("query", ty(unknown, 64)), ("key", ty(unknown, 64)), ("value", ty(Dim::Fixed(5), 32))];
-        let out = infer("scaled_dot_product_attention", &types, &[]).unwrap();
+        let out = infer_tensor("scaled_dot_product_attention", &types, &[]).unwrap();
         assert_eq!(out, ty(unknown, 32));
     }
 

@@ -1,11 +1,11 @@
 //! Activations whose constants differ per channel, the second dimension of `x`.
 
 use super::activation::softplus;
-use super::map::{self, Kernel, Steps};
+use super::map::{self, Steps};
 use super::{channels, in_place};
 use crate::kernels::convert::to_f32;
 use crate::mil::op::domain::FLOAT;
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
+use crate::mil::op::{Call, OpDef, OpError, Outputs, Param, define};
 use crate::mil::{Opset, Type};
 
 pub(super) const OPS: &[OpDef] = &[
@@ -30,16 +30,6 @@ pub(super) const OPS: &[OpDef] = &[
 const X: Param = Param::value("x", FLOAT).group('T');
 const ALPHA: Param = Param::constant("alpha", FLOAT);
 const BETA: Param = Param::constant("beta", FLOAT);
-
-const fn define(
-    name: &'static str,
-    since: Opset,
-    params: &'static [Param],
-    infer: fn(&Call<'_>) -> Result<Vec<Type>, OpError>,
-    kernel: Kernel,
-) -> OpDef {
-    OpDef { name, since, params, infer, eval: Eval::Kernel(kernel) }
-}
 
 fn infer_prelu(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     /// Slopes that differ by no more count as equal.

@@ -118,7 +118,8 @@ mod tests {
     fn sizes_that_differ_between_branches_are_unknown() {
         let cond = |a: &[usize], b: &[usize]| {
             let blocks = [vec![floats(a)], vec![floats(b)]];
-            infer("cond", Opset::Ios15, &Typed { arguments: &[("pred", boolean())], blocks: &blocks })
+            let arguments = [("pred", boolean())];
+            infer("cond", Opset::Ios15, &Typed { arguments: &arguments, blocks: &blocks, ..Typed::default() })
         };
         assert_eq!(cond(&[2, 3], &[2, 4]).unwrap()[0].to_string(), "tensor<fp32, [2, ?]>");
         assert_eq!(
@@ -133,12 +134,12 @@ mod tests {
         let arguments = [("loop_vars", floats(&[1])), ("loop_vars", list(Dim::Fixed(1)))];
         let body = vec![floats(&[2]), list(Dim::Unknown)];
         let blocks = [vec![boolean()], body.clone()];
-        let types =
-            infer("while_loop", Opset::Ios15, &Typed { arguments: &arguments, blocks: &blocks }).unwrap();
+        let typed = Typed { arguments: &arguments, blocks: &blocks, ..Typed::default() };
+        let types = infer("while_loop", Opset::Ios15, &typed).unwrap();
         assert_eq!(types[0].to_string(), "tensor<fp32, [?]>");
         assert_eq!(types[1], list(Dim::Unknown));
         let blocks = [vec![floats(&[1])], body];
-        let typed = Typed { arguments: &arguments, blocks: &blocks };
+        let typed = Typed { arguments: &arguments, blocks: &blocks, ..Typed::default() };
         assert_eq!(
             infer("while_loop", Opset::Ios15, &typed).unwrap_err().to_string(),
             "the loop's condition is a tensor<fp32, [1]>, not one boolean"

@@ -204,19 +204,11 @@ fn eval(
 mod tests {
     use half::f16;
 
-    use super::super::testing::run;
-    use super::super::testing_calls::{call, compressed, infer};
+    use super::super::testing::{arguments, call, compressed, definition, floats, halves, ints, run};
+    use super::super::typed::infer_tensor;
     use super::*;
-    use crate::mil::op::{KnownArguments, KnownValue, Numerics, decode_all};
+    use crate::mil::op::{KnownValue, Numerics, decode_all};
     use crate::tensor::Tensor;
-
-    fn floats(shape: &[usize], values: &[f32]) -> Tensor {
-        Tensor::from_slice(shape, values).unwrap()
-    }
-
-    fn ints(values: &[i32]) -> Tensor {
-        Tensor::from_slice(&[values.len()], values).unwrap()
-    }
 
     fn counting(shape: &[usize]) -> Tensor {
         let values: Vec<f32> =
@@ -294,12 +286,8 @@ mod tests {
 
     /// A compressed weight as a program makes it.
     fn constexpr(name: &str, args: &[(&str, Tensor)]) -> KnownValue {
-        let def = super::super::find(name, Opset::Ios18).unwrap();
-        let mut arguments = KnownArguments::new(def);
-        for (name, tensor) in args {
-            let param = def.params.iter().position(|param| param.name == *name).unwrap();
-            arguments.bind(param, tensor.clone());
-        }
+        let def = definition(name, Opset::Ios18);
+        let arguments = arguments(def, args);
         let Eval::Constexpr(decode) = def.eval else { panic!("`{name}` makes no weights") };
         KnownValue::Packed(decode(&Call::new(def, Opset::Ios18, 1, &arguments)).unwrap().remove(0))
     }
@@ -307,8 +295,7 @@ mod tests {
     #[test]
     fn compressed_weights_give_what_their_expansion_gives() {
         let halves = |shape: &[usize], value: &dyn Fn(usize) -> f32| {
-            let values: Vec<_> = (0..shape.iter().product()).map(|i| f16::from_f32(value(i))).collect();
-            Tensor::from_slice(shape, &values).unwrap()
+            halves(shape, &(0..shape.iter().product()).map(value).collect::<Vec<_>>())
         };
         let packed = |dtype: DType, count: usize| {
             let codes = (0..count).map(|i| (i * 37 % 251) as u8);
@@ -357,10 +344,6 @@ mod tests {
 
     #[test]
     fn bias_is_added_per_channel_and_rounded_in_fp16() {
-        let halves = |shape: &[usize], values: &[f32]| {
-            let values: Vec<_> = values.iter().map(|&x| f16::from_f32(x)).collect();
-            Tensor::from_slice(shape, &values).unwrap()
-        };
         let args = [
             ("x", halves(&[1, 2, 1], &[2048.0, 1.0]).into()),
             ("weight", halves(&[2, 2, 1], &[1.0; 4]).into()),
@@ -394,7 +377,7 @@ mod tests {
         let unknown = Dim::Unknown;
         let x = TensorType::new(DType::F32, vec![unknown, unknown, Dim::Fixed(8), unknown]);
         let weight = TensorType::fixed(DType::F32, &[4, 2, 3, 3]);
-        let out = infer("conv", &[("x", x), ("weight", weight)], &[]).unwrap();
+        let out = infer_tensor("conv", &[("x", x), ("weight", weight)], &[]).unwrap();
         assert_eq!(out.shape, [unknown, Dim::Fixed(4), Dim::Fixed(6), unknown]);
     }
 

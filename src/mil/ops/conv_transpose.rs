@@ -264,19 +264,10 @@ impl Transpose<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
-    use super::super::testing_calls::{call, compressed};
+    use super::super::testing::{call, compressed, floats, ints, run};
     use super::*;
     use crate::mil::op::Numerics;
     use crate::tensor::Tensor;
-
-    fn floats(shape: &[usize], values: &[f32]) -> Tensor {
-        Tensor::from_slice(shape, values).unwrap()
-    }
-
-    fn ints(values: &[i32]) -> Tensor {
-        Tensor::from_slice(&[values.len()], values).unwrap()
-    }
 
     #[test]
     fn pad_types_and_output_shapes_cut_the_whole_output() {

@@ -249,7 +249,7 @@ fn cut<T: Element + Sample>(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> R
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
+    use super::super::testing::{run, text};
     use super::*;
     use crate::tensor::Tensor;
 
@@ -261,10 +261,6 @@ mod tests {
 
     fn target(size: i32) -> [(&'static str, Tensor); 2] {
         [("target_height", Tensor::scalar(size)), ("target_width", Tensor::scalar(size))]
-    }
-
-    fn text(name: &'static str, text: &str) -> (&'static str, Tensor) {
-        (name, Tensor::from_text(text))
     }
 
     #[test]

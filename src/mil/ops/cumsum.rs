@@ -2,10 +2,11 @@
 
 use half::f16;
 
+use super::map;
 use crate::kernels::convert::round_f16;
+use crate::mil::Opset;
 use crate::mil::op::domain::{BOOL, FLOAT_INT, INT};
 use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
-use crate::mil::{Opset, Type};
 use crate::tensor::{DType, Element};
 
 pub(super) const OPS: &[OpDef] = &[OpDef {
@@ -17,17 +18,9 @@ pub(super) const OPS: &[OpDef] = &[OpDef {
         Param::constant("exclusive", BOOL).or_bool(false),
         Param::constant("reverse", BOOL).or_bool(false),
     ],
-    infer,
+    infer: map::same_type_along_axis,
     eval: Eval::Kernel(eval),
 }];
-
-fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
-    let x = call.ty("x")?;
-    if let Some(rank) = x.rank() {
-        call.axis("axis", rank)?;
-    }
-    Ok(vec![x.clone().into()])
-}
 
 fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
     match call.ty("x")?.dtype {

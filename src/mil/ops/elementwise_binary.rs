@@ -3,12 +3,11 @@
 use half::f16;
 
 use super::broadcast;
-use super::map::Kernel;
 use crate::kernels::convert::convert;
 use crate::kernels::elementwise::{Binary, Operand, binary};
 use crate::kernels::simd::Store;
 use crate::mil::op::domain::{BOOL, FLOAT_INT};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
+use crate::mil::op::{Call, Kernel, OpDef, OpError, Outputs, Param, define};
 use crate::mil::{Opset, TensorType, Type};
 use crate::tensor::{DType, Element};
 
@@ -37,15 +36,15 @@ const NUMBERS: &[Param] = &[Param::value("x", FLOAT_INT).group('T'), Param::valu
 const BOOLEANS: &[Param] = &[Param::value("x", BOOL).group('T'), Param::value("y", BOOL).group('T')];
 
 const fn arithmetic(name: &'static str, kernel: Kernel) -> OpDef {
-    OpDef { name, since: Opset::Ios15, params: NUMBERS, infer: same_type, eval: Eval::Kernel(kernel) }
+    define(name, Opset::Ios15, NUMBERS, same_type, kernel)
 }
 
 const fn comparison(name: &'static str, kernel: Kernel) -> OpDef {
-    OpDef { name, since: Opset::Ios15, params: NUMBERS, infer: boolean, eval: Eval::Kernel(kernel) }
+    define(name, Opset::Ios15, NUMBERS, boolean, kernel)
 }
 
 const fn logic(name: &'static str, kernel: Kernel) -> OpDef {
-    OpDef { name, since: Opset::Ios15, params: BOOLEANS, infer: boolean, eval: Eval::Kernel(kernel) }
+    define(name, Opset::Ios15, BOOLEANS, boolean, kernel)
 }
 
 fn same_type(call: &Call<'_>) -> Result<Vec<Type>, OpError> {

@@ -1,10 +1,10 @@
 //! Elementwise functions of one operand, with or without constants.
 
-use super::map::{self, Kernel, Steps};
+use super::map::{self, Steps};
 use crate::kernels::convert::round_f16;
 use crate::kernels::elementwise::Unary;
 use crate::mil::op::domain::{BOOL, FLOAT, FLOAT_INT};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
+use crate::mil::op::{Call, Kernel, OpDef, OpError, Outputs, Param, define};
 use crate::mil::{Opset, Type};
 use crate::tensor::DType;
 
@@ -15,22 +15,22 @@ pub(super) const OPS: &[OpDef] = &[
     plain("atan", |c, o| map::floats(c, o, f32::atan)),
     plain("atanh", |c, o| map::floats(c, o, f32::atanh)),
     plain("ceil", |c, o| map::floats(c, o, f32::ceil)),
-    constants("clip", Opset::Ios15, BOUNDS, |c| map::same_type_given(c, &["alpha", "beta"]), clip),
-    constants("clip", Opset::Ios17, BOUNDS, ordered_bounds, clip),
+    define("clip", Opset::Ios15, BOUNDS, |c| map::same_type_given(c, &["alpha", "beta"]), clip),
+    define("clip", Opset::Ios17, BOUNDS, ordered_bounds, clip),
     plain("cos", |c, o| map::floats(c, o, f32::cos)),
     plain("cosh", |c, o| map::floats(c, o, f32::cosh)),
     plain("erf", |c, o| map::vectors(c, o, Unary::Erf)),
     plain("exp", |c, o| map::vectors(c, o, Unary::Exp)),
     with_int("exp2", |c, o| map::numbers(c, o, f32::exp2, |x| f64::from(x).exp2() as i32)),
     plain("floor", |c, o| map::floats(c, o, f32::floor)),
-    constants("inverse", Opset::Ios15, INVERSE, with_epsilon, inverse),
-    constants("inverse", Opset::Ios17, INVERSE_17, with_epsilon, inverse),
-    constants("log", Opset::Ios15, LOG, with_epsilon, log),
-    constants("log", Opset::Ios17, LOG_17, with_epsilon, log),
-    constants("logical_not", Opset::Ios15, &[Param::value("x", BOOL)], map::same_type, logical_not),
+    define("inverse", Opset::Ios15, INVERSE, with_epsilon, inverse),
+    define("inverse", Opset::Ios17, INVERSE_17, with_epsilon, inverse),
+    define("log", Opset::Ios15, LOG, with_epsilon, log),
+    define("log", Opset::Ios17, LOG_17, with_epsilon, log),
+    define("logical_not", Opset::Ios15, &[Param::value("x", BOOL)], map::same_type, logical_not),
     plain("round", |c, o| map::floats(c, o, f32::round_ties_even)),
-    constants("rsqrt", Opset::Ios15, RSQRT, with_epsilon, rsqrt),
-    constants("rsqrt", Opset::Ios17, RSQRT_17, with_epsilon, rsqrt),
+    define("rsqrt", Opset::Ios15, RSQRT, with_epsilon, rsqrt),
+    define("rsqrt", Opset::Ios17, RSQRT_17, with_epsilon, rsqrt),
     with_int("sign", |c, o| map::numbers(c, o, sign, i32::signum)),
     plain("sin", |c, o| map::floats(c, o, f32::sin)),
     plain("sinh", |c, o| map::floats(c, o, f32::sinh)),
@@ -38,7 +38,7 @@ pub(super) const OPS: &[OpDef] = &[
     with_int("square", |c, o| map::numbers(c, o, |x| x * x, |x| x.wrapping_mul(x))),
     plain("tan", |c, o| map::floats(c, o, f32::tan)),
     plain("tanh", |c, o| map::vectors(c, o, Unary::Tanh)),
-    constants("threshold", Opset::Ios15, LOWER_BOUND, |c| map::same_type_given(c, &["alpha"]), threshold),
+    define("threshold", Opset::Ios15, LOWER_BOUND, |c| map::same_type_given(c, &["alpha"]), threshold),
 ];
 
 const X: Param = Param::value("x", FLOAT).group('T');
@@ -62,21 +62,11 @@ const fn epsilon_param(group: char, default: f32) -> Param {
 }
 
 const fn plain(name: &'static str, kernel: Kernel) -> OpDef {
-    constants(name, Opset::Ios15, &[X], map::same_type, kernel)
+    define(name, Opset::Ios15, &[X], map::same_type, kernel)
 }
 
 const fn with_int(name: &'static str, kernel: Kernel) -> OpDef {
-    constants(name, Opset::Ios15, NUMBER, map::same_type, kernel)
-}
-
-const fn constants(
-    name: &'static str,
-    since: Opset,
-    params: &'static [Param],
-    infer: fn(&Call<'_>) -> Result<Vec<Type>, OpError>,
-    kernel: Kernel,
-) -> OpDef {
-    OpDef { name, since, params, infer, eval: Eval::Kernel(kernel) }
+    define(name, Opset::Ios15, NUMBER, map::same_type, kernel)
 }
 
 fn with_epsilon(call: &Call<'_>) -> Result<Vec<Type>, OpError> {

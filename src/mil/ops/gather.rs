@@ -6,7 +6,7 @@ use half::slice::HalfFloatSliceExt;
 use super::indexing::{self, Indices};
 use crate::kernels::gather::Addressing;
 use crate::mil::op::domain::{BOOL, FLOAT_INT, INDEX_16, INDEX_17, INT, NUMBER_17};
-use crate::mil::op::{Call, Decode, Eval, OpDef, OpError, Outputs, Param, Weight};
+use crate::mil::op::{Call, Decode, OpDef, OpError, Outputs, Param, Weight, define};
 use crate::mil::{Dim, Opset, TensorType, Type};
 use crate::tensor::{DType, TensorView, shape};
 
@@ -32,21 +32,15 @@ pub(super) const OPS: &[OpDef] = &[
 ];
 
 const fn slices(since: Opset, params: &'static [Param]) -> OpDef {
-    OpDef { name: "gather", since, params, infer: infer_slices, eval: Eval::Kernel(eval_slices) }
+    define("gather", since, params, infer_slices, eval_slices)
 }
 
 const fn elements(since: Opset, params: &'static [Param]) -> OpDef {
-    OpDef {
-        name: "gather_along_axis",
-        since,
-        params,
-        infer: infer_elements,
-        eval: Eval::Kernel(eval_elements),
-    }
+    define("gather_along_axis", since, params, infer_elements, eval_elements)
 }
 
 const fn points(since: Opset, params: &'static [Param]) -> OpDef {
-    OpDef { name: "gather_nd", since, params, infer: infer_points, eval: Eval::Kernel(eval_points) }
+    define("gather_nd", since, params, infer_points, eval_points)
 }
 
 /// The number of leading dimensions that data and indices share, at most `limit`.
@@ -177,14 +171,10 @@ mod tests {
     use std::ops::Range;
     use std::sync::Arc;
 
-    use super::super::testing::run;
+    use super::super::testing::{floats, run};
     use super::*;
     use crate::mil::op::{KnownArguments, Numerics, apply};
     use crate::tensor::Tensor;
-
-    fn floats(shape: &[usize], values: &[f32]) -> Tensor {
-        Tensor::from_slice(shape, values).unwrap()
-    }
 
     fn ints(shape: &[usize], values: &[i32]) -> Tensor {
         Tensor::from_slice(shape, values).unwrap()

@@ -344,20 +344,11 @@ fn read_columns(y: &Operand<'_>, at: usize, extents: Extents, columns: Range<usi
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
-    use super::super::testing_calls::{call, compressed, infer};
+    use super::super::testing::{call, compressed, floats, halves, run};
+    use super::super::typed::infer_tensor;
     use super::*;
     use crate::mil::op::{KnownValue, Numerics};
     use crate::tensor::Tensor;
-
-    fn floats(shape: &[usize], values: &[f32]) -> Tensor {
-        Tensor::from_slice(shape, values).unwrap()
-    }
-
-    fn halves(shape: &[usize], values: &[f32]) -> Tensor {
-        let values: Vec<_> = values.iter().map(|&x| f16::from_f32(x)).collect();
-        Tensor::from_slice(shape, &values).unwrap()
-    }
 
     #[test]
     fn linear_multiplies_by_the_transposed_weight() {
@@ -444,14 +435,14 @@ mod tests {
         let ty = |shape: &[Dim]| TensorType::new(DType::F16, shape.to_vec());
         let (two, unknown) = (Dim::Fixed(2), Dim::Unknown);
         let types = [("x", ty(&[unknown, unknown, two])), ("y", ty(&[Dim::Fixed(3), two, unknown]))];
-        assert_eq!(infer("matmul", &types, &[]).unwrap().shape, [Dim::Fixed(3), unknown, unknown]);
+        assert_eq!(infer_tensor("matmul", &types, &[]).unwrap().shape, [Dim::Fixed(3), unknown, unknown]);
     }
 
     #[test]
     fn a_constant_of_another_type_leaves_the_type_to_the_other_operand() {
         let x = TensorType::fixed(DType::F16, &[2, 3]);
         let y = Tensor::from_slice(&[3, 1], &[0i32; 3]).unwrap();
-        let out = infer("matmul", &[("x", x)], &[("y", y)]).unwrap();
+        let out = infer_tensor("matmul", &[("x", x)], &[("y", y)]).unwrap();
         assert_eq!(out, TensorType::fixed(DType::F16, &[2, 1]));
     }
 

@@ -313,18 +313,10 @@ fn put(
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
+    use super::super::testing::{floats, ints, run};
     use super::super::typed::{Typed, infer};
     use super::*;
     use crate::tensor::Tensor;
-
-    fn floats(shape: &[usize], values: &[f32]) -> Tensor {
-        Tensor::from_slice(shape, values).unwrap()
-    }
-
-    fn ints(values: &[i32]) -> Tensor {
-        Tensor::from_slice(&[values.len()], values).unwrap()
-    }
 
     fn apply(name: &str, args: &[(&str, Tensor)]) -> Result<Tensor, OpError> {
         run(name, Opset::Ios15, args).map(|mut out| out.remove(0))

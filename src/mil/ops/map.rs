@@ -12,9 +12,6 @@ use crate::tensor::{DType, Element};
 /// Functions of f32 are applied to blocks of this many elements.
 const BLOCK: usize = 256;
 
-/// How an operation evaluates itself.
-pub(super) type Kernel = fn(&Call<'_>, &mut Outputs<'_, '_>) -> Result<(), OpError>;
-
 /// The output type of an operation that keeps the type of `x`.
 pub(super) fn same_type(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     Ok(vec![call.ty("x")?.clone().into()])
@@ -24,6 +21,14 @@ pub(super) fn same_type(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
 pub(super) fn same_type_given(call: &Call<'_>, constants: &[&str]) -> Result<Vec<Type>, OpError> {
     for name in constants {
         call.float(name)?;
+    }
+    same_type(call)
+}
+
+/// The same for an operation along the dimension `axis`.
+pub(super) fn same_type_along_axis(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+    if let Some(rank) = call.ty("x")?.rank() {
+        call.axis("axis", rank)?;
     }
     same_type(call)
 }

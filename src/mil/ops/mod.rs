@@ -68,8 +68,6 @@ mod split;
 mod state;
 #[cfg(test)]
 mod testing;
-#[cfg(test)]
-mod testing_calls;
 mod tile;
 mod transpose;
 #[cfg(test)]

@@ -1,13 +1,13 @@
 //! Normalisation: over batches, instances, layers, channels, or by length.
 
-use super::map::{self, Kernel};
+use super::map;
 use super::{axes, channels, in_place};
 use crate::kernels::norm::{
     self, Affine, AffineIndex, ChannelStatistics, LocalResponse, local_response_norm, standardize,
 };
 use crate::kernels::reduce::Axes;
 use crate::mil::op::domain::{FLOAT, INT};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
+use crate::mil::op::{Call, OpDef, OpError, Outputs, Param, define};
 use crate::mil::{Dim, Opset, Type};
 
 pub(super) const OPS: &[OpDef] = &[
@@ -57,16 +57,6 @@ const fn local_params(group: char) -> [Param; 5] {
     let beta = Param::constant("beta", FLOAT).group(group).or_float(0.75);
     let k = Param::constant("k", FLOAT).group(group).or_float(1.0);
     [X, Param::constant("size", INT), alpha, beta, k]
-}
-
-const fn define(
-    name: &'static str,
-    since: Opset,
-    params: &'static [Param],
-    infer: fn(&Call<'_>) -> Result<Vec<Type>, OpError>,
-    kernel: Kernel,
-) -> OpDef {
-    OpDef { name, since, params, infer, eval: Eval::Kernel(kernel) }
 }
 
 fn infer_batch_norm(call: &Call<'_>) -> Result<Vec<Type>, OpError> {

@@ -132,15 +132,10 @@ fn eval(
 mod tests {
     use half::f16;
 
-    use super::super::testing::run;
-    use super::super::testing_calls::call;
+    use super::super::testing::{call, ints, run};
     use super::*;
     use crate::mil::op::Numerics;
     use crate::tensor::Tensor;
-
-    fn ints(values: &[i32]) -> Tensor {
-        Tensor::from_slice(&[values.len()], values).unwrap()
-    }
 
     fn pooled(name: &str, kernel: i32, stride: i32, more: &[(&str, Tensor)]) -> Result<Vec<f32>, OpError> {
         let x = Tensor::from_slice(&[1, 1, 6], &[1.0f32, 2.0, 3.0, 4.0, 5.0, -6.0]).unwrap();

@@ -7,10 +7,9 @@
 use half::f16;
 use half::slice::HalfFloatSliceExt;
 
-use super::map::Kernel;
 use crate::kernels::convert::{round_f16, to_f32};
 use crate::mil::op::domain::{FLOAT, INT, TEXT};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
+use crate::mil::op::{Call, Eval, Infer, Kernel, OpDef, OpError, Outputs, Param};
 use crate::mil::{Dim, Opset, TensorType, Type};
 use crate::tensor::{DType, TensorMut};
 
@@ -48,12 +47,7 @@ const fn number(name: &'static str, default: f32) -> Param {
     Param::constant(name, FLOAT).group('T').or_float(default)
 }
 
-const fn define(
-    name: &'static str,
-    params: &'static [Param],
-    infer: fn(&Call<'_>) -> Result<Vec<Type>, OpError>,
-    kernel: Kernel,
-) -> OpDef {
+const fn define(name: &'static str, params: &'static [Param], infer: Infer, kernel: Kernel) -> OpDef {
     OpDef { name, since: Opset::Ios15, params, infer, eval: Eval::Kernel(kernel) }
 }
 

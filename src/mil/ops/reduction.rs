@@ -3,11 +3,10 @@
 use half::f16;
 
 use super::axes;
-use super::map::Kernel;
 use crate::kernels::convert::convert;
 use crate::kernels::reduce::{Axes, Reduction, first_best, reduce_f32, reduce_i32};
 use crate::mil::op::domain::{BOOL, FLOAT_INT, INT, TEXT};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param, Scratch};
+use crate::mil::op::{Call, Infer, Kernel, OpDef, OpError, Outputs, Param, Scratch, define};
 use crate::mil::{Dim, Opset, TensorType, Type};
 use crate::tensor::DType;
 
@@ -16,16 +15,16 @@ pub(super) const OPS: &[OpDef] = &[
     arg("reduce_argmax", Opset::Ios17, ARG_17, |c, o| eval_arg(c, o, Side::Max)),
     arg("reduce_argmin", Opset::Ios15, ARG, |c, o| eval_arg(c, o, Side::Min)),
     arg("reduce_argmin", Opset::Ios17, ARG_17, |c, o| eval_arg(c, o, Side::Min)),
-    define("reduce_l1_norm", infer, |c, o| eval(c, o, Reduction::L1Norm)),
-    define("reduce_l2_norm", infer, |c, o| eval(c, o, Reduction::L2Norm)),
-    define("reduce_log_sum", infer, |c, o| eval(c, o, Reduction::LogSum)),
-    define("reduce_log_sum_exp", infer_nonempty, |c, o| eval(c, o, Reduction::LogSumExp)),
-    define("reduce_max", infer_nonempty, |c, o| eval(c, o, Reduction::Max)),
-    define("reduce_mean", infer, |c, o| eval(c, o, Reduction::Mean)),
-    define("reduce_min", infer_nonempty, |c, o| eval(c, o, Reduction::Min)),
-    define("reduce_prod", infer, |c, o| eval(c, o, Reduction::Prod)),
-    define("reduce_sum", infer, |c, o| eval(c, o, Reduction::Sum)),
-    define("reduce_sum_square", infer, |c, o| eval(c, o, Reduction::SumSquare)),
+    plain("reduce_l1_norm", infer, |c, o| eval(c, o, Reduction::L1Norm)),
+    plain("reduce_l2_norm", infer, |c, o| eval(c, o, Reduction::L2Norm)),
+    plain("reduce_log_sum", infer, |c, o| eval(c, o, Reduction::LogSum)),
+    plain("reduce_log_sum_exp", infer_nonempty, |c, o| eval(c, o, Reduction::LogSumExp)),
+    plain("reduce_max", infer_nonempty, |c, o| eval(c, o, Reduction::Max)),
+    plain("reduce_mean", infer, |c, o| eval(c, o, Reduction::Mean)),
+    plain("reduce_min", infer_nonempty, |c, o| eval(c, o, Reduction::Min)),
+    plain("reduce_prod", infer, |c, o| eval(c, o, Reduction::Prod)),
+    plain("reduce_sum", infer, |c, o| eval(c, o, Reduction::Sum)),
+    plain("reduce_sum_square", infer, |c, o| eval(c, o, Reduction::SumSquare)),
 ];
 
 const X: Param = Param::value("x", FLOAT_INT);
@@ -35,14 +34,12 @@ const PARAMS: &[Param] = &[X, Param::constant("axes", INT).optional(), KEEP_DIMS
 const ARG: &[Param] = &[X, AXIS, KEEP_DIMS];
 const ARG_17: &[Param] = &[X, AXIS, KEEP_DIMS, Param::constant("output_dtype", TEXT).or_text("int32")];
 
-type Infer = fn(&Call<'_>) -> Result<Vec<Type>, OpError>;
-
-const fn define(name: &'static str, infer: Infer, kernel: Kernel) -> OpDef {
-    OpDef { name, since: Opset::Ios15, params: PARAMS, infer, eval: Eval::Kernel(kernel) }
+const fn plain(name: &'static str, infer: Infer, kernel: Kernel) -> OpDef {
+    define(name, Opset::Ios15, PARAMS, infer, kernel)
 }
 
 const fn arg(name: &'static str, since: Opset, params: &'static [Param], kernel: Kernel) -> OpDef {
-    OpDef { name, since, params, infer: infer_arg, eval: Eval::Kernel(kernel) }
+    define(name, since, params, infer_arg, kernel)
 }
 
 fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {

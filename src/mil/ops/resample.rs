@@ -268,13 +268,9 @@ fn sample<T: Element + Sample, P: Fn(usize) -> [f64; 2]>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
+    use super::super::testing::{run, text};
     use super::*;
     use crate::tensor::Tensor;
-
-    fn text(name: &'static str, text: &str) -> (&'static str, Tensor) {
-        (name, Tensor::from_text(text))
-    }
 
     fn modes(sampling: &str, padding: &str, coordinates: &str, align: bool) -> [(&'static str, Tensor); 4] {
         [

@@ -15,7 +15,7 @@ use super::choice::choice;
 use crate::kernels::convert;
 use crate::kernels::resample::{self, Axis, Grid, Nearest, Sampling};
 use crate::mil::op::domain::{BOOL, FLOAT, FLOAT_INT, INT, TEXT};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
+use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param, define};
 use crate::mil::{Dim, Opset, TensorType, Type};
 use crate::tensor::{DType, Shape, TensorMut, shape};
 
@@ -71,13 +71,9 @@ pub(super) const OPS: &[OpDef] = &[
 ];
 
 const fn upsample_bilinear(since: Opset, params: &'static [Param]) -> OpDef {
-    OpDef {
-        name: "upsample_bilinear",
-        since,
-        params,
-        infer: infer_scaled,
-        eval: Eval::Kernel(|call, outputs| linear(call, outputs, 2, upsampling(call)?)),
-    }
+    define("upsample_bilinear", since, params, infer_scaled, |call, outputs| {
+        linear(call, outputs, 2, upsampling(call)?)
+    })
 }
 
 /// The parameter `sampling_mode`.
@@ -319,15 +315,11 @@ fn nearest(
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
+    use super::super::testing::{run, text};
     use super::*;
     use crate::tensor::Tensor;
 
     type Args<'a> = &'a [(&'a str, Tensor)];
-
-    fn text(name: &'static str, text: &str) -> (&'static str, Tensor) {
-        (name, Tensor::from_text(text))
-    }
 
     fn flag(name: &'static str, value: bool) -> (&'static str, Tensor) {
         (name, Tensor::from_bools(&[], &[value]).unwrap())

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::dims::{self, SIGNED_INDEX};
 use crate::kernels::copy::StridedCopy;
 use crate::mil::op::domain::{FLOAT_INT_BOOL, INT, MOVABLE_17};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
+use crate::mil::op::{Call, OpDef, OpError, Outputs, Param, define};
 use crate::mil::{Opset, Type};
 use crate::tensor::{DType, shape};
 
@@ -17,17 +17,11 @@ pub(super) const OPS: &[OpDef] = &[
 ];
 
 const fn reverse(since: Opset, params: &'static [Param]) -> OpDef {
-    OpDef { name: "reverse", since, params, infer: infer_reverse, eval: Eval::Kernel(eval_reverse) }
+    define("reverse", since, params, infer_reverse, eval_reverse)
 }
 
 const fn reverse_sequence(since: Opset, params: &'static [Param]) -> OpDef {
-    OpDef {
-        name: "reverse_sequence",
-        since,
-        params,
-        infer: infer_sequence,
-        eval: Eval::Kernel(eval_sequence),
-    }
+    define("reverse_sequence", since, params, infer_sequence, eval_sequence)
 }
 
 const fn sequence_params(x: &'static [DType], lengths: &'static [DType]) -> [Param; 4] {

@@ -9,7 +9,7 @@ use super::indexing::{self, Indices};
 use crate::kernels::convert::round_f16;
 use crate::kernels::gather::Addressing;
 use crate::mil::op::domain::{BOOL, FLOAT_INT, INT, TEXT};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
+use crate::mil::op::{Call, OpDef, OpError, Outputs, Param, define};
 use crate::mil::{Dim, Opset, Type};
 use crate::tensor::{DType, TensorView, shape};
 
@@ -35,21 +35,15 @@ pub(super) const OPS: &[OpDef] = &[
 ];
 
 const fn slices(since: Opset, params: &'static [Param]) -> OpDef {
-    OpDef { name: "scatter", since, params, infer: infer_slices, eval: Eval::Kernel(eval_slices) }
+    define("scatter", since, params, infer_slices, eval_slices)
 }
 
 const fn elements(since: Opset, params: &'static [Param]) -> OpDef {
-    OpDef {
-        name: "scatter_along_axis",
-        since,
-        params,
-        infer: infer_elements,
-        eval: Eval::Kernel(eval_elements),
-    }
+    define("scatter_along_axis", since, params, infer_elements, eval_elements)
 }
 
 const fn points(since: Opset, params: &'static [Param]) -> OpDef {
-    OpDef { name: "scatter_nd", since, params, infer: infer_points, eval: Eval::Kernel(eval_points) }
+    define("scatter_nd", since, params, infer_points, eval_points)
 }
 
 /// How an update changes what is there, unless it replaces it.
@@ -231,13 +225,9 @@ fn combine<T: Copy, U: Copy>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
+    use super::super::testing::{floats, halves, run};
     use super::*;
     use crate::tensor::Tensor;
-
-    fn floats(shape: &[usize], values: &[f32]) -> Tensor {
-        Tensor::from_slice(shape, values).unwrap()
-    }
 
     fn ints(shape: &[usize], values: &[i32]) -> Tensor {
         Tensor::from_slice(shape, values).unwrap()
@@ -269,14 +259,10 @@ mod tests {
 
     #[test]
     fn half_precision_sums_are_rounded_once() {
-        let half = |values: &[f32]| {
-            let halves: Vec<f16> = values.iter().map(|&x| f16::from_f32(x)).collect();
-            Tensor::from_slice(&[values.len()], &halves).unwrap()
-        };
         let args = [
-            ("data", half(&[2048.0])),
+            ("data", halves(&[1], &[2048.0])),
             ("indices", ints(&[2], &[0, 0])),
-            ("updates", half(&[1.0, 1.0])),
+            ("updates", halves(&[2], &[1.0, 1.0])),
             text("add"),
         ];
         let out = run("scatter", Opset::Ios16, &args).unwrap();

@@ -2,28 +2,20 @@
 
 use half::f16;
 
-use super::in_place;
+use super::{in_place, map};
 use crate::kernels::softmax::{softmax_f16_steps, softmax_f32, softmax_rows};
+use crate::mil::Opset;
 use crate::mil::op::domain::{FLOAT, INT};
 use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
-use crate::mil::{Opset, Type};
 use crate::tensor::DType;
 
 pub(super) const OPS: &[OpDef] = &[OpDef {
     name: "softmax",
     since: Opset::Ios15,
     params: &[Param::value("x", FLOAT), Param::constant("axis", INT).or_int(-1)],
-    infer,
+    infer: map::same_type_along_axis,
     eval: Eval::Kernel(eval),
 }];
-
-fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
-    let x = call.ty("x")?;
-    if let Some(rank) = x.rank() {
-        call.axis("axis", rank)?;
-    }
-    Ok(vec![x.clone().into()])
-}
 
 fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
     let x = call.tensor("x")?;

@@ -1,8 +1,49 @@
-//! Running one operation in a test.
+//! What tests of operations share: tensors of a few numbers, and running one operation on tensors.
 
+use std::ops::Range;
+use std::sync::Arc;
+
+use half::f16;
+
+use crate::kernels::convert::to_f32;
 use crate::mil::Opset;
-use crate::mil::op::{KnownArguments, Numerics, OpError, apply};
-use crate::tensor::Tensor;
+use crate::mil::op::{Decode, KnownArguments, KnownValue, Numerics, OpDef, OpError, apply};
+use crate::tensor::{DType, Tensor};
+
+pub(super) fn floats(shape: &[usize], values: &[f32]) -> Tensor {
+    Tensor::from_slice(shape, values).unwrap()
+}
+
+pub(super) fn halves(shape: &[usize], values: &[f32]) -> Tensor {
+    let values: Vec<_> = values.iter().map(|&x| f16::from_f32(x)).collect();
+    Tensor::from_slice(shape, &values).unwrap()
+}
+
+/// A vector of integers.
+pub(super) fn ints(values: &[i32]) -> Tensor {
+    Tensor::from_slice(&[values.len()], values).unwrap()
+}
+
+pub(super) fn text(name: &'static str, text: &str) -> (&'static str, Tensor) {
+    (name, Tensor::from_text(text))
+}
+
+pub(super) fn definition(name: &str, opset: Opset) -> &'static OpDef {
+    super::find(name, opset).unwrap_or_else(|| panic!("no `{name}` in {opset}"))
+}
+
+pub(super) fn parameter(def: &OpDef, name: &str) -> usize {
+    def.params.iter().position(|p| p.name == name).unwrap_or_else(|| panic!("no parameter `{name}`"))
+}
+
+/// Arguments by name; a repeated name makes a list.
+pub(super) fn arguments<V: Clone + Into<KnownValue>>(def: &OpDef, args: &[(&str, V)]) -> KnownArguments {
+    let mut arguments = KnownArguments::new(def);
+    for (name, value) in args {
+        arguments.bind(parameter(def, name), value.clone());
+    }
+    arguments
+}
 
 /// Evaluates an operation with one output on named tensors; a repeated name makes a list.
 pub(super) fn run(name: &str, opset: Opset, args: &[(&str, Tensor)]) -> Result<Vec<Tensor>, OpError> {
@@ -16,11 +57,33 @@ pub(super) fn run_many(
     args: &[(&str, Tensor)],
     outputs: usize,
 ) -> Result<Vec<Tensor>, OpError> {
-    let def = super::find(name, opset).unwrap_or_else(|| panic!("no `{name}` in {opset}"));
-    let mut arguments = KnownArguments::new(def);
-    for (parameter, tensor) in args {
-        let param = def.params.iter().position(|p| p.name == *parameter);
-        arguments.bind(param.unwrap_or_else(|| panic!("no parameter `{parameter}`")), tensor.clone());
+    let def = definition(name, opset);
+    apply(def, opset, Numerics::Fast, &arguments(def, args), outputs)
+}
+
+/// The single output of an operation under the given arithmetic; arguments may be compressed.
+pub(super) fn call(name: &str, numerics: Numerics, args: &[(&str, KnownValue)]) -> Result<Tensor, OpError> {
+    let def = definition(name, Opset::Ios18);
+    Ok(apply(def, Opset::Ios18, numerics, &arguments(def, args), 1)?.remove(0))
+}
+
+/// A weight that counts as compressed and decodes to the given tensor.
+pub(super) fn compressed(tensor: Tensor) -> KnownValue {
+    struct Plain(Tensor);
+    impl Decode for Plain {
+        fn dtype(&self) -> DType {
+            self.0.dtype()
+        }
+        fn shape(&self) -> &[usize] {
+            self.0.shape()
+        }
+        fn decode(&self, range: Range<usize>, out: &mut [f32]) {
+            to_f32(&self.0.view(), range, out);
+        }
+        fn stored_bytes(&self) -> usize {
+            0
+        }
     }
-    apply(def, opset, Numerics::Fast, &arguments, outputs)
+    let weight: Arc<dyn Decode> = Arc::new(Plain(tensor));
+    weight.into()
 }

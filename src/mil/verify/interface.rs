@@ -153,16 +153,8 @@ fn fits(shape: &[u64], tensor: &TensorType) -> bool {
 
 /// Enumerated shapes of several inputs pair by index.
 fn check_pairing(spec: i32, function: &Function, interface: &Interface, report: &mut Report) {
-    let counts: Vec<(&str, usize)> = interface
-        .inputs
-        .iter()
-        .filter_map(|feature| match &feature.ty {
-            FeatureType::Array(ArrayType { flexibility: Flexibility::Enumerated(shapes), .. }) => {
-                Some((feature.name.as_str(), shapes.len()))
-            }
-            _ => None,
-        })
-        .collect();
+    let counts = interface.inputs.iter().filter_map(|f| Some((f.name.as_str(), f.enumerated()?.len())));
+    let counts: Vec<(&str, usize)> = counts.collect();
     if counts.len() > 1 && spec < 9 {
         let message = format!("several inputs with enumerated shapes need specification 9, this is {spec}");
         report.in_function(function, "interface", message);

@@ -5,7 +5,7 @@ use rayon::prelude::*;
 
 use crate::mil::op::Numerics;
 use crate::mil::propagate::{self, Finding, Options};
-use crate::mil::{ArrayType, Dim, FeatureType, Flexibility, Function, Interface, Model, Type, ValueId};
+use crate::mil::{Dim, Feature, Function, Interface, Model, Type, ValueId};
 
 pub(super) fn check_enumerated(model: &Model) -> Vec<Finding> {
     let cases: Vec<(&Function, &Interface, usize)> = (model.program.functions.iter())
@@ -27,14 +27,7 @@ pub(super) fn check_enumerated(model: &Model) -> Vec<Finding> {
 }
 
 fn enumerated_count(interface: &Interface) -> usize {
-    interface.inputs.iter().filter_map(|f| shapes_of(&f.ty)).map(<[_]>::len).max().unwrap_or(0)
-}
-
-fn shapes_of(ty: &FeatureType) -> Option<&[Vec<u64>]> {
-    match ty {
-        FeatureType::Array(ArrayType { flexibility: Flexibility::Enumerated(shapes), .. }) => Some(shapes),
-        _ => None,
-    }
+    interface.inputs.iter().filter_map(Feature::enumerated).map(<[_]>::len).max().unwrap_or(0)
 }
 
 /// The function's input types with the `index`-th shape of every enumerated input.
@@ -45,7 +38,7 @@ fn inputs_at(function: &Function, interface: &Interface, index: usize) -> Vec<(V
         .filter_map(|&id| {
             let value = function.value(id);
             let feature = interface.inputs.iter().find(|f| f.name == value.name)?;
-            let shape = shapes_of(&feature.ty)?.get(index)?;
+            let shape = feature.enumerated()?.get(index)?;
             let mut tensor = value.ty.tensor()?.clone();
             tensor.shape = shape.iter().map(|&size| Dim::Fixed(size)).collect();
             Some((id, tensor.into()))

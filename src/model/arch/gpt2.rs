@@ -6,28 +6,21 @@ use crate::model::graph::{Activation, Attention, Decoder, Layer, Mlp, Position};
 use crate::model::keys::{Keys, Result, Size};
 use crate::model::tensors::{Prefix, Tensors};
 
-/// Where the names start; the first releases had no prefix.
-pub(super) const PREFIXES: &[Prefix] =
-    &[Prefix { body: "transformer.", head: "" }, Prefix { body: "", head: "" }];
-
 /// The embedding.
-pub(super) const PROBE: &str = "wte.weight";
+const PROBE: &str = "wte.weight";
 
 pub(super) const DEF: Architecture = Architecture {
     name: "gpt2",
     classes: &["GPT2LMHeadModel"],
     model_types: &["gpt2"],
     marker: None,
-    prefixes: PREFIXES,
+    // The first releases had no prefix.
+    prefixes: &[Prefix { body: "transformer.", head: "" }, Prefix { body: "", head: "" }],
     probe: PROBE,
-    harmless,
+    // Causal masks, which were stored as buffers.
+    harmless: |name| name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias"),
     build,
 };
-
-/// Causal masks, which were stored as buffers.
-pub(super) fn harmless(name: &str) -> bool {
-    name.ends_with(".attn.bias") || name.ends_with(".attn.masked_bias")
-}
 
 fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
     let keys = Keys::new(config, &[]);

@@ -1,7 +1,7 @@
 //! Mistral: Llama's layers without biases, each looking back over a sliding window if there is one.
 
-use super::Architecture;
-use super::family::{self, Family};
+use super::family::Family;
+use super::{Architecture, llama};
 use crate::checkpoint::Config;
 use crate::model::graph::Decoder;
 use crate::model::keys::{Keys, Result};
@@ -11,11 +11,8 @@ pub(super) const DEF: Architecture = Architecture {
     name: "mistral",
     classes: &["MistralForCausalLM"],
     model_types: &["mistral"],
-    marker: None,
-    prefixes: family::PREFIXES,
-    probe: family::PROBE,
-    harmless: family::harmless,
     build,
+    ..llama::DEF
 };
 
 fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {

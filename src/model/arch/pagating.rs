@@ -5,7 +5,7 @@
 
 use super::{Architecture, gpt2};
 use crate::checkpoint::Config;
-use crate::model::graph::{Activation, Decoder, Gate, GateNorm, Mlp};
+use crate::model::graph::{Activation, Decoder, Gate, Mlp};
 use crate::model::keys::{Keys, Result};
 use crate::model::tensors::Tensors;
 
@@ -14,10 +14,8 @@ pub(super) const DEF: Architecture = Architecture {
     classes: &["GPT2LMHeadModel", "PaGatingGPT2LMHeadModel"],
     model_types: &["gpt2", "gpt2_pagating"],
     marker: Some(".mlp.fc_in.weight"),
-    prefixes: gpt2::PREFIXES,
-    probe: gpt2::PROBE,
-    harmless: gpt2::harmless,
     build,
+    ..gpt2::DEF
 };
 
 const UNITS: &[(&str, Activation)] = &[
@@ -41,7 +39,7 @@ fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
             value: tensors.linear(&format!("{at}.act.value_proj"), inner, inner, true),
             gate: tensors.linear(&format!("{at}.act.gate_proj"), inner, inner, true),
             how: Gate { activation, alpha: alpha(tensors, at) },
-            gate_norm: normed.then(|| GateNorm { norm: tensors.layer_norm(&norm, inner, epsilon) }),
+            gate_norm: normed.then(|| tensors.layer_norm(&norm, inner, epsilon)),
             out: tensors.linear(&format!("{at}.fc_out"), hidden, inner, true),
         }
     })

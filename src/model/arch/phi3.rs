@@ -2,23 +2,15 @@
 //!
 //! Only the factors for sequences of the original length are used, so that length is the longest.
 
-use super::Architecture;
-use super::family::{self, Family, Projections};
+use super::family::{Family, Projections};
+use super::{Architecture, llama};
 use crate::checkpoint::Config;
 use crate::model::graph::{Decoder, Mlp};
 use crate::model::keys::{Keys, Result};
 use crate::model::tensors::Tensors;
 
-pub(super) const DEF: Architecture = Architecture {
-    name: "phi3",
-    classes: &["Phi3ForCausalLM"],
-    model_types: &["phi3"],
-    marker: None,
-    prefixes: family::PREFIXES,
-    probe: family::PROBE,
-    harmless: family::harmless,
-    build,
-};
+pub(super) const DEF: Architecture =
+    Architecture { name: "phi3", classes: &["Phi3ForCausalLM"], model_types: &["phi3"], build, ..llama::DEF };
 
 fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
     let defaults = &[("max_position_embeddings", 4096), ("original_max_position_embeddings", 4096)];

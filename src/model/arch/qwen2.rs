@@ -1,7 +1,7 @@
 //! Qwen2 and Qwen2.5: Llama's layers with biases on queries, keys and values; upper layers may use a window.
 
-use super::family::{self, Family};
-use super::{Architecture, windowed};
+use super::family::Family;
+use super::{Architecture, llama, windowed};
 use crate::checkpoint::Config;
 use crate::model::graph::Decoder;
 use crate::model::keys::{Keys, Result};
@@ -11,11 +11,8 @@ pub(super) const DEF: Architecture = Architecture {
     name: "qwen2",
     classes: &["Qwen2ForCausalLM"],
     model_types: &["qwen2"],
-    marker: None,
-    prefixes: family::PREFIXES,
-    probe: family::PROBE,
-    harmless: family::harmless,
     build,
+    ..llama::DEF
 };
 
 fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {

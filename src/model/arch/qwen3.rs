@@ -1,7 +1,7 @@
 //! Qwen3: Llama's layers with a norm of each query and key head, whose width is a key of its own.
 
-use super::family::{self, Family};
-use super::{Architecture, qwen2};
+use super::family::Family;
+use super::{Architecture, llama, qwen2};
 use crate::checkpoint::Config;
 use crate::model::graph::{Attention, Decoder};
 use crate::model::keys::{Keys, Result};
@@ -11,11 +11,8 @@ pub(super) const DEF: Architecture = Architecture {
     name: "qwen3",
     classes: &["Qwen3ForCausalLM"],
     model_types: &["qwen3"],
-    marker: None,
-    prefixes: family::PREFIXES,
-    probe: family::PROBE,
-    harmless: family::harmless,
     build,
+    ..llama::DEF
 };
 
 fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {

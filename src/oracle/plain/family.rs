@@ -7,6 +7,8 @@ use candle_nn::{Linear, VarBuilder, linear_b};
 
 use super::decoder::{Attention, Decoder, GatedMlp, Heads, Layer, rms};
 use super::rotary::Rotary;
+use crate::oracle::error;
+use crate::oracle::network::Network;
 use crate::oracle::settings::Settings;
 
 /// Query, key, value and output.
@@ -85,6 +87,23 @@ pub(super) fn layer(
         mlp,
         post_mlp_norm: None,
     })
+}
+
+/// A model of Llama's layers: biases on the first three projections, on the last and in MLPs as told, and the window
+/// of each layer.
+pub(super) fn open(
+    settings: &Settings,
+    tensors: &VarBuilder<'_>,
+    [inner_bias, output_bias, mlp_bias]: [bool; 3],
+    window: impl Fn(usize) -> Option<usize>,
+) -> error::Result<Box<dyn Network>> {
+    let rotary = Rc::new(Rotary::new(&settings.rope()?, settings.positions)?);
+    let decoder = decoder(settings, tensors, |i, at| {
+        let projections = projections(settings, at, (inner_bias, output_bias))?;
+        let attention = attention(settings, projections, &rotary, window(i));
+        layer(settings, at, attention, gated_mlp(settings, at, mlp_bias)?)
+    })?;
+    Ok(Box::new(decoder))
 }
 
 /// The model around its layers, each built from its index and the place of its tensors.

@@ -1,11 +1,8 @@
 //! Mistral: Llama's layers behind a window.
 
-use std::rc::Rc;
-
 use candle_nn::VarBuilder;
 
 use super::family;
-use super::rotary::Rotary;
 use crate::checkpoint::Config;
 use crate::oracle::error::Result;
 use crate::oracle::network::Network;
@@ -18,11 +15,5 @@ pub(in crate::oracle) fn open(
 ) -> Result<Box<dyn Network>> {
     let settings = Settings::read(config, LLAMA, positions)?;
     let window = settings.keys.opt_size("sliding_window")?;
-    let rotary = Rc::new(Rotary::new(&settings.rope()?, positions)?);
-    let decoder = family::decoder(&settings, tensors, |_, at| {
-        let projections = family::projections(&settings, at, (false, false))?;
-        let attention = family::attention(&settings, projections, &rotary, window);
-        family::layer(&settings, at, attention, family::gated_mlp(&settings, at, false)?)
-    })?;
-    Ok(Box::new(decoder))
+    family::open(&settings, tensors, [false; 3], |_| window)
 }

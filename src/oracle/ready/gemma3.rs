@@ -1,7 +1,6 @@
 //! candle-transformers' Gemma 3. Its windows are one position too wide, its scores are scaled by the heads' width
 //! whatever `query_pre_attn_scalar` says, and its cache takes a prompt only if keys and values have one head.
 
-use candle_core::{Result as CandleResult, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::gemma3::{Config, Model};
 
@@ -13,12 +12,12 @@ use crate::oracle::settings::{Scaling, Settings};
 pub(in crate::oracle) const DEF: Ready = Ready {
     settings: |config, positions| Ok(Settings::gemma3(config, positions)?),
     lacks: |settings| {
-        let window = settings.effective_window(settings.keys.opt_size("sliding_window")?);
+        let window = settings.keys.opt_size("sliding_window")?;
         let ropes = settings.local_and_global_rope()?;
         let pattern = pattern(settings)?;
         let regular = |(i, local): (usize, bool)| local == ((i + 1) % pattern != 0);
         Ok(first(&[
-            (window.is_some(), "a window shorter than the sequence"),
+            (settings.is_cut_by(&[window]), "a window shorter than the sequence"),
             (settings.kv_heads > 1, "prompts for several key-value heads"),
             (ropes.iter().any(|rope| rope.scaling != Scaling::None), "rope scaling"),
             (ropes.iter().any(|rope| rope.dims != settings.head_dim), "partial_rotary_factor"),
@@ -58,17 +57,5 @@ fn open(settings: &Settings, tensors: &VarBuilder<'_>) -> Result<Box<dyn Network
         sliding_window_pattern: pattern(settings)?,
         max_position_embeddings: settings.positions,
     };
-    Ok(Box::new(Wrapped(Model::new(false, &config, tensors.clone())?)))
-}
-
-struct Wrapped(Model);
-
-impl Network for Wrapped {
-    fn forward(&mut self, ids: &Tensor, offset: usize) -> CandleResult<Tensor> {
-        self.0.forward(ids, offset)
-    }
-
-    fn clear(&mut self) {
-        self.0.clear_kv_cache();
-    }
+    Ok(Box::new(Model::new(false, &config, tensors.clone())?))
 }

@@ -1,7 +1,6 @@
 //! candle-transformers' Mistral. Its window is one position too wide, and there is none after the first call, so it
 //! serves only where a window hides nothing.
 
-use candle_core::{Result as CandleResult, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::mistral::{Config, Model};
 
@@ -13,9 +12,9 @@ use crate::oracle::settings::{LLAMA, Settings};
 pub(in crate::oracle) const DEF: Ready = Ready {
     settings: |config, positions| Ok(Settings::read(config, LLAMA, positions)?),
     lacks: |settings| {
-        let window = settings.effective_window(settings.keys.opt_size("sliding_window")?);
+        let window = settings.keys.opt_size("sliding_window")?;
         Ok(first(&[
-            (window.is_some(), "a window shorter than the sequence"),
+            (settings.is_cut_by(&[window]), "a window shorter than the sequence"),
             (rotates_in_part(settings)?, "partial_rotary_factor"),
             (scales_rope(settings)?, "rope scaling"),
         ]))
@@ -39,17 +38,5 @@ fn open(settings: &Settings, tensors: &VarBuilder<'_>) -> Result<Box<dyn Network
         sliding_window: None,
         use_flash_attn: false,
     };
-    Ok(Box::new(Wrapped(Model::new(&config, tensors.clone())?)))
-}
-
-struct Wrapped(Model);
-
-impl Network for Wrapped {
-    fn forward(&mut self, ids: &Tensor, offset: usize) -> CandleResult<Tensor> {
-        self.0.forward(ids, offset)
-    }
-
-    fn clear(&mut self) {
-        self.0.clear_kv_cache();
-    }
+    Ok(Box::new(Model::new(&config, tensors.clone())?))
 }

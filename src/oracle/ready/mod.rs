@@ -7,7 +7,9 @@ pub(super) mod phi3;
 pub(super) mod qwen2;
 pub(super) mod qwen3;
 
+use candle_core::{Result as CandleResult, Tensor};
 use candle_nn::{Activation, VarBuilder};
+use candle_transformers::models;
 
 use super::error::Result;
 use super::network::Network;
@@ -21,6 +23,28 @@ pub(super) struct Ready {
     pub(super) lacks: fn(&Settings) -> Result<Option<&'static str>>,
     pub(super) open: fn(&Settings, &VarBuilder<'_>) -> Result<Box<dyn Network>>,
 }
+
+/// Models that keep their caches themselves.
+macro_rules! networks {
+    ($($model:ty),* $(,)?) => {
+        $(impl Network for $model {
+            fn forward(&mut self, ids: &Tensor, offset: usize) -> CandleResult<Tensor> {
+                <$model>::forward(self, ids, offset)
+            }
+
+            fn clear(&mut self) {
+                self.clear_kv_cache();
+            }
+        })*
+    };
+}
+networks!(
+    models::gemma3::Model,
+    models::mistral::Model,
+    models::phi3::Model,
+    models::qwen2::ModelForCausalLM,
+    models::qwen3::ModelForCausalLM,
+);
 
 /// The first of the claims that holds.
 fn first(claims: &[(bool, &'static str)]) -> Option<&'static str> {

@@ -1,6 +1,5 @@
 //! candle-transformers' Phi-3. It multiplies frequencies by the factors that should divide them, and has no windows.
 
-use candle_core::{Result as CandleResult, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::phi3::{Config, Model};
 
@@ -12,9 +11,9 @@ use crate::oracle::settings::{PHI3, Settings};
 pub(in crate::oracle) const DEF: Ready = Ready {
     settings: |config, positions| Ok(Settings::read(config, PHI3, positions)?),
     lacks: |settings| {
-        let window = settings.effective_window(settings.keys.opt_size("sliding_window")?);
+        let window = settings.keys.opt_size("sliding_window")?;
         Ok(first(&[
-            (window.is_some(), "a window shorter than the sequence"),
+            (settings.is_cut_by(&[window]), "a window shorter than the sequence"),
             (wide_heads(settings), "head_dim"),
             (scales_rope(settings)?, "rope scaling"),
         ]))
@@ -42,17 +41,5 @@ fn open(settings: &Settings, tensors: &VarBuilder<'_>) -> Result<Box<dyn Network
         partial_rotary_factor: Some(rope.dims as f64 / settings.head_dim as f64),
         tie_word_embeddings: settings.tied,
     };
-    Ok(Box::new(Wrapped(Model::new(&config, tensors.clone())?)))
-}
-
-struct Wrapped(Model);
-
-impl Network for Wrapped {
-    fn forward(&mut self, ids: &Tensor, offset: usize) -> CandleResult<Tensor> {
-        self.0.forward(ids, offset)
-    }
-
-    fn clear(&mut self) {
-        self.0.clear_kv_cache();
-    }
+    Ok(Box::new(Model::new(&config, tensors.clone())?))
 }

@@ -1,7 +1,6 @@
 //! candle-transformers' Qwen2. It gives every layer the same window, and none after the first call, so it serves only
 //! where a window hides nothing.
 
-use candle_core::{Result as CandleResult, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::qwen2::{Config, ModelForCausalLM};
 
@@ -13,10 +12,8 @@ use crate::oracle::settings::{LLAMA, Settings};
 pub(in crate::oracle) const DEF: Ready = Ready {
     settings: |config, positions| Ok(Settings::read(config, LLAMA, positions)?),
     lacks: |settings| {
-        let windows = settings.upper_windows()?;
-        let hides = windows.into_iter().any(|window| settings.effective_window(window).is_some());
         Ok(first(&[
-            (hides, "a window shorter than the sequence"),
+            (settings.is_cut_by(&settings.upper_windows()?), "a window shorter than the sequence"),
             (wide_heads(settings), "head_dim"),
             (rotates_in_part(settings)?, "partial_rotary_factor"),
             (scales_rope(settings)?, "rope scaling"),
@@ -42,17 +39,5 @@ fn open(settings: &Settings, tensors: &VarBuilder<'_>) -> Result<Box<dyn Network
         use_sliding_window: false,
         hidden_act: settings.activation,
     };
-    Ok(Box::new(Wrapped(ModelForCausalLM::new(&config, tensors.clone())?)))
-}
-
-struct Wrapped(ModelForCausalLM);
-
-impl Network for Wrapped {
-    fn forward(&mut self, ids: &Tensor, offset: usize) -> CandleResult<Tensor> {
-        self.0.forward(ids, offset)
-    }
-
-    fn clear(&mut self) {
-        self.0.clear_kv_cache();
-    }
+    Ok(Box::new(ModelForCausalLM::new(&config, tensors.clone())?))
 }

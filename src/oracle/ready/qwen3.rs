@@ -1,6 +1,5 @@
 //! candle-transformers' Qwen3, which has no windows.
 
-use candle_core::{Result as CandleResult, Tensor};
 use candle_nn::VarBuilder;
 use candle_transformers::models::qwen3::{Config, ModelForCausalLM};
 
@@ -12,10 +11,8 @@ use crate::oracle::settings::{QWEN3, Settings};
 pub(in crate::oracle) const DEF: Ready = Ready {
     settings: |config, positions| Ok(Settings::read(config, QWEN3, positions)?),
     lacks: |settings| {
-        let windows = settings.upper_windows()?;
-        let hides = windows.into_iter().any(|window| settings.effective_window(window).is_some());
         Ok(first(&[
-            (hides, "a window shorter than the sequence"),
+            (settings.is_cut_by(&settings.upper_windows()?), "a window shorter than the sequence"),
             (rotates_in_part(settings)?, "partial_rotary_factor"),
             (scales_rope(settings)?, "rope scaling"),
         ]))
@@ -42,17 +39,5 @@ fn open(settings: &Settings, tensors: &VarBuilder<'_>) -> Result<Box<dyn Network
         use_sliding_window: false,
         hidden_act: settings.activation,
     };
-    Ok(Box::new(Wrapped(ModelForCausalLM::new(&config, tensors.clone())?)))
-}
-
-struct Wrapped(ModelForCausalLM);
-
-impl Network for Wrapped {
-    fn forward(&mut self, ids: &Tensor, offset: usize) -> CandleResult<Tensor> {
-        self.0.forward(ids, offset)
-    }
-
-    fn clear(&mut self) {
-        self.0.clear_kv_cache();
-    }
+    Ok(Box::new(ModelForCausalLM::new(&config, tensors.clone())?))
 }

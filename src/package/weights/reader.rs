@@ -53,6 +53,8 @@ pub struct BlobInfo {
     pub offset: u64,
     /// Its element type.
     pub dtype: DType,
+    /// Where its data starts.
+    pub data: u64,
     /// Its size in bytes.
     pub bytes: u64,
     /// How many constants refer to it.
@@ -149,6 +151,7 @@ impl OpenFile {
         let blobs = self.blobs.iter().map(|(&offset, blob)| BlobInfo {
             offset,
             dtype: blob.record.dtype,
+            data: blob.record.start as u64,
             bytes: blob.record.len as u64,
             references: blob.references,
         });

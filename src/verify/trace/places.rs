@@ -58,13 +58,8 @@ impl Finder<'_, '_> {
     }
 
     /// The value that another one only arranges differently: a runtime need not compute that one.
-    fn computed(&self, mut id: ValueId) -> ValueId {
-        while let Some(op) = self.graph.produced_by(id, &["expand_dims", "reshape", "transpose"])
-            && let Some(source) = self.graph.arg(&op, "x")
-        {
-            id = source;
-        }
-        id
+    fn computed(&self, id: ValueId) -> ValueId {
+        self.graph.arranged_from(id, &["expand_dims", "reshape", "transpose"])
     }
 
     /// What leaves each layer.

@@ -11,7 +11,7 @@ use anemeter::lower::{Options, lower};
 use anemeter::mil::op::Numerics;
 use anemeter::mil::verify::verify;
 use anemeter::mil::{Opset, Type};
-use anemeter::model::{Activation, Decoder, Gate, GateNorm, Head, Linear, Mlp, NormKind, Position};
+use anemeter::model::{Activation, Decoder, Gate, Head, Linear, Mlp, NormKind, Position};
 use anemeter::package::{self, WriteOptions};
 
 use host::{Host, Step};
@@ -224,7 +224,7 @@ fn inner() -> Decoder {
             value: random.linear(20, TINY.wide, true),
             gate: random.linear(20, TINY.wide, false),
             how: Gate { activation, alpha },
-            gate_norm: (i == 1).then(|| GateNorm { norm: random.norm(NormKind::Layer, 20) }),
+            gate_norm: (i == 1).then(|| random.norm(NormKind::Layer, 20)),
             out: random.linear(TINY.hidden, 20, false),
         };
     }

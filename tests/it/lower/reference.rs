@@ -137,7 +137,7 @@ fn mlp(mlp: &Mlp, x: &[f32]) -> Vec<f32> {
             let h = linear(into, x);
             let mut gate = activate(how.activation, linear(gate, &h));
             if let Some(gate_norm) = gate_norm {
-                gate = norm(&gate_norm.norm, &gate);
+                gate = norm(gate_norm, &gate);
             }
             gate.iter_mut().for_each(|gate| *gate = how.alpha * *gate + 1.0 - how.alpha);
             linear(out, &product(linear(value, &h), gate))

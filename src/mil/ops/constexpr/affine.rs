@@ -95,7 +95,7 @@ fn decode_axis(call: &Call<'_>) -> Result<Decoders, OpError> {
         rounds_data: false,
         rounds_difference: false,
     };
-    Ok(vec![Arc::new(Affine { data: Source::of(call, "quantized_data")?, rescale })])
+    Ok(vec![Arc::new(Affine { data: Source::of(call, "quantized_data")?, rescale, mask: None })])
 }
 
 /// Checks scale and offset against data of the given type and shape.
@@ -125,7 +125,7 @@ fn decode_blocks(call: &Call<'_>) -> Result<Decoders, OpError> {
     let data = Source::of(call, "data")?;
     let blocks = blockwise(call, data.dtype(), data.shape())?;
     let rescale = Rescale::of(call, &data, blocks)?;
-    Ok(vec![Arc::new(Affine { data, rescale })])
+    Ok(vec![Arc::new(Affine { data, rescale, mask: None })])
 }
 
 fn infer_sparse(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
@@ -142,7 +142,7 @@ fn decode_sparse(call: &Call<'_>) -> Result<Decoders, OpError> {
     let rescale = Rescale::of(call, &data, blocks)?;
     let bits = Arc::new(Mask::of_nonzero(&mask, &data)?);
     let output = MaskOutput::new(bits.clone(), mask.shape());
-    Ok(vec![Arc::new(output), Arc::new(SparseAffine { mask: bits, data, rescale })])
+    Ok(vec![Arc::new(output), Arc::new(Affine { data, rescale, mask: Some(bits) })])
 }
 
 /// `scale * (x - offset)` with scale and offset per block.
@@ -215,6 +215,8 @@ impl Rescale {
 struct Affine {
     data: Source,
     rescale: Rescale,
+    /// If the data are the stored elements of a sparse tensor, where they are in it, which tells the block of each.
+    mask: Option<Arc<Mask>>,
 }
 
 impl Decode for Affine {
@@ -229,17 +231,24 @@ impl Decode for Affine {
     fn decode(&self, range: Range<usize>, out: &mut [f32]) {
         for_each_chunk(range, out, |range, out| {
             self.data.read(range.clone(), out);
-            self.rescale.apply(range, out, |run| run.len());
+            match &self.mask {
+                None => self.rescale.apply(range, out, |run| run.len()),
+                Some(mask) => {
+                    let elements = mask.select(range.start)..mask.select(range.end - 1) + 1;
+                    self.rescale.apply(elements, out, |run| mask.count(run));
+                }
+            }
         });
     }
 
     fn stored_bytes(&self) -> usize {
-        self.data.stored_bytes() + self.rescale.stored_bytes()
+        let mask = self.mask.as_ref().map_or(0, |mask| mask.stored_bytes());
+        mask + self.data.stored_bytes() + self.rescale.stored_bytes()
     }
 
     fn rows(&self, columns: usize) -> Option<PackedRows<'_>> {
-        let (Source::Plain(data), Source::Plain(scale), None) =
-            (&self.data, &self.rescale.scale, &self.rescale.offset)
+        let (Source::Plain(data), Source::Plain(scale), None, None) =
+            (&self.data, &self.rescale.scale, &self.rescale.offset, &self.mask)
         else {
             return None;
         };
@@ -251,35 +260,6 @@ impl Decode for Affine {
             _ => return None,
         };
         Some(PackedRows { columns, codes }).filter(PackedRows::is_regular)
-    }
-}
-
-/// The stored elements of a sparse tensor; the mask tells the block of each.
-struct SparseAffine {
-    mask: Arc<Mask>,
-    data: Source,
-    rescale: Rescale,
-}
-
-impl Decode for SparseAffine {
-    fn dtype(&self) -> DType {
-        self.rescale.dtype()
-    }
-
-    fn shape(&self) -> &[usize] {
-        self.data.shape()
-    }
-
-    fn decode(&self, range: Range<usize>, out: &mut [f32]) {
-        for_each_chunk(range, out, |range, out| {
-            self.data.read(range.clone(), out);
-            let elements = self.mask.select(range.start)..self.mask.select(range.end - 1) + 1;
-            self.rescale.apply(elements, out, |run| self.mask.count(run));
-        });
-    }
-
-    fn stored_bytes(&self) -> usize {
-        self.mask.stored_bytes() + self.data.stored_bytes() + self.rescale.stored_bytes()
     }
 }
 

@@ -199,13 +199,9 @@ fn check_shape(call: &Call<'_>, name: &str, expected: &[Dim]) -> Result<(), OpEr
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run_many;
+    use super::super::testing::{floats, run_many};
     use super::*;
     use crate::tensor::Tensor;
-
-    fn floats(shape: &[usize], values: &[f32]) -> Tensor {
-        Tensor::from_slice(shape, values).unwrap()
-    }
 
     fn close(found: &Tensor, expected: &[f32]) {
         let found = found.view();
