@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::table::Table;
 use super::units::Bytes;
 use super::{Failure, Output, Status};
-use crate::compress::{self, CompressError, Log, Plan, TensorLog};
+use crate::compress::{self, Log, Plan, TensorLog};
 use crate::mil::verify::Verified;
 use crate::package::{self, Package, Summary, WriteOptions};
 
@@ -63,36 +63,19 @@ struct Document<'a> {
     log: &'a Log,
 }
 
-impl From<CompressError> for Failure {
-    fn from(error: CompressError) -> Failure {
-        let failure = Failure::bad_input(&error);
-        match error.help() {
-            Some(help) => failure.with_help(help),
-            None => failure,
-        }
-    }
-}
-
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
     let plan = plan(args)?;
     let package = Package::open(&args.package)?;
-    let (model, compression) = compress::apply(package.model().clone(), &plan).map_err(|error| {
-        let failure = Failure::bad_input(format!("{}: {error}", args.package.display()));
-        match error.help() {
-            Some(help) => failure.with_help(help),
-            None => failure,
-        }
-    })?;
+    let place = args.package.display().to_string();
+    let (model, compression) = compress::apply(package.model().clone(), &plan)
+        .map_err(|error| Failure::from(error).about(&place))?;
     if let Some(pattern) = compression.unmatched_rules().first() {
-        let message = format!("{}: the rule `{pattern}` matches no weight", args.package.display());
-        return Err(
-            Failure::bad_input(message).with_help("`anemeter inspect --mil` shows the names of weights")
-        );
+        return Err(Failure::bad_input(format!("{place}: the rule `{pattern}` matches no weight"))
+            .with_help("`anemeter inspect --mil` shows the names of weights"));
     }
     let options = WriteOptions { overwrite: args.overwrite, ..WriteOptions::default() };
     let summary = package::write(&Verified::trust(model), &args.output, options)?;
-    let log =
-        compression.log().map_err(|e| Failure::bad_input(format!("{}: {e}", args.package.display())))?;
+    let log = compression.log().map_err(|e| Failure::bad_input(format!("{place}: {e}")))?;
     if args.json {
         let ratio = log.totals.ratio();
         let document = Document { package: &args.output, bytes: summary.bytes, ratio, log: &log };

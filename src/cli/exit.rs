@@ -4,9 +4,13 @@ use std::fmt::Display;
 use std::process::ExitCode;
 
 use super::output::warn;
+use crate::baseline::BaselineError;
 use crate::bundle::BundleError;
+use crate::checkpoint::CheckpointError;
+use crate::compress::CompressError;
 use crate::config::ConfigFileError;
 use crate::export::ExportError;
+use crate::gate::GateError;
 use crate::generate::GenerateError;
 use crate::lint::LintError;
 use crate::package::PackageError;
@@ -118,7 +122,17 @@ macro_rules! bad_input {
         }
     )*};
 }
-bad_input!(PackageError, BundleError, ConfigFileError, ExportError, LintError);
+bad_input!(
+    BaselineError,
+    BundleError,
+    CheckpointError,
+    CompressError,
+    ConfigFileError,
+    ExportError,
+    GateError,
+    LintError,
+    PackageError
+);
 
 impl From<GenerateError> for Failure {
     fn from(error: GenerateError) -> Failure {

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::Args;
-use crate::baseline::{BaselineError, Key, Store};
+use crate::baseline::{Key, Store};
 use crate::cli::Failure;
 use crate::report::Report;
 
@@ -32,14 +32,4 @@ fn blessed(folder: &Path, report: &Report, cross_hardware: bool) -> Result<Vec<R
         }
     }
     Ok(store.latest(&key)?.sessions)
-}
-
-impl From<BaselineError> for Failure {
-    fn from(error: BaselineError) -> Failure {
-        let failure = Failure::bad_input(&error);
-        match error.help() {
-            Some(help) => failure.with_help(help),
-            None => failure,
-        }
-    }
 }

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use super::output::warn;
 use super::report::terminal_table;
 use super::{Failure, Output, Status};
-use crate::gate::{self, Date, GateError, GatesFile, Look, Options, Outcome, Policy, Verdict};
+use crate::gate::{self, Date, GatesFile, Look, Options, Outcome, Policy, Verdict};
 use crate::generate::utc_time;
 use crate::hardware::Profiles;
 use crate::render;
@@ -158,16 +158,6 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         return Err(format!("`{text}` is not between nothing and a week"));
     }
     Ok(Duration::from_secs_f64(number * seconds))
-}
-
-impl From<GateError> for Failure {
-    fn from(error: GateError) -> Failure {
-        let failure = Failure::bad_input(&error);
-        match error.help() {
-            Some(help) => failure.with_help(help),
-            None => failure,
-        }
-    }
 }
 
 #[cfg(test)]

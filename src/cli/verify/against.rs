@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::prompts::prompts;
-use super::{Args, candidates, driver, failure, longest, numerics, text, thresholds};
+use super::{Args, candidates, driver, longest, numerics, text, thresholds};
 use crate::bundle::Bundle;
 use crate::cli::output::Output;
 use crate::cli::table::Table;
@@ -55,7 +55,7 @@ fn bundles(args: &Args, other: &Path, output: &mut Output) -> Result<Status, Fai
         bar.show(done, total);
     });
     bar.finish();
-    let mut report = report.map_err(|e| failure(&e))?;
+    let mut report = report.map_err(Failure::bad_input)?;
     report.tensors = tensors(args, &a, &b, &prompts)?;
     if args.json {
         output.json(&report)?;
