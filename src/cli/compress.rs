@@ -66,16 +66,15 @@ struct Document<'a> {
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
     let plan = plan(args)?;
     let package = Package::open(&args.package)?;
-    let place = args.package.display().to_string();
     let (model, compression) = compress::apply(package.model().clone(), &plan)
-        .map_err(|error| Failure::from(error).about(&place))?;
+        .map_err(|error| Failure::from(error).about(&args.package.display().to_string()))?;
     if let Some(pattern) = compression.unmatched_rules().first() {
-        return Err(Failure::bad_input(format!("{place}: the rule `{pattern}` matches no weight"))
+        return Err(Failure::at(&args.package, format_args!("the rule `{pattern}` matches no weight"))
             .with_help("`anemeter inspect --mil` shows the names of weights"));
     }
     let options = WriteOptions { overwrite: args.overwrite, ..WriteOptions::default() };
     let summary = package::write(&Verified::trust(model), &args.output, options)?;
-    let log = compression.log().map_err(|e| Failure::bad_input(format!("{place}: {e}")))?;
+    let log = compression.log().map_err(|e| Failure::at(&args.package, e))?;
     if args.json {
         let ratio = log.totals.ratio();
         let document = Document { package: &args.output, bytes: summary.bytes, ratio, log: &log };
@@ -90,9 +89,8 @@ fn plan(args: &Args) -> Result<Plan, Failure> {
     match (&args.precision, &args.config) {
         (Some(precision), _) => Ok(precision.parse::<compress::Precision>()?.into()),
         (None, Some(path)) => {
-            let failure = |e: &dyn std::fmt::Display| Failure::bad_input(format!("{}: {e}", path.display()));
-            let text = fs::read_to_string(path).map_err(|e| failure(&e))?;
-            let config: Config = serde_yaml::from_str(&text).map_err(|e| failure(&e))?;
+            let text = fs::read_to_string(path).map_err(|e| Failure::at(path, e))?;
+            let config: Config = serde_yaml::from_str(&text).map_err(|e| Failure::at(path, e))?;
             Ok(config.precision)
         }
         (None, None) => Err(Failure::bad_input("neither --precision nor --config is given")),

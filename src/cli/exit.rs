@@ -1,6 +1,7 @@
 //! Exit codes and the one message of a failure.
 
 use std::fmt::Display;
+use std::path::Path;
 use std::process::ExitCode;
 
 use super::output::warn;
@@ -77,6 +78,11 @@ impl Failure {
     /// Bad usage or bad input.
     pub fn bad_input(message: impl Display) -> Failure {
         Failure { status: Status::BadInput, message: message.to_string(), help: None }
+    }
+
+    /// Something is wrong with a file or a folder.
+    pub fn at(path: &Path, problem: impl Display) -> Failure {
+        Failure::bad_input(format!("{}: {problem}", path.display()))
     }
 
     /// Says what to do about it.

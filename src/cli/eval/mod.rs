@@ -125,14 +125,14 @@ fn called(generator: &mut Generator, cases: &[Case], options: &Options) -> Resul
 }
 
 fn file_text(path: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(path).map_err(|e| Failure::bad_input(format!("{}: {e}", path.display())))
+    std::fs::read_to_string(path).map_err(|e| Failure::at(path, e))
 }
 
 /// The cases and the digest of their file.
 fn cases(path: &Path) -> Result<(Vec<Case>, String), Failure> {
     let text = file_text(path)?;
     let cases = parse_cases(&text).map_err(|e| {
-        Failure::bad_input(format!("{}: {e}", path.display()))
+        Failure::at(path, e)
             .with_help("docs/eval.md describes the format; configs/eval_cases.jsonl is an example")
     })?;
     Ok((cases, digest_text(xxh3_128(text.as_bytes()))))
@@ -145,8 +145,8 @@ fn generator(args: &Args, bundle: &Bundle, runtime: &dyn runtime::Runtime) -> Re
     let text = Text::open(bundle, None)?.map(Arc::new);
     let driver = Driver::new(bundle, sessions(bundle, runtime, &options)?, args.kv, clock.clone())?;
     if driver.batch() != 1 {
-        let message = format!("{}: is made for batches of {}", bundle.folder().display(), driver.batch());
-        return Err(Failure::bad_input(message).with_help("export with --batch 1 to evaluate"));
+        let problem = format!("is made for batches of {}", driver.batch());
+        return Err(Failure::at(bundle.folder(), problem).with_help("export with --batch 1 to evaluate"));
     }
     Ok(Generator::new(driver, text, clock))
 }

@@ -70,12 +70,8 @@ fn check_vocabulary(a: &Bundle, b: &Bundle) -> Result<(), Failure> {
     if ours == other {
         return Ok(());
     }
-    let path = b.folder().display();
-    Err(Failure::bad_input(format!(
-        "{path}: has a vocabulary of {other}, {} has {ours}",
-        a.folder().display()
-    ))
-    .with_help("give two bundles of one model"))
+    let problem = format!("has a vocabulary of {other}, {} has {ours}", a.folder().display());
+    Err(Failure::at(b.folder(), problem).with_help("give two bundles of one model"))
 }
 
 /// Tensors of both bundles in the first form and at the first length that both have; none if they share none.

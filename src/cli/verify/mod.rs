@@ -152,8 +152,7 @@ fn thresholds(args: &Args, bundle: &Bundle) -> Result<Thresholds, Failure> {
 
 fn configured(path: &Path, usual: Thresholds) -> Result<Thresholds, Failure> {
     let file: File = config::load(path)?;
-    let wrong = |problem: String| Failure::bad_input(format!("{}: {problem}", path.display()));
-    usual.with(&file.verify).map_err(wrong)
+    usual.with(&file.verify).map_err(|problem| Failure::at(path, problem))
 }
 
 /// Refuses a checkpoint that cannot be the one the bundle was made from.
