@@ -3,7 +3,7 @@
 mod git;
 mod text;
 
-pub(super) use text::{sessions, visible};
+pub(super) use text::{sessions, table};
 
 use std::path::PathBuf;
 use std::time::SystemTime;
