@@ -8,6 +8,7 @@ use crate::bundle::{Bundle, KvForm};
 use crate::cli::Failure;
 use crate::cli::bench::{Progress, launcher, profiles};
 use crate::cli::output::{note, write_file};
+use crate::cli::report::is_url;
 use crate::evaluate::{self, Wishes};
 use crate::gate::{Look, Outcome, Verdict};
 use crate::hardware::Profiles;
@@ -19,6 +20,10 @@ const MOST_PER_ROUND: usize = 8;
 
 /// Judges, and measures more while that is inconclusive. The report of the case grows, and so does its copy.
 pub(super) fn settle(case: &mut Case, args: &Args, bundle: &Path) -> Result<Verdict, Failure> {
+    if is_url(&args.report) {
+        return Err(Failure::at(&args.report, "launches are added to a copy beside a file of this machine")
+            .with_help("give --rerun a report on this machine"));
+    }
     let bundle = Bundle::open(bundle)?;
     let profiles = profiles(args.profiles.as_deref())?;
     let config = config(args, &case.report)?;
