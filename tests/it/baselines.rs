@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::checkpoints::{self, tensors, write_text};
-use crate::command::{Outcome, run};
+use crate::command::{self, Outcome, program, run};
 
 const WORKLOAD: &str = "schema: anemeter.bench/1
 prompts: { source: tokens }
@@ -62,7 +62,7 @@ impl Scene {
             "--runtime",
             "cpu",
         ]));
-        self.report = serde_json::from_slice(&fs::read(self.path("out/report.json")).unwrap()).unwrap();
+        self.report = command::json(&self.path("out/report.json"));
         self
     }
 
@@ -71,7 +71,7 @@ impl Scene {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_anemeter"));
+        let mut command = program();
         command.current_dir(self.folder.path()).args(args);
         command
     }
@@ -241,8 +241,7 @@ fn ever_blessed(scene: &Scene, folder: &str) -> Vec<String> {
         files(&scene.path(folder)).into_iter().filter(|path| path.extension().is_some_and(|e| e == "json"));
     documents
         .flat_map(|path| {
-            let document: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-            let sessions = document["sessions"].as_array().unwrap().clone();
+            let sessions = command::json(&path)["sessions"].as_array().unwrap().clone();
             sessions.into_iter().map(|session| session["header"]["created"].as_str().unwrap().to_owned())
         })
         .collect()

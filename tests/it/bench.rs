@@ -1,13 +1,12 @@
 //! `anemeter bench`, `report` and `doctor` on a small bundle, with real processes.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use serde_json::Value;
 
 use crate::checkpoints::{self, tensors, write_text};
-use crate::command::{Outcome, anemeter, arg, run};
+use crate::command::{Outcome, anemeter, arg, json, program, run};
 use crate::schema::assert_valid;
 
 struct Scene {
@@ -48,10 +47,6 @@ impl Scene {
             ["bench", arg(&bundle), "--config", arg(&config), "--out", arg(&out), "--runtime", "cpu"];
         anemeter(&[&command, args].concat())
     }
-}
-
-fn json(path: &Path) -> Value {
-    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
 #[test]
@@ -170,7 +165,7 @@ fn a_report_is_copied_to_a_url_and_replaces_nothing() {
     let scene = Scene::new();
     let (bundle, config) = (scene.path("bundle"), scene.path("bench.yaml"));
     let bench = |out: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_anemeter"));
+        let mut command = program();
         command.current_dir(scene.folder.path());
         let args = ["bench", arg(&bundle), "--config", arg(&config), "--runtime", "cpu", "--launches", "1"];
         run(command.args(args).args(["--shapes", "16", "--json", "--out", out]))
