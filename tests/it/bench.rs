@@ -7,23 +7,12 @@ use serde_json::Value;
 
 use crate::checkpoints::{self, tensors, write_text};
 use crate::command::{Outcome, anemeter, arg, json, program, run};
+use crate::fixtures::MIXED_WORKLOAD;
 use crate::schema::assert_valid;
 
 struct Scene {
     folder: tempfile::TempDir,
 }
-
-const WORKLOAD: &str = "schema: anemeter.bench/1
-prompts: { source: tokens }
-generated_tokens: 4
-launches: 2
-requests_per_shape: 3
-warm_up_rounds: 1
-seed: 5
-cool_down_s: 0
-launch_limit_s: 120
-mix: { shapes: [16, 32], weights: [0.5, 0.5] }
-";
 
 impl Scene {
     fn new() -> Scene {
@@ -33,7 +22,7 @@ impl Scene {
         let (checkpoint, bundle) = (scene.path("tiny"), scene.path("bundle"));
         let exported = anemeter(&["export", arg(&checkpoint), "-o", arg(&bundle), "--shapes", "16,32"]);
         assert_eq!(exported.code, 0, "{}", exported.stderr);
-        write_text(&scene.path("bench.yaml"), WORKLOAD);
+        write_text(&scene.path("bench.yaml"), MIXED_WORKLOAD);
         scene
     }
 
@@ -99,7 +88,7 @@ fn rendered(scene: &Scene) {
 fn a_worker_that_fails_spoils_the_run_with_a_reason() {
     let scene = Scene::new();
     write_text(&scene.path("p.jsonl"), "{\"prompt\": \"\"}\n");
-    let text = WORKLOAD.replace("{ source: tokens }", "{ source: jsonl, file: p.jsonl }");
+    let text = MIXED_WORKLOAD.replace("{ source: tokens }", "{ source: jsonl, file: p.jsonl }");
     write_text(&scene.path("bench.yaml"), &text);
     let outcome = scene.bench(&["--json"]);
     assert_eq!(outcome.code, 1, "{}", outcome.stderr);
@@ -116,7 +105,7 @@ fn what_does_not_fit_is_refused_before_anything_runs() {
     let refused = |args: &[&str]| scene.bench(args).refused().to_owned();
     assert_eq!(refused(&["--shapes", "64"]), "error: the bundle has no shape 64\nhelp: it has 16, 32\n");
     assert!(refused(&["--launches", "0"]).contains("`launches` is 0, expected 1 to 1000"));
-    write_text(&scene.path("bench.yaml"), &WORKLOAD.replace("seed: 5", "sed: 5"));
+    write_text(&scene.path("bench.yaml"), &MIXED_WORKLOAD.replace("seed: 5", "sed: 5"));
     assert!(refused(&[]).contains("help: did you mean `seed`?"));
     let unavailable = anemeter(&["bench", arg(&scene.path("bundle")), "--runtime", "coreml"]);
     if !cfg!(target_os = "macos") {
