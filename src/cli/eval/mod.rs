@@ -47,9 +47,9 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: u32,
     /// What executes the bundle; `auto` takes the best there is and says which.
-    #[arg(long, default_value = "auto", value_parser = ["auto", "cpu"])]
+    #[arg(long, default_value = "auto", value_parser = ["auto", "cpu", "coreml"])]
     runtime: String,
-    /// Threads to use; the number of physical cores if not given.
+    /// Threads of the `cpu` runtime; the number of physical cores if not given.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
     /// Print one JSON document with every answer.
@@ -139,7 +139,11 @@ fn cases(path: &Path) -> Result<(Vec<Case>, String), Failure> {
 }
 
 fn generator(args: &Args, bundle: &Bundle, runtime: &dyn runtime::Runtime) -> Result<Generator, Failure> {
-    let options = LoadOptions { threads: args.threads.map(usize::from), ..LoadOptions::default() };
+    let options = LoadOptions {
+        threads: args.threads.map(usize::from),
+        units: bundle.manifest().settings.compute_units,
+        ..LoadOptions::default()
+    };
     let clock = Arc::new(SystemClock::default());
     // Templates that ask for the date get the same one every time, so that answers are the same every time.
     let text = Text::open(bundle, None)?.map(Arc::new);
