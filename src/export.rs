@@ -34,7 +34,9 @@ use crate::package::atomic::Staging;
 use crate::package::{Watch, WriteOptions, write_watched};
 
 pub use automatic::Automatic;
+pub use describe::{architecture as describe_architecture, chunk as describe_chunk};
 pub use digest::checkpoint as describe_checkpoint;
+pub use embeddings::write as write_embeddings;
 pub use error::ExportError;
 pub use training::read_lengths as read_training_lengths;
 pub use wishes::{Chunking, ConfigFile, Target, Wishes};

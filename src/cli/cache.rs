@@ -57,7 +57,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
             "there is no cache folder: neither ANEMETER_CACHE_DIR nor HOME is set",
         ));
     };
-    let failed = |e: std::io::Error| Failure::bad_input(format!("{}: {e}", cache.folder().display()));
+    let failed = |e: std::io::Error| Failure::at(cache.folder(), e);
     let (entries, json, done) = match args.action {
         Action::List { json } => (cache.list().map_err(failed)?, json, "in"),
         Action::Clear { json } => (cache.clear().map_err(failed)?, json, "removed from"),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::table::Table;
 use super::units::Bytes;
 use super::{Failure, Output, Status};
-use crate::compress::{self, CompressError, Log, Plan, TensorLog};
+use crate::compress::{self, Log, Plan, TensorLog};
 use crate::mil::verify::Verified;
 use crate::package::{self, Package, Summary, WriteOptions};
 
@@ -63,36 +63,18 @@ struct Document<'a> {
     log: &'a Log,
 }
 
-impl From<CompressError> for Failure {
-    fn from(error: CompressError) -> Failure {
-        let failure = Failure::bad_input(&error);
-        match error.help() {
-            Some(help) => failure.with_help(help),
-            None => failure,
-        }
-    }
-}
-
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
     let plan = plan(args)?;
     let package = Package::open(&args.package)?;
-    let (model, compression) = compress::apply(package.model().clone(), &plan).map_err(|error| {
-        let failure = Failure::bad_input(format!("{}: {error}", args.package.display()));
-        match error.help() {
-            Some(help) => failure.with_help(help),
-            None => failure,
-        }
-    })?;
+    let (model, compression) = compress::apply(package.model().clone(), &plan)
+        .map_err(|error| Failure::from(error).about(&args.package.display().to_string()))?;
     if let Some(pattern) = compression.unmatched_rules().first() {
-        let message = format!("{}: the rule `{pattern}` matches no weight", args.package.display());
-        return Err(
-            Failure::bad_input(message).with_help("`anemeter inspect --mil` shows the names of weights")
-        );
+        return Err(Failure::at(&args.package, format_args!("the rule `{pattern}` matches no weight"))
+            .with_help("`anemeter inspect --mil` shows the names of weights"));
     }
     let options = WriteOptions { overwrite: args.overwrite, ..WriteOptions::default() };
     let summary = package::write(&Verified::trust(model), &args.output, options)?;
-    let log =
-        compression.log().map_err(|e| Failure::bad_input(format!("{}: {e}", args.package.display())))?;
+    let log = compression.log().map_err(|e| Failure::at(&args.package, e))?;
     if args.json {
         let ratio = log.totals.ratio();
         let document = Document { package: &args.output, bytes: summary.bytes, ratio, log: &log };
@@ -107,9 +89,8 @@ fn plan(args: &Args) -> Result<Plan, Failure> {
     match (&args.precision, &args.config) {
         (Some(precision), _) => Ok(precision.parse::<compress::Precision>()?.into()),
         (None, Some(path)) => {
-            let failure = |e: &dyn std::fmt::Display| Failure::bad_input(format!("{}: {e}", path.display()));
-            let text = fs::read_to_string(path).map_err(|e| failure(&e))?;
-            let config: Config = serde_yaml::from_str(&text).map_err(|e| failure(&e))?;
+            let text = fs::read_to_string(path).map_err(|e| Failure::at(path, e))?;
+            let config: Config = serde_yaml::from_str(&text).map_err(|e| Failure::at(path, e))?;
             Ok(config.precision)
         }
         (None, None) => Err(Failure::bad_input("neither --precision nor --config is given")),

@@ -1,12 +1,17 @@
 //! Exit codes and the one message of a failure.
 
 use std::fmt::Display;
+use std::path::Path;
 use std::process::ExitCode;
 
 use super::output::warn;
+use crate::baseline::BaselineError;
 use crate::bundle::BundleError;
+use crate::checkpoint::CheckpointError;
+use crate::compress::CompressError;
 use crate::config::ConfigFileError;
 use crate::export::ExportError;
+use crate::gate::GateError;
 use crate::generate::GenerateError;
 use crate::lint::LintError;
 use crate::package::PackageError;
@@ -75,6 +80,11 @@ impl Failure {
         Failure { status: Status::BadInput, message: message.to_string(), help: None }
     }
 
+    /// Something is wrong with a file or a folder.
+    pub fn at(path: &Path, problem: impl Display) -> Failure {
+        Failure::bad_input(format!("{}: {problem}", path.display()))
+    }
+
     /// Says what to do about it.
     pub fn with_help(mut self, help: impl Into<String>) -> Failure {
         self.help = Some(help.into());
@@ -118,7 +128,17 @@ macro_rules! bad_input {
         }
     )*};
 }
-bad_input!(PackageError, BundleError, ConfigFileError, ExportError, LintError);
+bad_input!(
+    BaselineError,
+    BundleError,
+    CheckpointError,
+    CompressError,
+    ConfigFileError,
+    ExportError,
+    GateError,
+    LintError,
+    PackageError
+);
 
 impl From<GenerateError> for Failure {
     fn from(error: GenerateError) -> Failure {

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::CommandFactory;
 use clap_mangen::Man;
 
-use super::output::write_file;
+use super::output::{create_folder, write_file};
 use super::{Cli, Failure, Output, Status};
 
 /// Print the manual page, or write those of all commands.
@@ -32,7 +32,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
         }
         return Ok(Status::Good);
     };
-    std::fs::create_dir_all(folder).map_err(|e| Failure::bad_input(format!("{}: {e}", folder.display())))?;
+    create_folder(folder)?;
     for page in pages {
         let path = folder.join(page.file);
         write_file(&path, &page.text)?;

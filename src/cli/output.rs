@@ -45,7 +45,12 @@ impl Output {
 
 /// Writes a whole file or nothing.
 pub(super) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    atomic::write_file(path, bytes).map_err(|e| Failure::bad_input(format!("{}: {e}", path.display())))
+    atomic::write_file(path, bytes).map_err(|e| Failure::at(path, e))
+}
+
+/// Makes a folder, if it is not there yet.
+pub(super) fn create_folder(path: &Path) -> Result<(), Failure> {
+    std::fs::create_dir_all(path).map_err(|e| Failure::at(path, e))
 }
 
 /// Says something on standard error, beside the result, unless the program is to be quiet.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 
 use super::gate::{policy, text as verdict_text, today};
-use super::output::write_file;
+use super::output::{create_folder, write_file};
 use super::table::Table;
 use super::{Failure, Output, Status};
 use crate::baseline::storage;
@@ -105,13 +105,12 @@ fn judge(report: &Report, baseline: &[PathBuf]) -> Result<Verdict, Failure> {
 }
 
 fn read_verdict(path: &Path, report: &Report) -> Result<Verdict, Failure> {
-    let wrong = |problem: String| Failure::bad_input(format!("{}: {problem}", path.display()));
-    let bytes = std::fs::read(path).map_err(|e| wrong(e.to_string()))?;
-    let verdict = Verdict::parse(&bytes).map_err(wrong)?;
+    let bytes = std::fs::read(path).map_err(|e| Failure::at(path, e))?;
+    let verdict = Verdict::parse(&bytes).map_err(|problem| Failure::at(path, problem))?;
     if !verdict.judges(report) {
         let (of, given) = (&verdict.candidate.created, &report.header.created);
         let problem = format!("is on another report: one of {of}, but that of {given} is given");
-        return Err(wrong(problem).with_help("make it again: anemeter gate REPORT --format json"));
+        return Err(Failure::at(path, problem).with_help("make it again: anemeter gate REPORT --format json"));
     }
     Ok(verdict)
 }
@@ -134,9 +133,14 @@ fn read_all(args: &Args) -> Result<Vec<Report>, Failure> {
     found.into_iter().collect()
 }
 
+/// Whether a path is a URL.
+pub(super) fn is_url(path: &Path) -> bool {
+    path.to_str().is_some_and(|text| text.contains("://"))
+}
+
 /// Reads a report file, `report.json` in a folder, or either by URL.
 pub(super) fn read(path: &Path) -> Result<Report, Failure> {
-    let Some(url) = path.to_str().filter(|text| text.contains("://")) else {
+    let Some(url) = path.to_str().filter(|_| is_url(path)) else {
         return Report::read(path).map_err(Failure::bad_input);
     };
     let url = url.trim_end_matches('/');
@@ -195,7 +199,7 @@ fn charts(
             Failure::bad_input("charts are several files").with_help("give a folder for them: --out DIR")
         );
     };
-    std::fs::create_dir_all(folder).map_err(|e| Failure::bad_input(format!("{}: {e}", folder.display())))?;
+    create_folder(folder)?;
     let reports = &render::by_profile(reports)[..];
     let several = render::groups(reports).count() > 1;
     let mut all = Vec::new();

@@ -134,8 +134,9 @@ fn cut(text: &str, width: usize) -> Vec<&str> {
     pieces
 }
 
-fn visible(cell: &str) -> String {
-    cell.chars().map(|c| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() }).collect()
+/// Text without control characters.
+pub(super) fn visible(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() }).collect()
 }
 
 impl fmt::Display for Table {

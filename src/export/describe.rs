@@ -29,7 +29,8 @@ pub(super) fn file(name: &str, bytes: &[u8]) -> File {
     File { name: name.to_owned(), bytes: bytes.len() as u64, digest: digest_text(xxh3_128(bytes)) }
 }
 
-pub(super) fn architecture(decoder: &Decoder) -> Architecture {
+/// The sizes of a decoder.
+pub fn architecture(decoder: &Decoder) -> Architecture {
     let attentions = decoder.layers.iter().map(|layer| &layer.attention);
     let kv_bytes_per_token = attentions.map(|a| 2 * 2 * (a.kv_heads * a.head_dim) as u64).sum();
     let first = decoder.layers.first().map(|layer| &layer.attention);
@@ -60,7 +61,8 @@ fn parameters(decoder: &Decoder) -> u64 {
     layers + heads * (decoder.vocabulary * decoder.hidden) as u64 + positions
 }
 
-pub(super) fn chunk(
+/// A package that was written, and what a host has to know of its functions.
+pub fn chunk(
     name: String,
     summary: &Summary,
     layers: &Range<usize>,

@@ -18,7 +18,7 @@ const FILE: &str = "embeddings.safetensors";
 
 /// Writes `embeddings.safetensors` if embeddings are the host's: `token_embeddings`, and `position_embeddings` where
 /// positions are learned, both fp16 and without the model's scale.
-pub(super) fn write(
+pub fn write(
     decoder: &Decoder,
     options: &Options,
     folder: &Path,

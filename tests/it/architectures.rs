@@ -29,17 +29,22 @@ const KV_HEADS: usize = 2;
 const WIDE: usize = 40;
 
 impl Tiny {
+    /// A configuration over a common one, and no tensors yet.
+    fn new(name: &'static str, mut common: Value, config: &Value) -> Tiny {
+        for (key, value) in config.as_object().unwrap() {
+            common[key] = value.clone();
+        }
+        Tiny { name, config: common, tensors: BTreeMap::new() }
+    }
+
     /// A checkpoint of a configuration over common sizes of Llama's family.
     fn family(name: &'static str, class: &str, config: &Value) -> Tiny {
-        let mut whole = json!({
+        let common = json!({
             "architectures": [class], "hidden_size": HIDDEN, "intermediate_size": WIDE, "vocab_size": VOCABULARY,
             "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS,
             "max_position_embeddings": 64, "rms_norm_eps": 1e-5,
         });
-        for (key, value) in config.as_object().unwrap() {
-            whole[key] = value.clone();
-        }
-        Tiny { name, config: whole, tensors: BTreeMap::new() }
+        Tiny::new(name, common, config)
     }
 
     /// Adds a tensor of numbers up to `scale` around `middle`.
@@ -185,14 +190,11 @@ pub(crate) fn phi3(name: &'static str, config: &Value) -> Tiny {
 
 /// GPT-2 without MLPs.
 fn gpt2_trunk(name: &'static str, config: &Value) -> Tiny {
-    let mut tiny = Tiny { name, config: json!({}), tensors: BTreeMap::new() };
-    tiny.config = json!({
+    let common = json!({
         "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": HIDDEN, "n_head": HEADS,
         "n_layer": LAYERS, "n_positions": 64, "n_inner": WIDE, "vocab_size": VOCABULARY,
     });
-    for (key, value) in config.as_object().unwrap() {
-        tiny.config[key] = value.clone();
-    }
+    let mut tiny = Tiny::new(name, common, config);
     tiny.tensor("transformer.wte.weight", &[VOCABULARY, HIDDEN], (0.0, 1.0));
     tiny.tensor("transformer.wpe.weight", &[64, HIDDEN], (0.0, 0.5));
     let norms = (0..LAYERS).flat_map(|i| [format!("h.{i}.ln_1"), format!("h.{i}.ln_2")]);

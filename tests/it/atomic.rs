@@ -14,6 +14,11 @@ use crate::tiny;
 
 /// Tells the test binary to be the writer, and where to write.
 const WRITE_TO: &str = "ANEMETER_TEST_WRITE_TO";
+const OVERWRITE: WriteOptions = WriteOptions { overwrite: true, staged: false };
+
+fn verified() -> Verified {
+    verify(tiny::model()).unwrap()
+}
 
 /// The tiny model with weights that take a while to write.
 fn model(seed: u32) -> Model {
@@ -40,12 +45,7 @@ fn model(seed: u32) -> Model {
 fn writer_child() {
     let Ok(path) = std::env::var(WRITE_TO) else { return };
     for seed in 0.. {
-        write(
-            &verify(model(seed)).unwrap(),
-            &path,
-            WriteOptions { overwrite: true, ..WriteOptions::default() },
-        )
-        .unwrap();
+        write(&verify(model(seed)).unwrap(), &path, OVERWRITE).unwrap();
     }
 }
 
@@ -77,12 +77,7 @@ fn killed_writers_leave_whole_packages_or_none() {
         }
     }
     assert!(leftovers > 0 && whole > 0, "{leftovers} rounds left something, {whole} a package");
-    write(
-        &verify(tiny::model()).unwrap(),
-        &path,
-        WriteOptions { overwrite: true, ..WriteOptions::default() },
-    )
-    .unwrap();
+    write(&verified(), &path, OVERWRITE).unwrap();
     assert_eq!(hidden(folder.path()), Vec::<PathBuf>::new());
     assert_eq!(Package::open(&path).unwrap().model(), &tiny::model());
 }
@@ -91,17 +86,16 @@ fn killed_writers_leave_whole_packages_or_none() {
 fn only_packages_are_replaced_and_only_on_request() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("a.mlpackage");
-    let overwrite = WriteOptions { overwrite: true, ..WriteOptions::default() };
-    write(&verify(tiny::model()).unwrap(), &path, WriteOptions::default()).unwrap();
-    let refused = write(&verify(tiny::model()).unwrap(), &path, WriteOptions::default()).unwrap_err();
+    write(&verified(), &path, WriteOptions::default()).unwrap();
+    let refused = write(&verified(), &path, WriteOptions::default()).unwrap_err();
     assert!(refused.to_string().ends_with("a.mlpackage: already exists"), "{refused}");
     assert!(refused.help().is_some());
-    write(&verify(tiny::model()).unwrap(), &path, overwrite).unwrap();
+    write(&verified(), &path, OVERWRITE).unwrap();
 
     let precious = folder.path().join("precious");
     fs::create_dir(&precious).unwrap();
     fs::File::create(precious.join("thesis.txt")).unwrap();
-    let refused = write(&verify(tiny::model()).unwrap(), &precious, overwrite).unwrap_err();
+    let refused = write(&verified(), &precious, OVERWRITE).unwrap_err();
     assert!(refused.to_string().contains("is not a Core ML package"), "{refused}");
     assert!(precious.join("thesis.txt").exists());
 }
@@ -115,12 +109,6 @@ fn failed_writes_leave_nothing() {
     let error = write(&Verified::trust(model), &path, WriteOptions::default()).unwrap_err();
     assert!(error.to_string().contains("value `flag` is not defined before its use"), "{error}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
-    assert!(
-        write(
-            &verify(tiny::model()).unwrap(),
-            folder.path().join("no/where.mlpackage"),
-            WriteOptions::default()
-        )
-        .is_err()
-    );
+    let nowhere = folder.path().join("no/where.mlpackage");
+    assert!(write(&verified(), nowhere, WriteOptions::default()).is_err());
 }

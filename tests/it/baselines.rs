@@ -8,19 +8,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::checkpoints::{self, tensors, write_text};
-use crate::command::{Outcome, run};
-
-const WORKLOAD: &str = "schema: anemeter.bench/1
-prompts: { source: tokens }
-generated_tokens: 4
-launches: 6
-requests_per_shape: 2
-warm_up_rounds: 1
-seed: 5
-cool_down_s: 0
-launch_limit_s: 120
-mix: { shapes: [16, 32], weights: [0.5, 0.5] }
-";
+use crate::command::{self, Outcome, program, run};
+use crate::fixtures::MIXED_WORKLOAD;
 
 /// A repository with a bundle that was verified and measured.
 struct Scene {
@@ -38,7 +27,7 @@ impl Scene {
         let folder = tempfile::tempdir().unwrap();
         let scene = Scene { folder, report: Value::Null };
         checkpoints::write(&scene.path("tiny"), &tensors(7));
-        write_text(&scene.path("bench.yaml"), WORKLOAD);
+        write_text(&scene.path("bench.yaml"), MIXED_WORKLOAD);
         git(scene.folder.path(), &["init", "--quiet"]);
         git(scene.folder.path(), &["config", "user.name", "Ada Lovelace"]);
         git(scene.folder.path(), &["config", "user.email", "ada@example.org"]);
@@ -52,17 +41,9 @@ impl Scene {
         let good = |outcome: Outcome| assert_eq!(outcome.code, 0, "{}{}", outcome.stdout, outcome.stderr);
         good(self.anemeter(&["export", "tiny", "-o", "bundle", "--shapes", "16,32"]));
         good(self.anemeter(&["verify", "bundle", "--checkpoint", "tiny", "--tokens", "4"]));
-        good(self.anemeter(&[
-            "bench",
-            "bundle",
-            "--config",
-            "bench.yaml",
-            "--out",
-            "out",
-            "--runtime",
-            "cpu",
-        ]));
-        self.report = serde_json::from_slice(&fs::read(self.path("out/report.json")).unwrap()).unwrap();
+        let bench = ["bench", "bundle", "--config", "bench.yaml", "--out", "out", "--runtime", "cpu"];
+        good(self.anemeter(&[&bench[..], &["--launches", "6", "--requests", "2"]].concat()));
+        self.report = command::json(&self.path("out/report.json"));
         self
     }
 
@@ -71,7 +52,7 @@ impl Scene {
     }
 
     fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_anemeter"));
+        let mut command = program();
         command.current_dir(self.folder.path()).args(args);
         command
     }
@@ -241,8 +222,7 @@ fn ever_blessed(scene: &Scene, folder: &str) -> Vec<String> {
         files(&scene.path(folder)).into_iter().filter(|path| path.extension().is_some_and(|e| e == "json"));
     documents
         .flat_map(|path| {
-            let document: Value = serde_json::from_slice(&fs::read(path).unwrap()).unwrap();
-            let sessions = document["sessions"].as_array().unwrap().clone();
+            let sessions = command::json(&path)["sessions"].as_array().unwrap().clone();
             sessions.into_iter().map(|session| session["header"]["created"].as_str().unwrap().to_owned())
         })
         .collect()

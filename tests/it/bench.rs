@@ -1,30 +1,18 @@
 //! `anemeter bench`, `report` and `doctor` on a small bundle, with real processes.
 
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 
 use serde_json::Value;
 
 use crate::checkpoints::{self, tensors, write_text};
-use crate::command::{Outcome, anemeter, arg, run};
+use crate::command::{Outcome, anemeter, arg, json, program, run};
+use crate::fixtures::MIXED_WORKLOAD;
 use crate::schema::assert_valid;
 
 struct Scene {
     folder: tempfile::TempDir,
 }
-
-const WORKLOAD: &str = "schema: anemeter.bench/1
-prompts: { source: tokens }
-generated_tokens: 4
-launches: 2
-requests_per_shape: 3
-warm_up_rounds: 1
-seed: 5
-cool_down_s: 0
-launch_limit_s: 120
-mix: { shapes: [16, 32], weights: [0.5, 0.5] }
-";
 
 impl Scene {
     fn new() -> Scene {
@@ -34,7 +22,7 @@ impl Scene {
         let (checkpoint, bundle) = (scene.path("tiny"), scene.path("bundle"));
         let exported = anemeter(&["export", arg(&checkpoint), "-o", arg(&bundle), "--shapes", "16,32"]);
         assert_eq!(exported.code, 0, "{}", exported.stderr);
-        write_text(&scene.path("bench.yaml"), WORKLOAD);
+        write_text(&scene.path("bench.yaml"), MIXED_WORKLOAD);
         scene
     }
 
@@ -48,10 +36,6 @@ impl Scene {
             ["bench", arg(&bundle), "--config", arg(&config), "--out", arg(&out), "--runtime", "cpu"];
         anemeter(&[&command, args].concat())
     }
-}
-
-fn json(path: &Path) -> Value {
-    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
 #[test]
@@ -104,7 +88,7 @@ fn rendered(scene: &Scene) {
 fn a_worker_that_fails_spoils_the_run_with_a_reason() {
     let scene = Scene::new();
     write_text(&scene.path("p.jsonl"), "{\"prompt\": \"\"}\n");
-    let text = WORKLOAD.replace("{ source: tokens }", "{ source: jsonl, file: p.jsonl }");
+    let text = MIXED_WORKLOAD.replace("{ source: tokens }", "{ source: jsonl, file: p.jsonl }");
     write_text(&scene.path("bench.yaml"), &text);
     let outcome = scene.bench(&["--json"]);
     assert_eq!(outcome.code, 1, "{}", outcome.stderr);
@@ -121,7 +105,7 @@ fn what_does_not_fit_is_refused_before_anything_runs() {
     let refused = |args: &[&str]| scene.bench(args).refused().to_owned();
     assert_eq!(refused(&["--shapes", "64"]), "error: the bundle has no shape 64\nhelp: it has 16, 32\n");
     assert!(refused(&["--launches", "0"]).contains("`launches` is 0, expected 1 to 1000"));
-    write_text(&scene.path("bench.yaml"), &WORKLOAD.replace("seed: 5", "sed: 5"));
+    write_text(&scene.path("bench.yaml"), &MIXED_WORKLOAD.replace("seed: 5", "sed: 5"));
     assert!(refused(&[]).contains("help: did you mean `seed`?"));
     let unavailable = anemeter(&["bench", arg(&scene.path("bundle")), "--runtime", "coreml"]);
     if !cfg!(target_os = "macos") {
@@ -170,7 +154,7 @@ fn a_report_is_copied_to_a_url_and_replaces_nothing() {
     let scene = Scene::new();
     let (bundle, config) = (scene.path("bundle"), scene.path("bench.yaml"));
     let bench = |out: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_anemeter"));
+        let mut command = program();
         command.current_dir(scene.folder.path());
         let args = ["bench", arg(&bundle), "--config", arg(&config), "--runtime", "cpu", "--launches", "1"];
         run(command.args(args).args(["--shapes", "16", "--json", "--out", out]))

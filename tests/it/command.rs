@@ -1,7 +1,10 @@
-//! Running the program.
+//! Running the program, and looking at what it leaves behind.
 
+use std::fs;
 use std::path::Path;
 use std::process::Command;
+
+use serde_json::Value;
 
 /// What a run of the program gave.
 pub(crate) struct Outcome {
@@ -10,9 +13,14 @@ pub(crate) struct Outcome {
     pub(crate) stderr: String,
 }
 
+/// The program, not yet run.
+pub(crate) fn program() -> Command {
+    Command::new(env!("CARGO_BIN_EXE_anemeter"))
+}
+
 /// Runs `anemeter` with arguments.
 pub(crate) fn anemeter(args: &[&str]) -> Outcome {
-    run(Command::new(env!("CARGO_BIN_EXE_anemeter")).args(args))
+    run(program().args(args))
 }
 
 /// Runs `anemeter inspect` with at most so many bytes of address space.
@@ -29,6 +37,25 @@ pub(crate) fn run(command: &mut Command) -> Outcome {
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
     }
+}
+
+/// A document that the program wrote.
+pub(crate) fn json(path: &Path) -> Value {
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+/// What is in a folder, in order.
+pub(crate) fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap();
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// What was printed, whatever folder it is about.
+pub(crate) fn redact(text: &str, folder: &Path) -> String {
+    text.replace(arg(folder), "FOLDER")
 }
 
 /// A path as an argument.

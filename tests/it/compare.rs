@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::checkpoints::{self, tensors, write_text};
-use crate::command::{Outcome, anemeter, arg};
+use crate::command::{Outcome, anemeter, arg, json};
 use crate::fixtures::WORKLOAD;
 use crate::schema::assert_valid;
 
@@ -37,10 +37,6 @@ impl Scene {
         let (first, second) = (self.path(first), self.path(second));
         anemeter(&[&["compare", arg(&first), arg(&second)], more].concat())
     }
-}
-
-fn json(path: &Path) -> Value {
-    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
 fn package_of(bundle: &Path) -> String {

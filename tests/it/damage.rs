@@ -4,14 +4,12 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use anemeter::mil::verify::verify;
-use anemeter::package::{WriteOptions, write};
 use coreml_proto::proto::mil_spec::value::Value as ValueKind;
 use coreml_proto::proto::mil_spec::{self, Block, Operation, Value, value_type};
 use coreml_proto::proto::{self, model::Type as ModelType};
 use prost::Message;
 
-use crate::tiny;
+use crate::{fixtures, tiny};
 
 pub(crate) const MANIFEST: &str = "Manifest.json";
 pub(crate) const MODEL: &str = "Data/com.apple.CoreML/model.mlmodel";
@@ -21,9 +19,7 @@ pub(crate) const FIRST: usize = 64;
 pub(crate) const SECOND: usize = 192;
 
 pub(crate) fn good(folder: &Path) -> PathBuf {
-    let path = folder.join("tiny.mlpackage");
-    write(&verify(tiny::model()).unwrap(), &path, WriteOptions::default()).unwrap();
-    path
+    fixtures::write(tiny::model(), folder, "tiny.mlpackage")
 }
 
 pub(crate) fn put(path: &Path, bytes: &[u8]) {

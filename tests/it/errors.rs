@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::checkpoints::{self, tensors, write_text};
-use crate::command::{anemeter, arg, run};
+use crate::command::{anemeter, arg, names, program, run};
 use crate::fixtures;
 
 /// A folder with one of each thing that a command may be given by mistake.
@@ -87,8 +87,7 @@ const REFUSED: &[(&str, &[&str])] = &[
 
 /// A command in a folder, with its exit code and all that it says.
 fn told(folder: &Path, line: &str) -> String {
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_anemeter"));
-    let outcome = run(command.current_dir(folder).env_remove("GITHUB_ACTIONS").args(line.split(' ')));
+    let outcome = run(program().current_dir(folder).env_remove("GITHUB_ACTIONS").args(line.split(' ')));
     assert!(!outcome.stderr.contains("panicked"), "{line}: {}", outcome.stderr);
     assert!(outcome.stderr.matches("error: ").count() <= 1, "{line}: {}", outcome.stderr);
     let said = format!("{}{}", outcome.stdout, outcome.stderr);
@@ -104,8 +103,7 @@ fn refusals_read_well() {
         let text: String = lines.iter().map(|line| told(folder.path(), line)).collect();
         insta::assert_snapshot!(kind.replace(' ', "_"), text);
     }
-    let left: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    let left: Vec<_> = left.iter().filter(|name| name.to_string_lossy().starts_with("out")).collect();
+    let left: Vec<String> = names(folder.path()).into_iter().filter(|name| name.starts_with("out")).collect();
     assert!(left.is_empty(), "refused commands left {left:?}");
 }
 

@@ -11,7 +11,7 @@ use anemeter::package::atomic::write_file;
 use serde_json::Value;
 
 use crate::checkpoints::{self, tensors, write_text};
-use crate::command::{Outcome, anemeter, arg, run};
+use crate::command::{Outcome, anemeter, arg, names, program, run};
 
 struct Scene {
     folder: tempfile::TempDir,
@@ -34,11 +34,7 @@ impl Scene {
     }
 
     fn names(&self) -> Vec<String> {
-        let entries = fs::read_dir(self.folder.path()).unwrap();
-        let mut names: Vec<String> =
-            entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-        names.sort();
-        names
+        names(self.folder.path())
     }
 }
 
@@ -258,8 +254,8 @@ fn a_full_disk_is_reported_and_nothing_is_left() {
     let scene = Scene::new();
     let script = "trap '' XFSZ; ulimit -f 24; exec \"$0\" export \"$1\" -o \"$2\" --shapes 16";
     let (checkpoint, output) = (scene.path("tiny"), scene.path("out"));
-    let program = env!("CARGO_BIN_EXE_anemeter");
-    let outcome = run(Command::new("sh").args(["-c", script, program]).args([&checkpoint, &output]));
+    let shell = ["-c", script, env!("CARGO_BIN_EXE_anemeter")];
+    let outcome = run(Command::new("sh").args(shell).args([&checkpoint, &output]));
     let message = refused(&outcome);
     assert!(message.contains("File too large"), "{message}");
     assert_eq!(scene.names(), ["tiny"]);
@@ -271,7 +267,7 @@ fn killed_exports_leave_a_whole_bundle_or_none() {
     let (checkpoint, output) = (scene.path("tiny"), scene.path("out"));
     let mut whole = 0;
     for round in 0..30u64 {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_anemeter"))
+        let mut child = program()
             .args(["export", arg(&checkpoint), "-o", arg(&output), "--shapes", "16,32", "--overwrite"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
@@ -326,6 +322,5 @@ fn bits_are_chosen_layer_by_layer_under_a_budget() {
         elements += part["elements"].as_f64().unwrap();
     }
     assert!((4.0..=4.5).contains(&(bits / elements)), "{}", bits / elements);
-    let entries: Vec<_> = fs::read_dir(folder.path()).unwrap().collect();
-    assert_eq!(entries.len(), 1, "nothing but the bundle is left");
+    assert_eq!(names(folder.path()), ["bundle"], "nothing else is left");
 }

@@ -19,6 +19,19 @@ cool_down_s: 0
 launch_limit_s: 120
 ";
 
+/// A little more work, of which it is known how often each shape occurs.
+pub(crate) const MIXED_WORKLOAD: &str = "schema: anemeter.bench/1
+prompts: { source: tokens }
+generated_tokens: 4
+launches: 2
+requests_per_shape: 3
+warm_up_rounds: 1
+seed: 5
+cool_down_s: 0
+launch_limit_s: 120
+mix: { shapes: [16, 32], weights: [0.5, 0.5] }
+";
+
 /// Deterministic fp16 numbers between -1 and 1.
 pub(crate) fn numbers(count: usize, seed: u32) -> Vec<f16> {
     let mut state = seed.wrapping_mul(2_654_435_761).wrapping_add(1);

@@ -1,11 +1,7 @@
 //! `anemeter inspect`, as people see it.
 
-use crate::command::{anemeter, arg};
+use crate::command::{anemeter, arg, redact};
 use crate::fixtures;
-
-fn redact(text: &str, folder: &std::path::Path) -> String {
-    text.replace(folder.to_str().unwrap(), "FOLDER")
-}
 
 #[test]
 fn overview_of_an_enumerated_model() {

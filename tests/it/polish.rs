@@ -10,15 +10,11 @@ use anemeter::mil::{Builder, Model, Opset, TensorType};
 use anemeter::tensor::DType;
 
 use crate::checkpoints::{self, tensors, write_text};
-use crate::command::{Outcome, anemeter, arg, run};
+use crate::command::{Outcome, anemeter, arg, names, program, run};
 use crate::fixtures::{self, WORKLOAD, weight};
 
 /// A place where nobody may write, not even an administrator.
 const UNWRITABLE: &str = if cfg!(target_os = "macos") { "/System" } else { "/sys" };
-
-fn program() -> Command {
-    Command::new(env!("CARGO_BIN_EXE_anemeter"))
-}
 
 fn with(variables: &[(&str, &str)], args: &[&str]) -> Outcome {
     run(program().envs(variables.iter().copied()).args(args))
@@ -30,14 +26,6 @@ fn scene() -> (tempfile::TempDir, PathBuf) {
     let checkpoint = folder.path().join("tiny");
     checkpoints::write(&checkpoint, &tensors(7));
     (folder, checkpoint)
-}
-
-fn names(folder: &Path) -> Vec<String> {
-    let entries = fs::read_dir(folder).unwrap();
-    let mut names: Vec<String> =
-        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
-    names.sort();
-    names
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use half::f16;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
-use crate::command::{anemeter, arg};
+use crate::command::{anemeter, arg, json};
+use crate::damage::put;
 use crate::fixtures;
 
 fn save(path: &Path, tensors: &[(&str, Dtype, &[usize], &[u8])]) -> PathBuf {
@@ -13,7 +14,7 @@ fn save(path: &Path, tensors: &[(&str, Dtype, &[usize], &[u8])]) -> PathBuf {
         (name.to_owned(), TensorView::new(dtype, shape.to_vec(), bytes).unwrap())
     });
     let bytes = safetensors::serialize(views, None).unwrap();
-    std::io::Write::write_all(&mut std::fs::File::create(path).unwrap(), &bytes).unwrap();
+    put(path, &bytes);
     path.to_owned()
 }
 
@@ -109,6 +110,5 @@ fn profile_and_times_name_what_ran() {
     for word in ["3 operations", "linear", "silu", "p99"] {
         assert!(text.contains(word), "{text}");
     }
-    let trace: serde_json::Value = serde_json::from_slice(&std::fs::read(&trace).unwrap()).unwrap();
-    assert_eq!(trace["traceEvents"].as_array().unwrap().len(), 3);
+    assert_eq!(json(&trace)["traceEvents"].as_array().unwrap().len(), 3);
 }

@@ -12,6 +12,7 @@ use schemars::{Schema, schema_for};
 use serde_json::{Map, Value};
 
 use crate::checkpoints::write_text;
+use crate::command::json;
 
 fn path_of(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/schemas/{name}.schema.json"))
@@ -19,8 +20,7 @@ fn path_of(name: &str) -> PathBuf {
 
 /// Holds a document against a published schema.
 pub(crate) fn assert_valid(name: &str, document: &Value) {
-    let schema = serde_json::from_slice(&fs::read(path_of(name)).unwrap()).unwrap();
-    let faults = faults(&schema, document);
+    let faults = faults(&json(&path_of(name)), document);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
 }
 

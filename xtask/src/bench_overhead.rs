@@ -9,6 +9,7 @@ use pico_args::Arguments;
 use serde_json::Value;
 
 use crate::Command;
+use crate::bench_package::median;
 use crate::outcome::Outcome;
 use crate::project::Project;
 use crate::record;
@@ -29,10 +30,9 @@ fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
     let recorded = arguments.contains("--record");
     crate::finish(arguments)?;
     let anemeter = project.release("anemeter")?;
-    let mut figures = (0..rounds.max(1)).map(|_| probe(&anemeter)).collect::<Result<Vec<f64>>>()?;
-    figures.sort_by(f64::total_cmp);
-    let median = figures[figures.len() / 2];
-    let done = format!("{median:.2} µs per step (median of {}), at most {TARGET_US} wanted", figures.len());
+    let rounds = rounds.max(1);
+    let median = median((0..rounds).map(|_| probe(&anemeter)).collect::<Result<_>>()?);
+    let done = format!("{median:.2} µs per step (median of {rounds}), at most {TARGET_US} wanted");
     println!("{done}");
     if recorded {
         record::write(project, "bench-overhead", "cargo xtask bench-overhead", &format!("{done}.\n"))?;

@@ -14,10 +14,7 @@ pub(crate) const COMMAND: Command = Command {
     arguments: "",
     about: "every check, as the continuous integration runs it",
     not_checked: 1,
-    run: |project, arguments| {
-        crate::finish(arguments)?;
-        run(project)
-    },
+    run: |project, _| run(project),
 };
 
 /// How long all of it may take on two cores.

@@ -12,10 +12,7 @@ pub(crate) const COMMAND: Command = Command {
     arguments: "",
     about: "check dependencies with cargo-deny, which cargo installs below target/",
     not_checked: 77,
-    run: |project, arguments| {
-        crate::finish(arguments)?;
-        check(project)
-    },
+    run: |project, _| check(project),
 };
 
 const WHAT: &str = "licences and advisories of dependencies";

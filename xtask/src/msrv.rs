@@ -13,10 +13,7 @@ pub(crate) const COMMAND: Command = Command {
     arguments: "",
     about: "check the program with the oldest compiler that Cargo.toml promises, which rustup installs",
     not_checked: 77,
-    run: |project, arguments| {
-        crate::finish(arguments)?;
-        check(project)
-    },
+    run: |project, _| check(project),
 };
 
 #[derive(Deserialize)]

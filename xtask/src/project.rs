@@ -1,6 +1,7 @@
 //! Where things are: the repository, its target folder, and the optional material beside it.
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -9,7 +10,15 @@ use anyhow::{Context, Result};
 use crate::process::succeed;
 
 /// The environment variable that says where the material beside the repository is instead.
-pub(crate) const SHARED_VARIABLE: &str = "ANEMETER_SHARED";
+const SHARED_VARIABLE: &str = "ANEMETER_SHARED";
+
+/// Makes a folder, without what was in it before.
+pub(crate) fn make_empty(folder: &Path) -> Result<()> {
+    if folder.exists() {
+        fs::remove_dir_all(folder).with_context(|| format!("remove {}", folder.display()))?;
+    }
+    fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))
+}
 
 /// The repository this task belongs to.
 pub(crate) struct Project {

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use crate::Command;
 use crate::outcome::Outcome;
 use crate::process::{read, works};
-use crate::project::Project;
+use crate::project::{Project, make_empty};
 use crate::test::Report;
 
 pub(crate) const COMMAND: Command = Command {
@@ -105,8 +105,7 @@ fn valgrind(project: &Project) -> Result<Outcome> {
         return Ok(Outcome::not_checked("unsafe islands under Valgrind", "there is no Valgrind"));
     }
     let logs = project.target.join("sanitize");
-    let _ = fs::remove_dir_all(&logs);
-    fs::create_dir_all(&logs)?;
+    make_empty(&logs)?;
     let this = env::current_exe().context("find this program")?;
     let mut probe = project.command("valgrind");
     probe.arg("--quiet").arg(this).args(["sanitize", "--instruction-sets"]);
@@ -212,13 +211,11 @@ mod tests {
 
     #[test]
     fn findings_of_every_process_are_kept() {
-        let folder = env::temp_dir().join(format!("anemeter-xtask-logs-{}", std::process::id()));
-        fs::create_dir_all(&folder).unwrap();
-        assert!(read_logs(&folder).unwrap_err().to_string().starts_with("Valgrind left no log"));
+        let folder = tempfile::tempdir().unwrap();
+        assert!(read_logs(folder.path()).unwrap_err().to_string().starts_with("Valgrind left no log"));
         for (name, text) in [("1.txt", ""), ("2.txt", "invalid read\n")] {
-            fs::write(folder.join(name), text).unwrap();
+            fs::write(folder.path().join(name), text).unwrap();
         }
-        assert_eq!(read_logs(&folder).unwrap(), (2, "invalid read\n".to_owned()));
-        fs::remove_dir_all(folder).unwrap();
+        assert_eq!(read_logs(folder.path()).unwrap(), (2, "invalid read\n".to_owned()));
     }
 }

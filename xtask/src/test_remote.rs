@@ -6,7 +6,6 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
-use pico_args::Arguments;
 
 use crate::Command;
 use crate::outcome::Outcome;
@@ -19,10 +18,7 @@ pub(crate) const COMMAND: Command = Command {
     arguments: "",
     about: "test baselines by URL against an S3 server (moto, by pip) on this machine",
     not_checked: 1,
-    run: |project, arguments: Arguments| {
-        crate::finish(arguments)?;
-        check(project)
-    },
+    run: |project, _| check(project),
 };
 
 const WHAT: &str = "baselines in an object store";

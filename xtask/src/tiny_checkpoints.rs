@@ -16,8 +16,7 @@ pub(crate) const COMMAND: Command = Command {
     arguments: "",
     about: "a small checkpoint per architecture, written by transformers, into target/tiny-checkpoints (installs torch)",
     not_checked: 77,
-    run: |project, arguments| {
-        crate::finish(arguments)?;
+    run: |project, _| {
         let Some(folder) = make(project)? else {
             return Ok(Outcome::not_checked("tiny checkpoints", "there is no python3"));
         };

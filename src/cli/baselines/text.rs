@@ -3,9 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::baseline::{Audit, Blessed, Provenance, Store, changes};
-use crate::cli::bless::{sessions, visible};
-use crate::cli::table::Table;
-use crate::render::figure;
+use crate::cli::bless::{self, sessions};
+use crate::cli::table::{Table, visible};
 
 /// Histories, newest first.
 pub(super) fn log(histories: &[Vec<Blessed>]) -> String {
@@ -69,12 +68,7 @@ fn shown(blessed: &Blessed, place: &str) -> String {
             format!("{} {}", machine.os, or_dash(system.map(String::as_str))),
         ]);
     }
-    let mut figures = Table::new(&["", ">blessed"]).indented(2);
-    for change in changes(&[], &blessed.sessions) {
-        let shape = change.shape.map_or(String::new(), |shape| format!(" at {shape}"));
-        let name = format!("{} {}{shape}", change.metric, change.percentile);
-        figures.row([name, figure(change.after, change.metric.unit())]);
-    }
+    let figures = bless::table(&changes(&[], &blessed.sessions), false);
     format!("{text}\n{measured}\n{figures}")
 }
 

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 
-use super::output::{note, write_file};
-use super::report::terminal_table;
+use super::output::{create_folder, note, write_file};
+use super::report::{is_url, terminal_table};
 use super::{Failure, Output, Status};
 use crate::bundle::{Bundle, ComputeUnits, KvForm};
 use crate::evaluate::{self, EvaluateError, Wishes};
@@ -93,7 +93,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
     let bundle = Bundle::open(path)?;
     // What cannot be written is better known before the measurement than after it.
     let upload = Upload::open(args.out.as_deref(), "report.json")?;
-    create(local(args).unwrap_or(Path::new(REPORTS)))?;
+    create_folder(local(args).unwrap_or(Path::new(REPORTS)))?;
     let report = measure(args, &bundle, config(args)?, &profiles(args.profiles.as_deref())?)?;
     let folder = match local(args) {
         Some(folder) => folder.to_owned(),
@@ -113,7 +113,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
 
 /// The folder that was asked for; none if it is a URL.
 fn local(args: &Args) -> Option<&Path> {
-    args.out.as_deref().filter(|out| !upload::is_url(out))
+    args.out.as_deref().filter(|out| !is_url(out))
 }
 
 /// Measures in workers of this very program.
@@ -123,8 +123,7 @@ fn measure(
     config: BenchConfig,
     profiles: &Profiles,
 ) -> Result<Report, Failure> {
-    let mut launcher = Processes::of_this_program()
-        .map_err(|e| Failure::bad_input(format!("cannot find this program: {e}")))?;
+    let mut launcher = launcher()?;
     let soak = args.soak.map(|steps| steps as usize);
     let slow_down_pct = args.slow_down;
     let probe_kv = args.kv.as_deref() == Some("auto");
@@ -144,10 +143,7 @@ fn measure(
 }
 
 fn config(args: &Args) -> Result<BenchConfig, Failure> {
-    let mut config = match &args.config {
-        Some(path) => BenchConfig::read(path)?,
-        None => BenchConfig::built_in()?,
-    };
+    let mut config = args.config.as_deref().map_or_else(BenchConfig::built_in, BenchConfig::read)?;
     config.shapes = args.shapes.clone().or(config.shapes);
     config.threads = args.threads.or(config.threads);
     config.compute_units = args.compute_units.or(config.compute_units);
@@ -163,18 +159,19 @@ fn config(args: &Args) -> Result<BenchConfig, Failure> {
     }
 }
 
+/// What starts workers of this very program.
+pub(super) fn launcher() -> Result<Processes, Failure> {
+    Processes::of_this_program().map_err(|e| Failure::bad_input(format!("cannot find this program: {e}")))
+}
+
 /// Profiles of a file, or those that come with the program.
 pub(super) fn profiles(path: Option<&Path>) -> Result<Profiles, Failure> {
     Ok(path.map_or_else(Profiles::built_in, Profiles::read)?)
 }
 
-pub(super) fn create(folder: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(folder).map_err(|e| Failure::bad_input(format!("{}: {e}", folder.display())))
-}
-
 /// Writes a report in every form that people and programs read.
 pub(super) fn write(folder: &Path, report: &Report) -> Result<(), Failure> {
-    create(folder)?;
+    create_folder(folder)?;
     let json = serde_json::to_vec(report).map_err(|e| Failure::bad_input(format!("report.json: {e}")))?;
     write_file(&folder.join("report.json"), &json)?;
     let one = std::slice::from_ref(report);

@@ -5,7 +5,7 @@ use std::path::Path;
 use super::upload::{REPORT, Upload};
 use super::{Args, measure, profiles, write};
 use crate::bundle::Bundle;
-use crate::cli::output::write_file;
+use crate::cli::output::{create_folder, write_file};
 use crate::cli::table::Table;
 use crate::cli::{Failure, Output, Status};
 use crate::hardware::{Machine, System, match_profile};
@@ -19,8 +19,7 @@ const SWEEP: &str = "sweep.json";
 pub(super) fn run(args: &Args, path: &Path, output: &mut Output) -> Result<Status, Failure> {
     let sweep = SweepConfig::read(path)?;
     let (candidates, not_run) = split(&sweep, runtime::choose(&args.runtime)?.name());
-    let wrong = |problem: String| Failure::bad_input(format!("{}: {problem}", path.display()));
-    let reference = reference(&sweep, &candidates, &not_run).map_err(wrong)?;
+    let reference = reference(&sweep, &candidates, &not_run).map_err(|problem| Failure::at(path, problem))?;
     let profiles = profiles(args.profiles.as_deref())?;
     let machine = Machine::detect(&System);
     let profile = match_profile(&profiles, &machine).profile;
@@ -28,7 +27,7 @@ pub(super) fn run(args: &Args, path: &Path, output: &mut Output) -> Result<Statu
         candidates.iter().map(|candidate| Bundle::open(&candidate.bundle)).collect::<Result<_, _>>()?;
     let upload = Upload::open(args.out.as_deref(), SWEEP)?;
     let folder = super::local(args).map_or_else(|| Path::new(super::REPORTS).join("sweep"), Path::to_owned);
-    super::create(&folder)?;
+    create_folder(&folder)?;
     let mut reports: Vec<(String, Report)> = Vec::new();
     for (candidate, bundle) in candidates.iter().zip(&bundles) {
         super::note(format_args!("{}", candidate.name));

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use crate::baseline::{Storage, storage};
 use crate::cli::Failure;
+use crate::cli::report::is_url;
 
 /// Files of a report folder; the one that others read comes last, so that it is never there without the rest.
 pub(super) const REPORT: [&str; 3] = ["report.html", "report.md", "report.json"];
@@ -32,8 +33,7 @@ impl Upload {
         let kept = format!("what was measured is in {}", folder.display());
         for name in names {
             let path = folder.join(name);
-            let bytes =
-                std::fs::read(&path).map_err(|e| Failure::bad_input(format!("{}: {e}", path.display())))?;
+            let bytes = std::fs::read(&path).map_err(|e| Failure::at(&path, e))?;
             let name = format!("{prefix}{name}");
             match self.storage.create(&name, &bytes) {
                 Ok(true) => {}
@@ -48,11 +48,6 @@ impl Upload {
     pub(super) fn place(&self, name: &str) -> String {
         self.storage.place(name)
     }
-}
-
-/// Whether a path is a URL.
-pub(super) fn is_url(path: &Path) -> bool {
-    path.to_str().is_some_and(|text| text.contains("://"))
 }
 
 fn taken(place: &str) -> Failure {

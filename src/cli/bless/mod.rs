@@ -3,7 +3,7 @@
 mod git;
 mod text;
 
-pub(super) use text::{sessions, visible};
+pub(super) use text::{sessions, table};
 
 use std::path::PathBuf;
 use std::time::SystemTime;
@@ -94,20 +94,17 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
             }
             Ok(Status::Failed)
         }
-        Err(NotBlessed::Store(error)) => Err(failure(&error)),
+        Err(NotBlessed::Store(error)) => Err(failure(error)),
     }
 }
 
-fn failure(error: &BlessError<Vec<Refusal>>) -> Failure {
-    let failure = Failure::bad_input(error);
-    match error {
-        BlessError::Baseline(error) => match error.help() {
-            Some(help) => failure.with_help(help),
-            None => failure,
-        },
-        BlessError::NothingToAddTo(_) => failure.with_help("bless without --add-session first"),
-        BlessError::Repeated { .. } => failure.with_help("measure again: a session counts once"),
-        BlessError::Busy(_) => failure.with_help("try again"),
-        BlessError::Refused(_) => failure,
-    }
+fn failure(error: BlessError<Vec<Refusal>>) -> Failure {
+    let help = match error {
+        BlessError::Baseline(error) => return error.into(),
+        BlessError::Refused(_) => return Failure::bad_input(error),
+        BlessError::NothingToAddTo(_) => "bless without --add-session first",
+        BlessError::Repeated { .. } => "measure again: a session counts once",
+        BlessError::Busy(_) => "try again",
+    };
+    Failure::bad_input(error).with_help(help)
 }

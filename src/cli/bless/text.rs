@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::baseline::{Blessed, Blessing, Change, Refusal, changes};
-use crate::cli::table::Table;
+use crate::cli::table::{Table, visible};
 use crate::render::{figure, maybe};
 
 /// Sessions and launches of each from which on a gate is as sharp as it gets.
@@ -39,7 +39,8 @@ fn change_of(blessing: &Blessing) -> Vec<Change> {
     changes(before, &blessing.blessed.sessions)
 }
 
-fn table(changes: &[Change], compared: bool) -> Table {
+/// Figures, and what they were before if they are compared with anything.
+pub(in crate::cli) fn table(changes: &[Change], compared: bool) -> Table {
     let mut table = match compared {
         true => Table::new(&["", ">before", ">after", ">change", ""]),
         false => Table::new(&["", ">blessed"]),
@@ -118,11 +119,6 @@ pub(super) fn document(blessing: &Blessing, place: &str) -> Value {
 pub(super) fn refused_document(refusals: &[Refusal]) -> Value {
     let refusals = refusals.iter().map(|refusal| json!({ "found": refusal.found, "help": refusal.help }));
     json!({ "schema": "anemeter.bless/1", "blessed": false, "refusals": refusals.collect::<Vec<_>>() })
-}
-
-/// Text without control characters.
-pub(in crate::cli) fn visible(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { c.escape_debug().to_string() } else { c.to_string() }).collect()
 }
 
 #[cfg(test)]

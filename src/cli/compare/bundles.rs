@@ -6,9 +6,9 @@ use clap::ValueEnum;
 
 use super::Args;
 use crate::bundle::{Bundle, KvForm};
-use crate::cli::bench::{Progress, create, profiles, write};
+use crate::cli::bench::{Progress, launcher, profiles, write};
 use crate::cli::gate::{Format, status, text as verdict_text, today};
-use crate::cli::output::{note, write_file};
+use crate::cli::output::{create_folder, note, write_file};
 use crate::cli::report::terminal_table;
 use crate::cli::{Failure, Output, Status};
 use crate::compare::{self, Comparison};
@@ -16,7 +16,7 @@ use crate::evaluate::Wishes;
 use crate::evaluate::compare::document::Bundles;
 use crate::evaluate::compare::{CompareError, Paired, Terms, compare};
 use crate::gate::{GatesFile, Verdict};
-use crate::harness::{BenchConfig, Processes};
+use crate::harness::BenchConfig;
 use crate::render;
 
 pub(super) fn run(
@@ -27,7 +27,7 @@ pub(super) fn run(
     let bundles = [Bundle::open(baseline)?, Bundle::open(candidate)?];
     if let Some(folder) = &args.out {
         // What cannot be written is better known before the measurement than after it.
-        create(folder)?;
+        create_folder(folder)?;
     }
     let paired = measure(args, bundles.each_ref())?;
     let compared = Comparison::of(&paired.baseline, &paired.candidate, Ok(paired.verdict.clone()));
@@ -73,8 +73,7 @@ fn text(verdict: &Verdict, compared: &Comparison) -> String {
 fn measure(args: &Args, [baseline, candidate]: [&Bundle; 2]) -> Result<Paired, Failure> {
     let profiles = profiles(args.profiles.as_deref())?;
     let gates = args.gates.as_deref().map_or_else(GatesFile::built_in, GatesFile::read)?;
-    let mut launcher = Processes::of_this_program()
-        .map_err(|e| Failure::bad_input(format!("cannot find this program: {e}")))?;
+    let mut launcher = launcher()?;
     let wishes = Wishes {
         config: config(args)?,
         runtime: args.runtime(),

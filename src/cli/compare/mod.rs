@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::gate::{Format, duration};
-use super::report::terminal_table;
+use super::report::{is_url, terminal_table};
 use super::{Failure, Output, Status};
 use crate::bundle::ComputeUnits;
 use crate::render;
@@ -103,20 +103,14 @@ enum Kind {
 impl Kind {
     fn of(path: &Path) -> Result<Kind, Failure> {
         let named = |extension: &str| path.extension().is_some_and(|found| found == extension);
-        let is_url = path.to_str().is_some_and(|text| text.contains("://"));
         match () {
-            () if is_url => Ok(Kind::Report),
-            () if !path.exists() => {
-                Err(Failure::bad_input(format!("{}: there is no such file or folder", path.display())))
-            }
+            () if is_url(path) => Ok(Kind::Report),
+            () if !path.exists() => Err(Failure::at(path, "there is no such file or folder")),
             () if named("mlpackage") || path.join("Manifest.json").is_file() => Ok(Kind::Package),
             () if path.join("export.json").is_file() => Ok(Kind::Bundle),
             () if path.join("report.json").is_file() || (path.is_file() && named("json")) => Ok(Kind::Report),
-            () => Err(Failure::bad_input(format!(
-                "{}: is neither a bundle nor a report nor a package",
-                path.display()
-            ))
-            .with_help("give a folder with an export.json, a report.json, or an .mlpackage")),
+            () => Err(Failure::at(path, "is neither a bundle nor a report nor a package")
+                .with_help("give a folder with an export.json, a report.json, or an .mlpackage")),
         }
     }
 }
@@ -141,10 +135,9 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
         }
         ([_], Some(second)) => second.as_path(),
         ([_], None) => {
-            return Err(Failure::bad_input(format!("{}: nothing to compare it with", first.display()))
-                .with_help(
-                    "give a second bundle, report or package, or two runtimes: --runtime coreml,cpu",
-                ));
+            return Err(Failure::at(first, "nothing to compare it with").with_help(
+                "give a second bundle, report or package, or two runtimes: --runtime coreml,cpu",
+            ));
         }
         (names, _) => {
             let names = names.join(",");

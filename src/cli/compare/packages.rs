@@ -110,7 +110,7 @@ impl Described {
     fn of(path: &Path) -> Result<Described, Failure> {
         let package = Package::open(path)?;
         if let Some(fault) = verify::structure(package.model()).into_iter().next() {
-            return Err(Failure::bad_input(format!("{}: {fault}", path.display())));
+            return Err(Failure::at(path, fault));
         }
         let summary = Summary::of(&package);
         let whole = |what: &str| (String::new(), what.to_owned());

@@ -4,8 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Args, Kind, print};
 use crate::bundle::{Bundle, ComputeUnits};
-use crate::cli::bench::create;
-use crate::cli::output::write_file;
+use crate::cli::output::{create_folder, write_file};
 use crate::cli::{Failure, Output, Status};
 use crate::compare::SCHEMA;
 use crate::evaluate::compare::document::{PackageOnBoth, Runtimes};
@@ -27,7 +26,7 @@ pub(super) fn run(args: &Args, names: [&String; 2], output: &mut Output) -> Resu
     };
     let both = [runtime::choose(names[0])?, runtime::choose(names[1])?];
     if let Some(folder) = &args.out {
-        create(folder)?;
+        create_folder(folder)?;
     }
     let compared: Vec<PackageOnBoth> = packages
         .iter()
@@ -82,8 +81,9 @@ fn subject(path: &Path) -> Result<(Vec<PathBuf>, ComputeUnits), Failure> {
             let packages = chunks.map(|chunk| bundle.path(&chunk.file.name)).collect();
             Ok((packages, bundle.manifest().settings.compute_units))
         }
-        Kind::Report => Err(Failure::bad_input(format!("{}: a report cannot be run", path.display()))
-            .with_help("give a bundle or a package")),
+        Kind::Report => {
+            Err(Failure::at(path, "a report cannot be run").with_help("give a bundle or a package"))
+        }
     }
 }
 
@@ -94,10 +94,10 @@ fn package_on_both(
     calls: usize,
 ) -> Result<PackageOnBoth, Failure> {
     let package = Package::open(path)?;
-    let on = |runtime: &'static str, loaded| On { runtime, loaded };
     let load = |runtime: &dyn Runtime| -> Result<On<'static>, Failure> {
         let loaded = runtime.load(&package, options);
-        Ok(on(runtime.name(), loaded.map_err(|error| Failure::from(error).about(runtime.name()))?))
+        let loaded = loaded.map_err(|error| Failure::from(error).about(runtime.name()))?;
+        Ok(On { runtime: runtime.name(), loaded })
     };
     let both = [load(both[0])?, load(both[1])?];
     let name =

@@ -7,12 +7,13 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::bench::profiles;
+use super::report::read;
 use super::table::Table;
 use super::units::Bytes;
 use super::{Failure, Output, Status};
 use crate::bundle::Bundle;
 use crate::hardware::{Bandwidth, Conditions, Machine, Noise, System, match_profile};
-use crate::report::{Report, advice};
+use crate::report::advice;
 use crate::runtime::{Availability, Runtime, runtimes};
 use fit::BundleFit;
 
@@ -25,7 +26,7 @@ pub(super) struct Args {
     /// Bundles: which of their shapes fit into memory?
     #[arg(value_name = "BUNDLE")]
     bundles: Vec<PathBuf>,
-    /// A report: what does it suggest?
+    /// A report, by path or URL: what does it suggest?
     #[arg(long, value_name = "REPORT")]
     report: Option<PathBuf>,
     /// Hardware profiles [default: those of configs/hardware_profiles.yaml].
@@ -90,7 +91,7 @@ fn examine(args: &Args) -> Result<Examination, Failure> {
     let safe = memory.safe_bytes;
     let bundles = args.bundles.iter().map(|path| Ok(BundleFit::of(&Bundle::open(path)?, safe)));
     let suggestions = match &args.report {
-        Some(path) => advice(&Report::read(path).map_err(Failure::bad_input)?),
+        Some(path) => advice(&read(path)?),
         None => Vec::new(),
     };
     Ok(Examination {

@@ -47,9 +47,9 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: u32,
     /// What executes the bundle; `auto` takes the best there is and says which.
-    #[arg(long, default_value = "auto", value_parser = ["auto", "cpu"])]
+    #[arg(long, default_value = "auto", value_parser = ["auto", "cpu", "coreml"])]
     runtime: String,
-    /// Threads to use; the number of physical cores if not given.
+    /// Threads of the `cpu` runtime; the number of physical cores if not given.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
     /// Print one JSON document with every answer.
@@ -125,28 +125,32 @@ fn called(generator: &mut Generator, cases: &[Case], options: &Options) -> Resul
 }
 
 fn file_text(path: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(path).map_err(|e| Failure::bad_input(format!("{}: {e}", path.display())))
+    std::fs::read_to_string(path).map_err(|e| Failure::at(path, e))
 }
 
 /// The cases and the digest of their file.
 fn cases(path: &Path) -> Result<(Vec<Case>, String), Failure> {
     let text = file_text(path)?;
     let cases = parse_cases(&text).map_err(|e| {
-        Failure::bad_input(format!("{}: {e}", path.display()))
+        Failure::at(path, e)
             .with_help("docs/eval.md describes the format; configs/eval_cases.jsonl is an example")
     })?;
     Ok((cases, digest_text(xxh3_128(text.as_bytes()))))
 }
 
 fn generator(args: &Args, bundle: &Bundle, runtime: &dyn runtime::Runtime) -> Result<Generator, Failure> {
-    let options = LoadOptions { threads: args.threads.map(usize::from), ..LoadOptions::default() };
+    let options = LoadOptions {
+        threads: args.threads.map(usize::from),
+        units: bundle.manifest().settings.compute_units,
+        ..LoadOptions::default()
+    };
     let clock = Arc::new(SystemClock::default());
     // Templates that ask for the date get the same one every time, so that answers are the same every time.
     let text = Text::open(bundle, None)?.map(Arc::new);
     let driver = Driver::new(bundle, sessions(bundle, runtime, &options)?, args.kv, clock.clone())?;
     if driver.batch() != 1 {
-        let message = format!("{}: is made for batches of {}", bundle.folder().display(), driver.batch());
-        return Err(Failure::bad_input(message).with_help("export with --batch 1 to evaluate"));
+        let problem = format!("is made for batches of {}", driver.batch());
+        return Err(Failure::at(bundle.folder(), problem).with_help("export with --batch 1 to evaluate"));
     }
     Ok(Generator::new(driver, text, clock))
 }

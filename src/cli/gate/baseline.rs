@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use super::Args;
-use crate::baseline::{BaselineError, Key, Store};
+use crate::baseline::{Key, Store};
 use crate::cli::Failure;
+use crate::cli::report::read;
 use crate::report::Report;
 
 /// Sessions of the baseline, oldest first: those that were named, or the blessed ones.
@@ -12,10 +13,9 @@ pub(super) fn sessions(args: &Args, report: &Report) -> Result<Vec<Report>, Fail
     if args.baseline.is_empty() {
         return blessed(&args.baselines, report, args.allow_cross_hw);
     }
-    let read = args.baseline.iter().map(|path| Report::read(path));
     let help = "name a report that `anemeter bench` wrote, or leave --baseline out for the blessed one";
-    read.collect::<Result<_, _>>()
-        .map_err(|error| Failure::bad_input(format!("baseline: {error}")).with_help(help))
+    let read = args.baseline.iter().map(|path| read(path));
+    read.collect::<Result<_, _>>().map_err(|failure| failure.about("baseline").with_help(help))
 }
 
 /// The blessed sessions for a report. Where hardware may be crossed and its own profile has none, those of the only
@@ -32,14 +32,4 @@ fn blessed(folder: &Path, report: &Report, cross_hardware: bool) -> Result<Vec<R
         }
     }
     Ok(store.latest(&key)?.sessions)
-}
-
-impl From<BaselineError> for Failure {
-    fn from(error: BaselineError) -> Failure {
-        let failure = Failure::bad_input(&error);
-        match error.help() {
-            Some(help) => failure.with_help(help),
-            None => failure,
-        }
-    }
 }

@@ -6,10 +6,11 @@ mod rerun;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
+use super::bless::BASELINES;
 use super::output::warn;
 use super::report::terminal_table;
 use super::{Failure, Output, Status};
-use crate::gate::{self, Date, GateError, GatesFile, Look, Options, Outcome, Policy, Verdict};
+use crate::gate::{self, Date, GatesFile, Look, Options, Outcome, Policy, Verdict};
 use crate::generate::utc_time;
 use crate::hardware::Profiles;
 use crate::render;
@@ -24,10 +25,10 @@ Examples:\n  anemeter gate reports/a\n  anemeter gate reports/a --baseline repor
 anemeter gate reports/a --format junit > gate.xml\n  anemeter gate reports/a --rerun smollm2 --budget 20m"
 )]
 pub(super) struct Args {
-    /// The report file, or a folder with a report.json.
+    /// The report file, or a folder with a report.json, as a path or URL.
     report: PathBuf,
-    /// Folder of blessed baselines.
-    #[arg(long, value_name = "DIR", default_value = "baselines")]
+    /// Folder or URL of the baselines.
+    #[arg(long, value_name = "DIR", default_value = BASELINES)]
     baselines: PathBuf,
     /// Compare with this report instead of a blessed one; several are sessions of one baseline, oldest first.
     #[arg(long, value_name = "REPORT", num_args = 1.., conflicts_with = "baselines")]
@@ -158,16 +159,6 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
         return Err(format!("`{text}` is not between nothing and a week"));
     }
     Ok(Duration::from_secs_f64(number * seconds))
-}
-
-impl From<GateError> for Failure {
-    fn from(error: GateError) -> Failure {
-        let failure = Failure::bad_input(&error);
-        match error.help() {
-            Some(help) => failure.with_help(help),
-            None => failure,
-        }
-    }
 }
 
 #[cfg(test)]

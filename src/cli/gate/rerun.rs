@@ -6,12 +6,13 @@ use std::time::{Duration, Instant};
 use super::{Args, Case};
 use crate::bundle::{Bundle, KvForm};
 use crate::cli::Failure;
-use crate::cli::bench::{Progress, profiles};
+use crate::cli::bench::{Progress, launcher, profiles};
 use crate::cli::output::{note, write_file};
+use crate::cli::report::is_url;
 use crate::evaluate::{self, Wishes};
 use crate::gate::{Look, Outcome, Verdict};
 use crate::hardware::Profiles;
-use crate::harness::{BenchConfig, NumericsConfig, Plan, Processes};
+use crate::harness::{BenchConfig, NumericsConfig, Plan};
 use crate::report::Report;
 
 /// Launches of one round, at most: what is settled earlier needs no more.
@@ -19,6 +20,10 @@ const MOST_PER_ROUND: usize = 8;
 
 /// Judges, and measures more while that is inconclusive. The report of the case grows, and so does its copy.
 pub(super) fn settle(case: &mut Case, args: &Args, bundle: &Path) -> Result<Verdict, Failure> {
+    if is_url(&args.report) {
+        return Err(Failure::at(&args.report, "launches are added to a copy beside a file of this machine")
+            .with_help("give --rerun a report on this machine"));
+    }
     let bundle = Bundle::open(bundle)?;
     let profiles = profiles(args.profiles.as_deref())?;
     let config = config(args, &case.report)?;
@@ -61,10 +66,7 @@ fn wanted(verdict: &Verdict, left: Duration) -> Option<usize> {
 
 /// The workload of a report, as far as the report tells; the rest is that of a file.
 fn config(args: &Args, report: &Report) -> Result<BenchConfig, Failure> {
-    let mut config = match &args.workload {
-        Some(path) => BenchConfig::read(path)?,
-        None => BenchConfig::built_in()?,
-    };
+    let mut config = args.workload.as_deref().map_or_else(BenchConfig::built_in, BenchConfig::read)?;
     let workload = &report.workload;
     config.shapes = Some(workload.shapes.clone());
     config.generated_tokens = workload.generated_tokens;
@@ -89,11 +91,8 @@ fn check_same(
 ) -> Result<(), Failure> {
     let digests: Vec<&String> = bundle.manifest().chunks.iter().map(|chunk| &chunk.file.digest).collect();
     if !digests.iter().copied().eq(&report.subject.package_digests) {
-        return Err(Failure::bad_input(format!(
-            "{}: its packages are not those of the report",
-            bundle.folder().display()
-        ))
-        .with_help("give the bundle that the report was measured with"));
+        return Err(Failure::at(bundle.folder(), "its packages are not those of the report")
+            .with_help("give the bundle that the report was measured with"));
     }
     let mix = profiles.of_key(&report.header.hardware_profile_key).shape_mix;
     let plan = Plan::new(config.clone(), bundle, &report.runtime.name, &mix, None)
@@ -111,8 +110,7 @@ fn measure(
     runtime: &str,
     profiles: &Profiles,
 ) -> Result<Report, Failure> {
-    let mut launcher = Processes::of_this_program()
-        .map_err(|e| Failure::bad_input(format!("cannot find this program: {e}")))?;
+    let mut launcher = launcher()?;
     let progress = Progress::new();
     let wishes = Wishes { config, runtime, probe_kv: false, soak: None, slow_down_pct: None, profiles };
     let report = evaluate::measure(bundle, &wishes, &mut launcher, &mut |event| progress.show(&event));

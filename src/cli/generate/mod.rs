@@ -159,7 +159,7 @@ fn read(path: Option<&std::path::Path>) -> Result<String, Failure> {
         true => io::stdin().read_to_string(&mut text),
         false => std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text)),
     };
-    result.map_err(|e| Failure::bad_input(format!("{}: {e}", path.display())))?;
+    result.map_err(|e| Failure::at(path, e))?;
     Ok(text)
 }
 

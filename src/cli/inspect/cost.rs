@@ -53,7 +53,7 @@ impl FromStr for GivenBandwidth {
 impl Costs {
     pub(super) fn of(package: &Package, chips: &[GivenBandwidth]) -> Result<Costs, Failure> {
         if let Some(fault) = verify::structure(package.model()).into_iter().next() {
-            return Err(Failure::bad_input(format!("{}: {fault}", package.path().display())));
+            return Err(Failure::at(package.path(), fault));
         }
         let chips: Vec<Bandwidth> = match chips {
             [] => listed()?,

@@ -37,7 +37,7 @@ pub(super) struct Args {
     /// Sequence lengths that the model was trained at, such as 512,1024.
     #[arg(long, value_name = "LENGTHS", value_delimiter = ',')]
     training_shapes: Option<Vec<u64>>,
-    /// Compute units that runs ask for, such as cpuAndNeuralEngine.
+    /// Compute units that runs ask for, such as cpu+ane.
     #[arg(long, value_name = "UNITS")]
     compute_units: Option<String>,
     /// Largest magnitudes of activations: a JSON list of {"function", "tensor", "max_abs"}.

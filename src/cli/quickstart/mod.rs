@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use super::output::create_folder;
 use super::{Failure, Output, Status};
 use model::Model;
 use steps::Step;
@@ -70,11 +71,10 @@ fn folder(wanted: Option<&Path>) -> Result<PathBuf, Failure> {
             .map(tempfile::TempDir::keep)
             .map_err(|e| Failure::bad_input(format!("temporary folder: {e}")));
     };
-    let failed = |e| Failure::bad_input(format!("{}: {e}", folder.display()));
-    std::fs::create_dir_all(folder).map_err(failed)?;
+    let failed = |e| Failure::at(folder, e);
+    create_folder(folder)?;
     if std::fs::read_dir(folder).map_err(failed)?.next().is_some() {
-        return Err(Failure::bad_input(format!("{}: is not empty", folder.display()))
-            .with_help("give a folder that is new"));
+        return Err(Failure::at(folder, "is not empty").with_help("give a folder that is new"));
     }
     folder.canonicalize().map_err(failed)
 }

@@ -35,15 +35,14 @@ impl Model {
             _ => "`--model` is `merrow`, `smollm2` or the path of a checkpoint",
         };
         let found = Path::new(path).canonicalize();
-        found.map(Model::At).map_err(|e| Failure::bad_input(format!("{path}: {e}")).with_help(help))
+        found.map(Model::At).map_err(|e| Failure::at(Path::new(path), e).with_help(help))
     }
 
     /// The checkpoint's path as seen from `folder`, where it is put if it comes with the program.
     pub(super) fn place(&self, folder: &Path) -> Result<PathBuf, Failure> {
         let Model::Merrow = self else { return Ok(self.path()) };
         let checkpoint = folder.join("merrow");
-        let failed = |e| Failure::bad_input(format!("{}: {e}", checkpoint.display()));
-        fs::create_dir(&checkpoint).map_err(failed)?;
+        fs::create_dir(&checkpoint).map_err(|e| Failure::at(&checkpoint, e))?;
         for (name, bytes) in MERROW {
             super::super::output::write_file(&checkpoint.join(name), bytes)?;
         }

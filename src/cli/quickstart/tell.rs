@@ -24,7 +24,7 @@ pub(super) fn export(folder: &Path, _: &str) -> Told {
 }
 
 pub(super) fn lint(_: &Path, printed: &str) -> Told {
-    let report = json(printed)?;
+    let report: Value = parsed(printed)?;
     let findings = report["findings"].as_array().map_or(&[][..], Vec::as_slice);
     let rules = |severity: &str| {
         let found = findings.iter().filter(|finding| finding["severity"] == severity);
@@ -46,7 +46,7 @@ pub(super) fn verify(folder: &Path, _: &str) -> Told {
 }
 
 pub(super) fn generate(_: &Path, printed: &str) -> Told {
-    let answer = json(printed)?;
+    let answer: Value = parsed(printed)?;
     let text = answer["sequences"][0]["text"].as_str().unwrap_or_default();
     Ok(vec![format!("…{}", text.replace('\n', " "))])
 }
@@ -84,10 +84,6 @@ pub(super) fn gate(_: &Path, printed: &str) -> Told {
     let failed = verdict.checks.iter().filter(|check| check.status == gate::Status::Fail);
     told.extend(failed.take(3).map(|check| format!("{}: {}", check.label(), check.reason)));
     Ok(told)
-}
-
-fn json(printed: &str) -> Result<Value, Failure> {
-    parsed(printed)
 }
 
 fn parsed<T: serde::de::DeserializeOwned>(printed: &str) -> Result<T, Failure> {

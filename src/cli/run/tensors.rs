@@ -31,9 +31,9 @@ const TYPES: &[(DType, Dtype)] = &[
 
 /// Reads every tensor of a file, in name order.
 pub(super) fn read(path: &Path) -> Result<Vec<(String, Tensor)>, Failure> {
-    let bad = |problem: String| Failure::bad_input(format!("{}: {problem}", path.display()));
-    let file = File::open(path).map_err(|e| bad(e.to_string()))?;
-    let bytes = Bytes::map(&file).map_err(|e| bad(e.to_string()))?;
+    let bad = |problem: String| Failure::at(path, problem);
+    let file = File::open(path).map_err(|e| Failure::at(path, e))?;
+    let bytes = Bytes::map(&file).map_err(|e| Failure::at(path, e))?;
     let tensors =
         SafeTensors::deserialize(&bytes).map_err(|e| bad(format!("not a safetensors file: {e}")))?;
     let mut found = BTreeMap::new();
@@ -71,7 +71,7 @@ pub(super) fn write_states(path: &Path, session: &dyn Session) -> Result<(), Fai
 
 /// A model may list an output twice; a file holds it once.
 fn write(path: &Path, tensors: BTreeMap<String, TensorView<'_>>) -> Result<(), Failure> {
-    let bad = |problem: String| Failure::bad_input(format!("{}: {problem}", path.display()));
+    let bad = |problem: String| Failure::at(path, problem);
     let mut views = Vec::new();
     for (name, view) in tensors {
         let dtype = TYPES.iter().find(|(ours, _)| *ours == view.dtype()).map(|(_, theirs)| *theirs);

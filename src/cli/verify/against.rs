@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::prompts::prompts;
-use super::{Args, candidates, driver, failure, longest, numerics, text, thresholds};
+use super::{Args, candidates, driver, longest, numerics, text, thresholds};
 use crate::bundle::Bundle;
 use crate::cli::output::Output;
 use crate::cli::table::Table;
@@ -55,7 +55,7 @@ fn bundles(args: &Args, other: &Path, output: &mut Output) -> Result<Status, Fai
         bar.show(done, total);
     });
     bar.finish();
-    let mut report = report.map_err(|e| failure(&e))?;
+    let mut report = report.map_err(Failure::bad_input)?;
     report.tensors = tensors(args, &a, &b, &prompts)?;
     if args.json {
         output.json(&report)?;
@@ -70,12 +70,8 @@ fn check_vocabulary(a: &Bundle, b: &Bundle) -> Result<(), Failure> {
     if ours == other {
         return Ok(());
     }
-    let path = b.folder().display();
-    Err(Failure::bad_input(format!(
-        "{path}: has a vocabulary of {other}, {} has {ours}",
-        a.folder().display()
-    ))
-    .with_help("give two bundles of one model"))
+    let problem = format!("has a vocabulary of {other}, {} has {ours}", a.folder().display());
+    Err(Failure::at(b.folder(), problem).with_help("give two bundles of one model"))
 }
 
 /// Tensors of both bundles in the first form and at the first length that both have; none if they share none.

@@ -6,7 +6,7 @@ use super::{Args, driver};
 use crate::bundle::{Bundle, KvForm};
 use crate::checkpoint::Checkpoint;
 use crate::cli::Failure;
-use crate::cli::output::{Output, write_file};
+use crate::cli::output::{Output, create_folder, write_file};
 use crate::cli::table::Table;
 use crate::mil::op::Numerics;
 use crate::oracle::{self, Point};
@@ -54,7 +54,7 @@ fn all_places(bundle: &Bundle) -> Result<Vec<Places>, Failure> {
 
 /// Writes a heat map per form.
 pub(super) fn plot(traced: &[Layers], folder: &Path) -> Result<(), Failure> {
-    std::fs::create_dir_all(folder).map_err(|e| Failure::bad_input(format!("{}: {e}", folder.display())))?;
+    create_folder(folder)?;
     for layers in traced {
         let map = HeatMap {
             title: format!("{} at length {}: error of hidden states", layers.kv, layers.shape),

@@ -18,7 +18,7 @@ use crate::export::describe_checkpoint;
 use crate::generate::{Driver, SystemClock, Text, sessions};
 use crate::mil::op::Numerics;
 use crate::runtime::{self, LoadOptions};
-use crate::verify::{self, Candidate, Driven, File, Options, Report, Thresholds, VerifyError};
+use crate::verify::{self, Candidate, Driven, File, Options, Report, Thresholds};
 use crate::{config, model, oracle};
 use prompts::prompts;
 use record::Sources;
@@ -95,7 +95,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
 fn with_checkpoint(args: &Args, path: &Path, output: &mut Output) -> Result<Status, Failure> {
     let bundle = Bundle::open(&args.bundle)?;
     let options = Options { tokens: args.tokens as usize, thresholds: thresholds(args, &bundle)? };
-    let checkpoint = checkpoint::open(path).map_err(|e| with_help(&e, e.help()))?;
+    let checkpoint = checkpoint::open(path)?;
     check_same_model(&bundle, &checkpoint)?;
     let sources = Sources::new(&bundle, describe_checkpoint(&checkpoint))?;
     let remarks = sources.remarks(&bundle);
@@ -133,13 +133,13 @@ fn compare(
     options: &Options,
 ) -> Result<Report, Failure> {
     let mut reference = oracle::open(checkpoint, positions(candidates, prompts, options.tokens))
-        .map_err(|e| failure(&e.into()))?;
+        .map_err(Failure::bad_input)?;
     let mut bar = Steps::new("compared", "runs");
     let report = verify::compare(reference.as_mut(), candidates, prompts, options, &mut |done, total| {
         bar.show(done, total);
     });
     bar.finish();
-    report.map_err(|e| failure(&e))
+    report.map_err(Failure::bad_input)
 }
 
 fn thresholds(args: &Args, bundle: &Bundle) -> Result<Thresholds, Failure> {
@@ -152,8 +152,7 @@ fn thresholds(args: &Args, bundle: &Bundle) -> Result<Thresholds, Failure> {
 
 fn configured(path: &Path, usual: Thresholds) -> Result<Thresholds, Failure> {
     let file: File = config::load(path)?;
-    let wrong = |problem: String| Failure::bad_input(format!("{}: {problem}", path.display()));
-    usual.with(&file.verify).map_err(wrong)
+    usual.with(&file.verify).map_err(|problem| Failure::at(path, problem))
 }
 
 /// Refuses a checkpoint that cannot be the one the bundle was made from.
@@ -211,16 +210,4 @@ fn longest(candidates: &[Box<dyn Candidate>]) -> usize {
 fn positions(candidates: &[Box<dyn Candidate>], prompts: &[Vec<u32>], tokens: usize) -> usize {
     let needed = prompts.iter().map(Vec::len).max().unwrap_or(0) + tokens;
     needed.min(longest(candidates))
-}
-
-fn failure(error: &VerifyError) -> Failure {
-    Failure::bad_input(error)
-}
-
-fn with_help(error: &impl std::fmt::Display, help: Option<&str>) -> Failure {
-    let failure = Failure::bad_input(error);
-    match help {
-        Some(help) => failure.with_help(help),
-        None => failure,
-    }
 }

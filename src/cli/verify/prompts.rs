@@ -44,16 +44,15 @@ fn calibration(
 ) -> Result<Vec<Vec<u32>>, Failure> {
     let content = read(path, "is empty", "write running text, or one JSON object per line")?;
     let needs_tokenizer = || {
-        let message = format!("{}: is text, and the bundle has no tokenizer", path.display());
-        Failure::bad_input(message).with_help("give JSON lines with `token_ids`")
+        Failure::at(path, "is text, and the bundle has no tokenizer")
+            .with_help("give JSON lines with `token_ids`")
     };
     let lines = path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("jsonl"));
     if !lines {
         let text = text.ok_or_else(needs_tokenizer)?;
         return Ok(verify::pieces(&text.tokenizer.encode(&content, true)?, longest, samples));
     }
-    let wrong = |problem: String| Failure::bad_input(format!("{}: {problem}", path.display()));
-    let all = verify::parse_samples(&content).map_err(wrong)?;
+    let all = verify::parse_samples(&content).map_err(|problem| Failure::at(path, problem))?;
     let places = verify::pieces(&(0..).take(all.len()).collect::<Vec<u32>>(), 1, samples);
     let chosen = places.into_iter().flatten().map(|place| &all[place as usize]);
     let encoded = chosen.map(|sample| match sample {
@@ -67,10 +66,9 @@ fn calibration(
 }
 
 fn read(path: &Path, empty: &str, help: &str) -> Result<String, Failure> {
-    let unreadable = |e: std::io::Error| Failure::bad_input(format!("{}: {e}", path.display()));
-    let text = fs::read_to_string(path).map_err(unreadable)?;
+    let text = fs::read_to_string(path).map_err(|e| Failure::at(path, e))?;
     if text.trim().is_empty() {
-        return Err(Failure::bad_input(format!("{}: {empty}", path.display())).with_help(help));
+        return Err(Failure::at(path, empty).with_help(help));
     }
     Ok(text)
 }

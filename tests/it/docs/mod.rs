@@ -74,9 +74,7 @@ fn follow(page: &str) {
 fn execute(line: &str, folder: &Path) -> Outcome {
     let words = page::words(line).unwrap_or_else(|problem| panic!("{line}: {problem}"));
     assert_eq!(words[0], "anemeter", "only this program is run: {line}");
-    let mut program = Command::new(env!("CARGO_BIN_EXE_anemeter"));
-    program.args(&words[1..]).current_dir(folder).env_remove("GITHUB_ACTIONS");
-    command::run(&mut program)
+    command::run(command::program().args(&words[1..]).current_dir(folder).env_remove("GITHUB_ACTIONS"))
 }
 
 fn check(page: &str, session: &Session, outcome: &Outcome) {

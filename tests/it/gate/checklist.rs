@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json as value};
 
-use super::{MEASURED, Scene, bundle, json, report};
-use crate::command::{anemeter, arg};
+use super::{MEASURED, Scene, bundle, report};
+use crate::command::{anemeter, arg, json};
 
 fn status(scene: &Scene, candidate: &Value, id: [&str; 3]) -> String {
     scene.check(candidate, id).0

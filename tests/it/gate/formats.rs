@@ -1,12 +1,10 @@
 //! A verdict in every format.
 
-use std::process::Command;
-
 use serde_json::Value;
 
 use super::{Scene, report};
 use crate::checkpoints::write_text;
-use crate::command::{anemeter, arg, run};
+use crate::command::{anemeter, arg, program, run};
 
 #[test]
 fn a_regression_is_shown_in_every_format() {
@@ -79,14 +77,8 @@ fn github_gets_annotations_beside_the_result() {
     let scene = Scene::new();
     let candidate = scene.write("candidate.json", &report(1, 10, 1.12));
     let session = scene.path("session0.json");
-    let outcome = run(Command::new(env!("CARGO_BIN_EXE_anemeter")).env("GITHUB_ACTIONS", "true").args([
-        "gate",
-        arg(&candidate),
-        "--format",
-        "json",
-        "--baseline",
-        arg(&session),
-    ]));
+    let args = ["gate", arg(&candidate), "--format", "json", "--baseline", arg(&session)];
+    let outcome = run(program().env("GITHUB_ACTIONS", "true").args(args));
     assert_eq!(outcome.code, 1, "{}", outcome.stderr);
     assert!(serde_json::from_str::<Value>(&outcome.stdout).is_ok(), "standard output is the document only");
     assert!(outcome.stderr.contains("::error title=TTFT p50 at 16%3A FAIL::"), "{}", outcome.stderr);

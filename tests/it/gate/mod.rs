@@ -5,14 +5,13 @@ mod checklist;
 mod formats;
 mod rerun;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use serde_json::Value;
 
 use crate::checkpoints::{self, tensors, write_text};
-use crate::command::{Outcome, anemeter, arg};
+use crate::command::{Outcome, anemeter, arg, json};
 use crate::fixtures::WORKLOAD;
 
 /// A bundle that was exported and measured once, for all tests.
@@ -40,8 +39,7 @@ static MEASURED: LazyLock<Measured> = LazyLock::new(|| {
         "cpu",
     ]);
     assert_eq!(measured.code, 0, "{}", measured.stderr);
-    let report = serde_json::from_slice(&fs::read(out.join("report.json")).unwrap()).unwrap();
-    Measured { folder, report }
+    Measured { folder, report: json(&out.join("report.json")) }
 });
 
 fn bundle() -> PathBuf {
@@ -130,10 +128,6 @@ impl Scene {
         let check = verdict["checks"].as_array().unwrap().iter().find(wanted).unwrap();
         (text(&check["status"]), text(&check["reason"]))
     }
-}
-
-fn json(path: &Path) -> Value {
-    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
 }
 
 #[test]

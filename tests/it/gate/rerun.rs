@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use super::{MEASURED, Scene, bundle, json, report};
-use crate::command::arg;
+use super::{MEASURED, Scene, bundle, report};
+use crate::command::{arg, json};
 
 #[test]
 fn launches_are_added_to_a_copy_of_the_report() {

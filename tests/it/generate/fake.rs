@@ -17,30 +17,25 @@ use super::bundles::file;
 
 const VOCABULARY: usize = 4;
 
-struct FakeSession {
-    clock: ManualClock,
-    /// Nanoseconds of each function.
-    costs: Vec<(&'static str, u64)>,
-    /// Logits of the predictions to come; zeros when they run out.
-    script: VecDeque<[f32; VOCABULARY]>,
+/// Makes logits up; token vectors, keys and values are zero.
+struct FakeSession<F> {
+    /// What a prediction of a function does; gives the logits, which nobody asks `embed` for.
+    act: F,
     outputs: Vec<(&'static str, Tensor)>,
 }
 
-impl Session for FakeSession {
+impl<F: FnMut(&str) -> Vec<f16> + Send> Session for FakeSession<F> {
     fn predict(&mut self, function: &str, inputs: &[(&str, TensorView<'_>)]) -> Result<(), RuntimeError> {
-        let cost = self.costs.iter().find(|(name, _)| *name == function).unwrap().1;
-        self.clock.advance(Duration::from_nanos(cost));
         let width = inputs[0].1.shape().last().copied().unwrap();
-        let zeros =
-            |shape: &[usize]| Tensor::from_slice(shape, &vec![f16::ZERO; shape.iter().product()]).unwrap();
-        if function == "embed" {
-            self.outputs = vec![("hidden", zeros(&[1, 2, 1, width]))];
-            return Ok(());
-        }
-        let logits = self.script.pop_front().unwrap_or_default().map(f16::from_f32);
-        let new = zeros(&[1, 2, 1, width]);
-        let logits = Tensor::from_slice(&[1, VOCABULARY, 1, 1], &logits).unwrap();
-        self.outputs = vec![("logits", logits), ("k_new", new.clone()), ("v_new", new)];
+        let zeros = Tensor::from_slice(&[1, 2, 1, width], &vec![f16::ZERO; 2 * width]).unwrap();
+        let logits = (self.act)(function);
+        self.outputs = match function {
+            "embed" => vec![("hidden", zeros)],
+            _ => {
+                let logits = Tensor::from_slice(&[1, logits.len(), 1, 1], &logits).unwrap();
+                vec![("logits", logits), ("k_new", zeros.clone()), ("v_new", zeros)]
+            }
+        };
         Ok(())
     }
 
@@ -65,10 +60,25 @@ impl Session for FakeSession {
     }
 }
 
+/// A session that does as it is told.
+pub(crate) fn acting(act: impl FnMut(&str) -> Vec<f16> + Send + 'static) -> Box<dyn Session> {
+    Box::new(FakeSession { act, outputs: Vec::new() })
+}
+
+/// Each function takes its time; logits are those of the script, then zeros.
 pub(crate) fn session(clock: &ManualClock, script: &[[f32; VOCABULARY]]) -> Box<dyn Session> {
-    let costs = vec![("embed", 30), ("prefill", 1_000), ("decode", 200)];
-    let script = script.iter().copied().collect();
-    Box::new(FakeSession { clock: clock.clone(), costs, script, outputs: Vec::new() })
+    let mut script: VecDeque<[f32; VOCABULARY]> = script.iter().copied().collect();
+    let clock = clock.clone();
+    acting(move |function| {
+        let (nanoseconds, logits) = match function {
+            "embed" => (30, None),
+            "prefill" => (1_000, script.pop_front()),
+            "decode" => (200, script.pop_front()),
+            other => panic!("{other} is not in the script"),
+        };
+        clock.advance(Duration::from_nanos(nanoseconds));
+        logits.unwrap_or_default().map(f16::from_f32).to_vec()
+    })
 }
 
 /// A generator over the script, at lengths 4 and 8.

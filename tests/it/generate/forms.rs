@@ -8,9 +8,8 @@ use anemeter::model::Decoder;
 
 use super::bundles::{driver, write};
 use crate::lower::models::{TINY, llama};
-use crate::lower::{cosine, gemma, gpt2, phi, reference};
+use crate::lower::{FORMS, cosine, gemma, gpt2, phi, reference};
 
-pub(super) const FORMS: [KvForm; 3] = [KvForm::Io, KvForm::State, KvForm::None];
 const PROMPT: &[u32] = &[5, 9, 2, 30, 11];
 
 pub(super) fn options(batch: usize) -> Options {

@@ -33,61 +33,21 @@ const MANIFEST_ROWS: &[Row] = &[
     ("manifest not UTF-8", |p| put(&p.join(MANIFEST), b"{\"\xff\":1}"), "is not valid UTF-8"),
     ("manifest nested", |p| put(&p.join(MANIFEST), "[".repeat(100_000).as_bytes()), "invalid type"),
     ("manifest huge", |p| put(&p.join(MANIFEST), &vec![b' '; 2 << 20]), "more than 1048576"),
-    ("version", |p| edit_manifest(p, |t| t.replace("1.0.0", "1.1.0")), "has fileFormatVersion `1.1.0`"),
-    (
-        "missing key",
-        |p| edit_manifest(p, |t| t.replacen("\"author\": \"com.apple.CoreML\",", "", 1)),
-        "missing field `author`",
-    ),
-    (
-        "extra key",
-        |p| edit_manifest(p, |t| t.replacen("\"author\"", "\"size\": \"1\", \"author\"", 1)),
-        "unknown field `size`",
-    ),
-    (
-        "repeated key",
-        |p| edit_manifest(p, |t| t.replacen("\"author\"", "\"name\": \"n\", \"author\"", 1)),
-        "duplicate field `name`",
-    ),
-    (
-        "same name twice",
-        |p| edit_manifest(p, |t| t.replace("\"name\": \"weights\"", "\"name\": \"model.mlmodel\"")),
-        "two items have the author",
-    ),
-    (
-        "unknown root",
-        |p| edit_manifest(p, |t| t.replace("rootModelIdentifier\": \"", "rootModelIdentifier\": \"x")),
-        "is not an item",
-    ),
-    (
-        "path up",
-        |p| edit_manifest(p, |t| t.replace("com.apple.CoreML/model.mlmodel", "../model.mlmodel")),
-        "contains `..`",
-    ),
-    (
-        "path up inside",
-        |p| {
-            edit_manifest(p, |t| {
-                t.replace("com.apple.CoreML/weights", "com.apple.CoreML/../com.apple.CoreML/weights")
-            });
-        },
-        "contains `..`",
-    ),
-    (
-        "absolute path",
-        |p| edit_manifest(p, |t| t.replace("com.apple.CoreML/model.mlmodel", "/etc/passwd")),
-        "`/etc/passwd` is absolute",
-    ),
-    (
-        "missing item",
-        |p| edit_manifest(p, |t| t.replace("com.apple.CoreML/weights", "com.apple.CoreML/elsewhere")),
-        "elsewhere: does not exist",
-    ),
-    (
-        "newline in a path",
-        |p| edit_manifest(p, |t| t.replace("com.apple.CoreML/weights", "com.apple\\n/weights")),
-        "com.apple\\n/weights: does not exist",
-    ),
+];
+
+/// What it is, a part of a good manifest, what stands there in its place, and a part of the message.
+const MANIFEST_EDITS: &[(&str, &str, &str, &str)] = &[
+    ("version", "1.0.0", "1.1.0", "has fileFormatVersion `1.1.0`"),
+    ("missing key", r#""author": "com.apple.CoreML","#, "", "missing field `author`"),
+    ("extra key", r#""author""#, r#""size": "1", "author""#, "unknown field `size`"),
+    ("repeated key", r#""author""#, r#""name": "n", "author""#, "duplicate field `name`"),
+    ("same name twice", r#""name": "weights""#, r#""name": "model.mlmodel""#, "two items have the author"),
+    ("unknown root", r#"rootModelIdentifier": ""#, r#"rootModelIdentifier": "x"#, "is not an item"),
+    ("path up", "com.apple.CoreML/model.mlmodel", "../model.mlmodel", "contains `..`"),
+    ("path up inside", "CoreML/weights", "CoreML/../com.apple.CoreML/weights", "contains `..`"),
+    ("absolute path", "com.apple.CoreML/model.mlmodel", "/etc/passwd", "`/etc/passwd` is absolute"),
+    ("missing item", "com.apple.CoreML/weights", "com.apple.CoreML/elsewhere", "elsewhere: does not exist"),
+    ("newline in a path", ".CoreML/weights", r"\n/weights", r"com.apple\n/weights: does not exist"),
 ];
 
 const WEIGHT_ROWS: &[Row] = &[
@@ -177,21 +137,29 @@ const WEIGHT_ROWS: &[Row] = &[
     ),
 ];
 
+/// Damages a good package and looks at the message.
+fn refused(name: &str, damage: impl Fn(&Path), expected: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let package = good(folder.path());
+    Package::open(&package).unwrap();
+    damage(&package);
+    let error = match Package::open(&package) {
+        Ok(_) => panic!("{name}: was accepted"),
+        Err(error) => error.to_string(),
+    };
+    assert!(error.contains(expected), "{name}: {error}");
+    assert!(!error.contains(char::is_control) && !error.ends_with('.'), "{name}: {error}");
+    assert!(error.len() < 1000, "{name}: {} bytes of message", error.len());
+    assert!(bounded_inspect(&package, MEMORY_LIMIT).refused().contains(expected), "{name}");
+}
+
 #[test]
 fn hostile_packages_are_refused_by_name() {
     for &(name, damage, expected) in [MANIFEST_ROWS, MODEL_ROWS, WEIGHT_ROWS].into_iter().flatten() {
-        let folder = tempfile::tempdir().unwrap();
-        let package = good(folder.path());
-        Package::open(&package).unwrap();
-        damage(&package);
-        let error = match Package::open(&package) {
-            Ok(_) => panic!("{name}: was accepted"),
-            Err(error) => error.to_string(),
-        };
-        assert!(error.contains(expected), "{name}: {error}");
-        assert!(!error.contains(char::is_control) && !error.ends_with('.'), "{name}: {error}");
-        assert!(error.len() < 1000, "{name}: {} bytes of message", error.len());
-        assert!(bounded_inspect(&package, MEMORY_LIMIT).refused().contains(expected), "{name}");
+        refused(name, damage, expected);
+    }
+    for &(name, from, to, expected) in MANIFEST_EDITS {
+        refused(name, |package| edit_manifest(package, |text| text.replacen(from, to, 1)), expected);
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use anemeter::bundle::KvForm;
 use anemeter::lower::{Options, lower};
 
-use crate::command::{anemeter, arg};
+use crate::command::{anemeter, arg, redact};
 use crate::fixtures;
 use crate::lower::models::{TINY, llama};
 
@@ -24,10 +24,6 @@ fn decoder(folder: &Path, form: KvForm) -> PathBuf {
     };
     let chunk = lower(&llama(TINY, 1), &options).unwrap().remove(0);
     fixtures::write(chunk.model, folder, "decoder.mlpackage")
-}
-
-fn redact(text: &str, folder: &Path) -> String {
-    text.replace(folder.to_str().unwrap(), "FOLDER")
 }
 
 #[test]

@@ -10,6 +10,7 @@ use anemeter::lower::{Options, lower};
 use anemeter::model::{self, Activation, Decoder, Head, Mlp};
 
 use crate::architectures;
+use crate::lower::FORMS;
 use crate::lower::models::{Sizes, llama};
 
 const SIZES: Sizes =
@@ -42,7 +43,7 @@ fn options(form: KvForm) -> Options {
 
 #[test]
 fn no_form_has_errors_at_any_target() {
-    for form in [KvForm::Io, KvForm::State, KvForm::None] {
+    for form in FORMS {
         for target in TARGETS {
             broken(&options(form), target);
         }
@@ -56,10 +57,9 @@ fn no_form_has_errors_at_any_target() {
 /// Each of these is a choice that `docs/graph.md` explains; a new one is a change of the graph.
 #[test]
 fn what_is_left_is_known() {
-    let forms = [KvForm::Io, KvForm::State, KvForm::None];
-    let all = forms.map(|form| format!("{form:?}: {}", broken(&options(form), Target::Ios18).join(", ")));
+    let all = FORMS.map(|form| format!("{form:?}: {}", broken(&options(form), Target::Ios18).join(", ")));
     insta::assert_snapshot!(all.join("\n"));
-    for form in forms {
+    for form in FORMS {
         let expected: Vec<String> = documented(form).iter().map(|id| format!("{id} warning")).collect();
         let mut found = broken(&options(form), Target::Ios18);
         found.retain(|rule| rule.ends_with(" warning"));
@@ -88,7 +88,7 @@ fn variants_of_the_model_have_no_errors() {
         }
         layer.attention.window = Some(256);
     }
-    for form in [KvForm::Io, KvForm::State, KvForm::None] {
+    for form in FORMS {
         let chunk = lower(&decoder, &options(form)).unwrap().remove(0);
         let report = lint(&Subject::of(chunk.model), &Setting::default(), &[]).unwrap();
         assert_eq!(report.counts.errors, 0, "{form:?}: {:?}", report.findings.first());
@@ -102,7 +102,7 @@ fn no_architecture_has_errors_in_any_form() {
     for tiny in architectures::all() {
         let checkpoint = checkpoint::open(tiny.write(folder.path())).unwrap();
         let decoder = model::build(&checkpoint).unwrap();
-        for form in [KvForm::Io, KvForm::State, KvForm::None] {
+        for form in FORMS {
             let options = Options { shapes: vec![64], contexts: vec![64], query: 16, ..options(form) };
             for chunk in lower(&decoder, &options).unwrap() {
                 let report = lint(&Subject::of(chunk.model), &Setting::default(), &[]).unwrap();

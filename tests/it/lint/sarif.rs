@@ -4,13 +4,12 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::command::{anemeter, arg};
+use crate::command::{anemeter, arg, json};
 use crate::fixtures;
 use crate::schema::faults;
 
 fn schema() -> Value {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sarif/sarif-schema-2.1.0.json");
-    serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap()
+    json(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sarif/sarif-schema-2.1.0.json"))
 }
 
 fn document(path: &Path, more: &[&str]) -> Value {

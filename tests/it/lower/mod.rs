@@ -19,6 +19,7 @@ use models::{Random, Sizes, TINY, llama, rope, stored};
 
 const PROMPT: &[i32] = &[5, 9, 2, 30, 11];
 const REST: &[i32] = &[7, 36, 1, 0];
+pub(crate) const FORMS: [KvForm; 3] = [KvForm::Io, KvForm::State, KvForm::None];
 
 fn options(forms: &[KvForm]) -> Options {
     Options {
@@ -64,16 +65,14 @@ fn every_form_agrees_with_the_reference() {
     let decoder = llama(TINY, 1);
     let expected = expected(&decoder);
     for embeddings in [Embeddings::Host, Embeddings::Function, Embeddings::Graph] {
-        let options = Options { embeddings, ..options(&[KvForm::Io, KvForm::State, KvForm::None]) };
+        let options = Options { embeddings, ..options(&FORMS) };
         let mut host = host(&decoder, &options);
-        for form in [KvForm::Io, KvForm::State, KvForm::None] {
+        for form in FORMS {
             let found = generate(&mut host, form);
             assert_close(&found, &expected, &format!("{embeddings:?} {form:?}"));
         }
     }
 }
-
-const FORMS: [KvForm; 3] = [KvForm::Io, KvForm::State, KvForm::None];
 
 #[test]
 fn chunks_give_the_same_bits() {

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use crate::architectures::{self, Tiny};
 use crate::checkpoints::write_text;
-use crate::command::{Outcome, anemeter, arg};
+use crate::command::{self, Outcome, anemeter, arg};
+use crate::damage::put;
 
 /// Exports a checkpoint in all forms.
 fn export(checkpoint: &Path, folder: &Path, more: &[&str]) -> PathBuf {
@@ -115,11 +116,6 @@ fn what_cannot_be_compared_is_refused() {
     }
 }
 
-/// `verify.json` of a bundle.
-fn record(bundle: &Path) -> Value {
-    serde_json::from_str(&std::fs::read_to_string(bundle.join("verify.json")).unwrap()).unwrap()
-}
-
 #[test]
 fn what_was_found_is_recorded_beside_the_bundle() {
     let folder = tempfile::tempdir().unwrap();
@@ -136,7 +132,7 @@ fn what_was_found_is_recorded_beside_the_bundle() {
     assert!(found.passed && found.checkpoint_is_the_exported_one && found.cosine_min > Some(0.9999));
     assert_eq!((found.nan, found.inf, found.positions, found.failures.len()), (0, 0, 2 * 2 * 2 * 8, 0));
     assert_eq!(
-        record(&bundle)["compared"],
+        command::json(&bundle.join("verify.json"))["compared"],
         json!([{"kv": "io", "shapes": [16, 24]}, {"kv": "state", "shapes": [16, 24]}])
     );
     assert_eq!(found.checkpoint_digest, opened.manifest().checkpoint.digest);
@@ -161,8 +157,7 @@ fn exported_again_is_not_verified(checkpoint: &Path, bundle: &Path) {
     let again = ["export", arg(checkpoint), "-o", arg(bundle), "--shapes", "16", "--overwrite"];
     assert_eq!(anemeter(&again).code, 0);
     assert!(!bundle.join("verify.json").exists(), "a new bundle takes the place of the whole folder");
-    std::io::Write::write_all(&mut std::fs::File::create(bundle.join("verify.json")).unwrap(), &kept)
-        .unwrap();
+    put(&bundle.join("verify.json"), &kept);
     let opened = Bundle::open(bundle).unwrap();
     assert_eq!(opened.record::<Verification>().unwrap(), None, "the record is of other packages");
     write_text(&bundle.join("verify.json"), "{");

@@ -8,12 +8,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use pico_args::Arguments;
-use serde::Deserialize;
 
 use crate::Command;
+use crate::bench_export::measured::{Measured, parse};
 use crate::outcome::Outcome;
-use crate::process::read;
-use crate::project::Project;
+use crate::project::{Project, make_empty};
 use crate::python;
 use crate::record;
 use quality::Comparison;
@@ -38,20 +37,12 @@ const KINDS: &[(&str, f64)] = &[
 /// Most share of the other's memory.
 const MOST_MEMORY: f64 = 0.25;
 
-/// What one process took.
-#[derive(Debug, Deserialize)]
-struct Usage {
-    cpu_seconds: f64,
-    seconds: f64,
-    peak_bytes: u64,
-}
-
 /// Both sides of one kind.
 struct Row {
     kind: &'static str,
     least_ratio: f64,
-    ours: Usage,
-    theirs: Usage,
+    ours: Measured,
+    theirs: Measured,
     quality: Comparison,
 }
 
@@ -72,10 +63,7 @@ fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
     println!("building for speed");
     let program = project.release("anemeter")?;
     let folder = project.target.join("bench-compress");
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
-    fs::create_dir_all(&folder)?;
+    make_empty(&folder)?;
     let original = folder.join("original.mlpackage");
     let bytes = package::write(&checkpoint, layers, &original)?;
     println!("{}: {:.1} MB of fp16", original.display(), bytes as f64 / 1e6);
@@ -133,19 +121,13 @@ fn compare(
     )?;
     let mut command = project.command(tools.python);
     command.arg("xtask/python/measure.py").arg(tools.program).arg("compress").arg(original);
-    let ours_usage = measured(command.arg("-o").arg(&ours).arg("--overwrite").arg("--config").arg(&config))?;
+    let ours_usage = parse(command.arg("-o").arg(&ours).arg("--overwrite").arg("--config").arg(&config))?;
     let mut command = project.command(tools.python);
     command.arg("xtask/python/measure.py").arg(tools.python).arg("xtask/python/coremltools_compress.py");
-    let theirs_usage = measured(command.arg(kind).arg(original).arg(&theirs))?;
+    let theirs_usage = parse(command.arg(kind).arg(original).arg(&theirs))?;
     let quality = quality::compare(original, &ours, &theirs)?;
     fs::remove_dir_all(&theirs)?;
     Ok(Row { kind, least_ratio, ours: ours_usage, theirs: theirs_usage, quality })
-}
-
-fn measured(command: &mut std::process::Command) -> Result<Usage> {
-    let text = read(command)?;
-    let line = text.lines().last().context("the measurement printed nothing")?;
-    serde_json::from_str(line).with_context(|| format!("read the measurement {line}"))
 }
 
 impl Row {
@@ -222,8 +204,8 @@ mod tests {
 
     #[test]
     fn each_target_can_be_missed() {
-        let usage = |cpu_seconds, peak_bytes| Usage { cpu_seconds, seconds: 1.0, peak_bytes };
-        let row = |ours: Usage, snr: f64| Row {
+        let usage = |cpu_seconds, peak_bytes| Measured { cpu_seconds, seconds: 1.0, peak_bytes };
+        let row = |ours: Measured, snr: f64| Row {
             kind: "int8",
             least_ratio: 20.0,
             ours,

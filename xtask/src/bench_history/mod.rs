@@ -13,7 +13,7 @@ use anemeter::baseline::{Judgement, Proposal, Provenance, Sessions, Store};
 use crate::Command;
 use crate::bench_export::measured::{Measured, parse};
 use crate::outcome::Outcome;
-use crate::project::Project;
+use crate::project::{Project, make_empty};
 use crate::record;
 
 pub(crate) const COMMAND: Command = Command {
@@ -69,10 +69,7 @@ fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
         None => project.release("anemeter")?,
     };
     let folder = project.target.join("bench-history");
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
-    fs::create_dir_all(&folder)?;
+    make_empty(&folder)?;
     let mut made = 0;
     let mut bytes = 0;
     let mut columns: Vec<Vec<Measured>> = Vec::new();

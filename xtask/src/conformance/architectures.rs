@@ -13,7 +13,7 @@ use safetensors::{Dtype, SafeTensors};
 use super::corpus;
 use super::validator::Validator;
 use crate::outcome::Outcome;
-use crate::project::Project;
+use crate::project::{Project, make_empty};
 use crate::tiny_checkpoints;
 use host::Host;
 
@@ -44,7 +44,7 @@ pub(super) fn check(project: &Project, limit: Option<usize>) -> Result<Outcome> 
         return Ok(Outcome::not_checked(WHAT, "there is no python3"));
     };
     let output = project.target.join("conformance/architectures");
-    let _ = fs::remove_dir_all(&output);
+    make_empty(&output)?;
     let mut folders = corpus::folders(&checkpoints, Path::is_dir)?;
     folders.truncate(limit.unwrap_or(usize::MAX));
     let (mut packages, mut positions, mut worst, mut failed) = (Vec::new(), 0, 1.0f64, 0);

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use super::validator::Validator;
 use crate::outcome::Outcome;
 use crate::process::read;
-use crate::project::Project;
+use crate::project::{Project, make_empty};
 use crate::python;
 
 const WHAT: &str = "compressed weights";
@@ -68,9 +68,7 @@ struct Verdict {
 
 pub(super) fn check(project: &Project, limit: Option<usize>) -> Result<Outcome> {
     let output = project.target.join("conformance/compression");
-    if output.exists() {
-        fs::remove_dir_all(&output)?;
-    }
+    make_empty(&output)?;
     let forms =
         [(Opset::Ios18, IOS18, true), (Opset::Ios18, IOS18_BY_ROWS, false), (Opset::Ios16, IOS16, true)];
     let kinds =

@@ -1,7 +1,6 @@
 //! `--round-trip`: every package read, written and read again, and the written one validated with coremltools.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anemeter::mil::verify::Verified;
@@ -11,7 +10,7 @@ use anyhow::{Context, Result, bail, ensure};
 use super::validator::{Validator, Verdict, Violation};
 use super::{corpus, percent};
 use crate::outcome::Outcome;
-use crate::project::Project;
+use crate::project::{Project, make_empty};
 
 const WHAT: &str = "package round trip";
 /// A sample that converts but does not fit its own shapes: a validator that accepts it checks nothing.
@@ -64,10 +63,7 @@ pub(super) fn check(project: &Project, limit: Option<usize>) -> Result<Outcome> 
 
 fn cases(project: &Project, open: &Path, limit: Option<usize>) -> Result<Vec<Case>> {
     let output = project.target.join("conformance/round-trip");
-    if output.exists() {
-        fs::remove_dir_all(&output)?;
-    }
-    fs::create_dir_all(&output)?;
+    make_empty(&output)?;
     let is_package = |path: &Path| path.extension().is_some_and(|extension| extension == "mlpackage");
     let mut originals = corpus::folders(open, |path| path.join("model.mlpackage").is_dir())?;
     originals.truncate(limit.unwrap_or(usize::MAX));

@@ -12,9 +12,10 @@ use anyhow::{Context, Result, ensure};
 use pico_args::Arguments;
 
 use crate::Command;
+use crate::bench_package::median;
 use crate::outcome::Outcome;
 use crate::process::{read, succeed};
-use crate::project::Project;
+use crate::project::{Project, make_empty};
 use crate::record;
 
 pub(crate) const COMMAND: Command = Command {
@@ -41,10 +42,8 @@ fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
     let version = version.split_whitespace().last().context("the program says no version")?;
     let name = format!("anemeter-{version}-{}", host(project)?);
     let folder = project.target.join("dist").join(&name);
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
-    fs::create_dir_all(folder.join("completions"))?;
+    make_empty(&folder)?;
+    fs::create_dir(folder.join("completions"))?;
     let program = folder.join(built.file_name().context("the program has no name")?);
     fs::copy(&built, &program)?;
     let stripped = strip(project, &program);
@@ -105,7 +104,5 @@ fn cold_start(program: &Path) -> Result<f64> {
         ensure!(status.success(), "`--help` failed ({status})");
         Ok(began.elapsed().as_secs_f64() * 1e3)
     };
-    let mut times = (0..STARTS).map(|_| start()).collect::<Result<Vec<f64>>>()?;
-    times.sort_by(f64::total_cmp);
-    Ok(times[times.len() / 2])
+    Ok(median((0..STARTS).map(|_| start()).collect::<Result<_>>()?))
 }

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use crate::markdown;
 use crate::outcome::Outcome;
 use crate::process::{read, succeed};
-use crate::project::Project;
+use crate::project::{Project, make_empty};
 use crate::tidy::resolved;
 
 /// The mdBook that is installed where there is none.
@@ -54,9 +54,7 @@ fn mdbook(project: &Project) -> Result<Option<PathBuf>> {
 
 /// Copies `docs/` to where the book is built from, and gives the number of pages.
 fn stage(project: &Project, source: &Path) -> Result<usize> {
-    if source.exists() {
-        fs::remove_dir_all(source)?;
-    }
+    make_empty(source)?;
     let mut list = project.command("git");
     let listed = read(list.args(["ls-files", "--cached", "--others", "--exclude-standard", "docs"]))?;
     let mut pages = 0;

@@ -27,6 +27,21 @@ pub(crate) struct Machine {
     pub(crate) canary: f64,
 }
 
+const TYPICAL: Machine = Machine {
+    name: "typical",
+    session: 0.007,
+    launch: 0.010,
+    request: 0.015,
+    request_memory: 0.4,
+    outliers: (0.01, 0.12),
+    bursts: (0.001, 6.0, 0.08),
+    heat: 0.01,
+    slow_mode: (0.0, 0.0),
+    oscillation: 0.002,
+    tick_ms: 0.001,
+    canary: 0.004,
+};
+
 /// The machines that gates are scored on. Launches of one binary are reported to differ by 0.5 to 2 %.
 pub(crate) const MACHINES: [Machine; 5] = [
     Machine {
@@ -43,20 +58,7 @@ pub(crate) const MACHINES: [Machine; 5] = [
         tick_ms: 0.001,
         canary: 0.002,
     },
-    Machine {
-        name: "typical",
-        session: 0.007,
-        launch: 0.010,
-        request: 0.015,
-        request_memory: 0.4,
-        outliers: (0.01, 0.12),
-        bursts: (0.001, 6.0, 0.08),
-        heat: 0.01,
-        slow_mode: (0.0, 0.0),
-        oscillation: 0.002,
-        tick_ms: 0.001,
-        canary: 0.004,
-    },
+    TYPICAL,
     Machine {
         name: "noisy",
         session: 0.015,
@@ -71,20 +73,7 @@ pub(crate) const MACHINES: [Machine; 5] = [
         tick_ms: 0.1,
         canary: 0.01,
     },
-    Machine {
-        name: "bursty",
-        session: 0.007,
-        launch: 0.010,
-        request: 0.015,
-        request_memory: 0.4,
-        outliers: (0.01, 0.12),
-        bursts: (0.008, 20.0, 0.2),
-        heat: 0.01,
-        slow_mode: (0.0, 0.0),
-        oscillation: 0.01,
-        tick_ms: 0.001,
-        canary: 0.006,
-    },
+    Machine { name: "bursty", bursts: (0.008, 20.0, 0.2), oscillation: 0.01, canary: 0.006, ..TYPICAL },
     Machine {
         name: "two modes",
         session: 0.006,

@@ -1,13 +1,11 @@
 //! The tests of the Core ML module under Valgrind, which is installed if it can be.
 
-use std::fs;
-
 use anyhow::{Context, Result, ensure};
 
 use super::cargo;
 use crate::outcome::Outcome;
 use crate::process::{read, works};
-use crate::project::Project;
+use crate::project::{Project, make_empty};
 use crate::sanitize::{VALGRIND_OPTIONS, executables_of, read_logs};
 use crate::test::Report;
 
@@ -30,8 +28,7 @@ pub(super) fn run(project: &Project) -> Result<Outcome> {
     let programs = executables_of(&read(&mut cargo(project, &project.root, &build))?)?;
     let program = programs.iter().find(|program| program.target == "it").context("cargo built no tests")?;
     let logs = project.target.join("coreml/valgrind");
-    let _ = fs::remove_dir_all(&logs);
-    fs::create_dir_all(&logs)?;
+    make_empty(&logs)?;
     let mut command = project.command("valgrind");
     command.args(VALGRIND_OPTIONS.iter().filter(|option| **option != "--trace-children=yes"));
     command.arg(format!("--log-file={}/%p.txt", logs.display())).arg(&program.path).args(TESTS);

@@ -16,7 +16,6 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use pico_args::Arguments;
 
 use crate::Command;
 use crate::docs::reference;
@@ -30,10 +29,7 @@ pub(crate) const COMMAND: Command = Command {
     arguments: "",
     about: "import table, file sizes, unsafe islands, leftovers, machine paths, package list; links, commands, reference and worked examples of the docs",
     not_checked: 1,
-    run: |project, arguments: Arguments| {
-        crate::finish(arguments)?;
-        check(project)
-    },
+    run: |project, _| check(project),
 };
 
 /// A text file of the repository.
