@@ -4,7 +4,7 @@ mod observe;
 mod profile;
 mod tensors;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::table::Table;
@@ -60,8 +60,8 @@ pub(super) struct Args {
     /// Predict this many times after the first and print percentiles of the duration. States go on changing.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     time: Option<u32>,
-    /// Print time and speed per kind of operation and of the slowest operations, against what the machine reads and
-    /// computes at most; with a file, write a Chrome trace too.
+    /// Print time and speed per kind of operation and of the slowest operations of another prediction, after one to warm
+    /// up, against what the machine reads and computes at most; with a file, write a Chrome trace too.
     #[arg(long, value_name = "TRACE", num_args = 0..=1, require_equals = true)]
     profile: Option<Option<PathBuf>>,
     /// Name the first operation whose fp16 output is infinite or not a number.
@@ -85,6 +85,9 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
         }
     }
     predict(args, &function, &inputs, session.as_mut(), output)?;
+    if let Some(trace) = &args.profile {
+        profile(args, trace.as_deref(), &function, &inputs, loaded.clone().session().as_mut(), output)?;
+    }
     if let Some(path) = &args.outputs {
         tensors::write_outputs(path, loaded.model(), &function, session.as_ref())?;
     }
@@ -107,7 +110,7 @@ fn views(inputs: &[(String, Tensor)]) -> Vec<(&str, crate::tensor::TensorView<'_
     inputs.iter().map(|(name, tensor)| (name.as_str(), tensor.view())).collect()
 }
 
-/// The prediction whose results are written, watched as asked.
+/// The prediction whose results are written.
 fn predict(
     args: &Args,
     function: &str,
@@ -115,16 +118,7 @@ fn predict(
     session: &mut dyn Session,
     output: &mut Output,
 ) -> Result<(), Failure> {
-    if let Some(trace) = &args.profile {
-        let threads = args.threads.map_or_else(num_cpus::get_physical, usize::from);
-        session.observe(Some(Box::new(Profile::new(probe::limits(threads, PROBED_BYTES)))));
-        session.predict(function, &views(inputs))?;
-        let profile: Profile = take(session)?;
-        output.text(profile.tables())?;
-        if let Some(path) = trace {
-            super::output::write_file(path, profile.chrome_trace().as_bytes())?;
-        }
-    } else if args.report_overflow {
+    if args.report_overflow {
         session.observe(Some(Box::new(Overflow::default())));
         session.predict(function, &views(inputs))?;
         let overflow: Overflow = take(session)?;
@@ -133,6 +127,27 @@ fn predict(
         session.predict(function, &views(inputs))?;
     }
     Ok(())
+}
+
+/// A prediction that is watched, after one to warm up, in a session of its own.
+fn profile(
+    args: &Args,
+    trace: Option<&Path>,
+    function: &str,
+    inputs: &[(String, Tensor)],
+    session: &mut dyn Session,
+    output: &mut Output,
+) -> Result<(), Failure> {
+    let threads = args.threads.map_or_else(num_cpus::get_physical, usize::from);
+    session.predict(function, &views(inputs))?;
+    session.observe(Some(Box::new(Profile::new(probe::limits(threads, PROBED_BYTES)))));
+    session.predict(function, &views(inputs))?;
+    let profile: Profile = take(session)?;
+    output.text(profile.tables())?;
+    match trace {
+        Some(path) => super::output::write_file(path, profile.chrome_trace().as_bytes()),
+        None => Ok(()),
+    }
 }
 
 fn time(
