@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::ahead::Ahead;
 use super::execute::Execution;
 use super::memory::{Grown, Memory};
 use super::plan::{Place, Plan};
@@ -150,6 +151,7 @@ impl CpuSession {
             })?);
         }
         let (function, _) = self.loaded.function(&cached.function)?;
+        let ahead = Ahead::new(&plan);
         let execution = Execution {
             plan: &plan,
             function: &function.name,
@@ -161,9 +163,14 @@ impl CpuSession {
             state_slots: &cached.state_slots,
             memory: &mut self.memory,
             observer: self.observer.as_deref_mut(),
+            ahead: &ahead,
         };
         match &self.loaded.pool {
-            Some(pool) => pool.install(|| parallel::attended(|| execution.run())),
+            Some(pool) => {
+                let threads = pool.current_num_threads();
+                let idle = |number| ahead.fetch(number, threads);
+                pool.install(|| parallel::attended(|| execution.run(), &idle))
+            }
             None => execution.run(),
         }
     }
