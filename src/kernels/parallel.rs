@@ -136,52 +136,19 @@ pub(crate) fn join<A: Send, B: Send>(a: impl FnOnce() -> A + Send, b: impl FnOnc
     rayon::join(first, second)
 }
 
-/// Does `work` on a thread of a pool while the pool's other threads stay awake and, whenever there is nothing to do for
-/// them, call `idle` with their number, counted from one: something short that is worth doing ahead.
-pub(crate) fn attended<R: Send>(work: impl FnOnce() -> R + Send, idle: &(impl Fn(usize) + Sync)) -> R {
+/// Does `work` on a thread of a pool while the pool's other threads stay awake.
+pub(crate) fn attended<R: Send>(work: impl FnOnce() -> R + Send) -> R {
     let over = AtomicBool::new(false);
-    let attendants = Attendants { over: &over, idle };
-    attendants.around(threads() - 1, || {
+    with_attendants(threads() - 1, &over, || {
         let _end = SetAtEnd(&over);
         occupied(work)
     })
 }
 
-struct Attendants<'a, I> {
-    over: &'a AtomicBool,
-    idle: &'a I,
-}
-
-impl<I: Fn(usize) + Sync> Attendants<'_, I> {
-    fn around<R: Send>(&self, count: usize, work: impl FnOnce() -> R + Send) -> R {
-        match count {
-            0 => work(),
-            _ => rayon::join(|| self.around(count - 1, work), || self.attend(count)).0,
-        }
-    }
-
-    /// Carries out what other threads have to give away, until all is over.
-    ///
-    /// A thread that waits in the middle of a piece of work may be given this too. It would keep that piece from ever
-    /// ending, so it does nothing there.
-    fn attend(&self, number: usize) {
-        if OCCUPIED.get() {
-            return;
-        }
-        occupied(|| {
-            let mut rounds = 0;
-            while !self.over.load(Ordering::Acquire) {
-                rounds = if rayon::yield_now() == Some(Yield::Executed) { 0 } else { rounds + 1 };
-                match rounds {
-                    0 => {}
-                    1..IDLE_ROUNDS => {
-                        (self.idle)(number);
-                        spin_loop();
-                    }
-                    _ => thread::yield_now(),
-                }
-            }
-        });
+fn with_attendants<R: Send>(count: usize, over: &AtomicBool, work: impl FnOnce() -> R + Send) -> R {
+    match count {
+        0 => work(),
+        _ => rayon::join(|| with_attendants(count - 1, over, work), || attend(over)).0,
     }
 }
 
@@ -211,6 +178,23 @@ fn occupied<R>(work: impl FnOnce() -> R) -> R {
 
     let _restored = Restored(OCCUPIED.replace(true));
     work()
+}
+
+/// Carries out what other threads have to give away, until all is over.
+///
+/// A thread that waits in the middle of a piece of work may be given this too. It would keep that piece from ever ending,
+/// so it does nothing there.
+fn attend(over: &AtomicBool) {
+    if OCCUPIED.get() {
+        return;
+    }
+    occupied(|| {
+        let mut idle = 0;
+        while !over.load(Ordering::Acquire) {
+            idle = if rayon::yield_now() == Some(Yield::Executed) { 0 } else { idle + 1 };
+            if idle < IDLE_ROUNDS { spin_loop() } else { thread::yield_now() }
+        }
+    });
 }
 
 /// Where to divide `len` for `pieces` pieces, on a multiple of `unit`; `None` if it is not to be divided.
@@ -245,20 +229,20 @@ mod tests {
         for threads in 1..=5 {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
             for _ in 0..200 {
-                let total = pool.install(|| attended(|| sum(&values) + sum(&values[1..]), &|_| spin_loop()));
+                let total = pool.install(|| attended(|| sum(&values) + sum(&values[1..])));
                 assert_eq!(total, 256 * 257);
             }
         }
-        assert_eq!(attended(|| sum(&values), &|_| spin_loop()), 128 * 257, "outside any pool");
+        assert_eq!(attended(|| sum(&values)), 128 * 257, "outside any pool");
     }
 
     #[test]
     fn work_that_panics_leaves_no_thread_waiting() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
-        let work = || pool.install(|| attended(|| panic!("on purpose"), &|_| spin_loop()));
+        let work = || pool.install(|| attended(|| panic!("on purpose")));
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err());
         assert_eq!(pool.broadcast(|_| OCCUPIED.get()), [false; 3]);
-        assert_eq!(pool.install(|| attended(|| sum(&[1, 2, 3]), &|_| spin_loop())), 6);
+        assert_eq!(pool.install(|| attended(|| sum(&[1, 2, 3]))), 6);
     }
 
     #[test]

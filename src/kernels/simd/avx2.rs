@@ -147,9 +147,15 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn prefetch<T: ?Sized>(self, x: &T) {
+    fn prefetch<T>(self, x: &T) {
         // SAFETY: AVX2 implies SSE; a prefetch changes nothing but caches.
         unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(x).cast()) }
+    }
+
+    #[inline(always)]
+    fn prefetch_behind<T>(self, x: &T, bytes: usize) {
+        // SAFETY: AVX2 implies SSE; a prefetch reads nothing that a program could see, from any address.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(x).wrapping_byte_add(bytes).cast()) }
     }
 
     #[inline(always)]

@@ -91,8 +91,13 @@ impl Simd for Avx512 {
     type Table = [__m512i; 2];
 
     #[inline(always)]
-    fn prefetch<T: ?Sized>(self, x: &T) {
+    fn prefetch<T>(self, x: &T) {
         self.0.prefetch(x);
+    }
+
+    #[inline(always)]
+    fn prefetch_behind<T>(self, x: &T, bytes: usize) {
+        self.0.prefetch_behind(x, bytes);
     }
 
     as_avx2! {

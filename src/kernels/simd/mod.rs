@@ -156,7 +156,10 @@ pub trait Simd: Copy + Send + Sync + 'static {
 
     /// Has memory that is about to be read brought near, where the processor can be told to.
     #[inline(always)]
-    fn prefetch<T: ?Sized>(self, _: &T) {}
+    fn prefetch<T>(self, _: &T) {}
+    /// The same for what lies so many bytes behind something, if anything does.
+    #[inline(always)]
+    fn prefetch_behind<T>(self, _: &T, _bytes: usize) {}
     /// The same value in every lane.
     fn splat(self, x: f32) -> Self::V;
     /// Lanes from memory.
@@ -418,25 +421,6 @@ impl Isa {
             #[cfg(target_arch = "aarch64")]
             Isa::Neon(s) => s.run(op),
             Isa::Scalar(s) => s.run(op),
-        }
-    }
-}
-
-/// Has memory that is soon to be read brought near, where the processor can be told to.
-pub(crate) fn fetch(bytes: &[u8]) {
-    dispatch(Fetch(bytes));
-}
-
-struct Fetch<'a>(&'a [u8]);
-
-impl Op for Fetch<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, s: S) {
-        const LINE: usize = 64;
-        for line in self.0.chunks(LINE) {
-            s.prefetch(line);
         }
     }
 }

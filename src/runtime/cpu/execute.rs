@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use smallvec::SmallVec;
 
-use super::ahead::Ahead;
 use super::bindings::{Places, StepBindings, plain};
 use super::cost::Cost;
 use super::memory::{Grown, Memory, Readable, split};
@@ -32,17 +31,13 @@ pub(super) struct Execution<'a> {
     pub(super) state_slots: &'a [usize],
     pub(super) memory: &'a mut Memory,
     pub(super) observer: Option<&'a mut (dyn Observer + 'static)>,
-    pub(super) ahead: &'a Ahead<'a>,
 }
 
 impl Execution<'_> {
     /// Runs the whole plan.
     pub(super) fn run(mut self) -> Result<(), RuntimeError> {
         let plan = self.plan;
-        for (at, step) in plan.steps.iter().enumerate() {
-            self.ahead.begin(at);
-            self.steps(std::slice::from_ref(step))?;
-        }
+        self.steps(&plan.steps)?;
         for &(value, slot) in &plan.passed {
             self.store(slot, value).map_err(|e| self.failed("output", &e))?;
         }

@@ -3,7 +3,6 @@
 //! Loading checks every function and folds what does not depend on input shapes. The first prediction with a
 //! new set of shapes makes a plan; later ones reuse it and allocate nothing.
 
-mod ahead;
 mod arena;
 mod bindings;
 mod cost;

@@ -23,8 +23,6 @@ pub(super) struct Plan {
     pub(super) growable: usize,
     /// Inputs that are outputs as they are: value and the buffer that keeps it after the prediction.
     pub(super) passed: Vec<(usize, usize)>,
-    /// For each step, the product of one token that comes next after it.
-    pub(super) next_products: Vec<Option<usize>>,
 }
 
 /// A constant with its type.
@@ -72,14 +70,6 @@ pub(super) struct Step {
     pub(super) action: Action,
     /// Whether output sizes have to be worked out anew at each execution.
     pub(super) dynamic: bool,
-}
-
-impl Step {
-    /// What it takes for a parameter.
-    pub(super) fn argument(&self, name: &str) -> Option<&[Operand]> {
-        let param = self.def.params.iter().position(|param| param.name == name)?;
-        Some(&self.arguments[param])
-    }
 }
 
 /// What an argument is.

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::lifetimes::Lifetimes;
 use super::plan::{Action, Constant, Nested, Operand, Place, Plan, PlannedValue, Step};
 use super::views::{Aliases, PlanBindings, first_byte};
-use super::{ahead, arena, fuse, states};
+use super::{arena, fuse, states};
 use crate::mil::arguments::{Arguments, Source};
 use crate::mil::op::{Eval, KnownValue, Numerics, OpDef, OpError, decode_all, storage_type};
 use crate::mil::propagate::{Facts, Finding, place};
@@ -289,19 +289,7 @@ impl<'f> Planner<'f> {
                 PlannedValue { ty, dtype, shape, place }
             })
             .collect();
-        let next_products = ahead::next_products(&steps);
-        Plan {
-            steps,
-            values,
-            constants,
-            states,
-            inputs,
-            outputs,
-            arena_bytes,
-            growable,
-            passed,
-            next_products,
-        }
+        Plan { steps, values, constants, states, inputs, outputs, arena_bytes, growable, passed }
     }
 
     fn pass_inputs(&mut self, outputs: &[(String, usize)]) -> Vec<(usize, usize)> {

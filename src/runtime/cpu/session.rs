@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::ahead::Ahead;
 use super::execute::Execution;
 use super::memory::{Grown, Memory};
 use super::plan::{Place, Plan};
@@ -151,7 +150,6 @@ impl CpuSession {
             })?);
         }
         let (function, _) = self.loaded.function(&cached.function)?;
-        let ahead = Ahead::new(&plan);
         let execution = Execution {
             plan: &plan,
             function: &function.name,
@@ -163,14 +161,9 @@ impl CpuSession {
             state_slots: &cached.state_slots,
             memory: &mut self.memory,
             observer: self.observer.as_deref_mut(),
-            ahead: &ahead,
         };
         match &self.loaded.pool {
-            Some(pool) => {
-                let threads = pool.current_num_threads();
-                let idle = |number| ahead.fetch(number, threads);
-                pool.install(|| parallel::attended(|| execution.run(), &idle))
-            }
+            Some(pool) => pool.install(|| parallel::attended(|| execution.run())),
             None => execution.run(),
         }
     }
