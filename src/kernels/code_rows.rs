@@ -50,7 +50,7 @@ impl Op for ByteSums<'_> {
         match factors.values.slice::<f16>() {
             Ok(values) => scale_rows(s, factors.rows, values, first, out),
             Err(_) => {
-                scale_rows::<S, f32>(s, factors.rows, factors.values.slice().unwrap_or(&[]), first, out)
+                scale_rows::<S, f32>(s, factors.rows, factors.values.slice().unwrap_or(&[]), first, out);
             }
         }
     }

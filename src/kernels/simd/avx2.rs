@@ -153,12 +153,6 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn prefetch_behind<T>(self, x: &T, bytes: usize) {
-        // SAFETY: AVX2 implies SSE; a prefetch reads nothing that a program could see, from any address.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(x).wrapping_byte_add(bytes).cast()) }
-    }
-
-    #[inline(always)]
     fn splat(self, x: f32) -> __m256 {
         on_registers!(_mm256_set1_ps(x))
     }

@@ -95,11 +95,6 @@ impl Simd for Avx512 {
         self.0.prefetch(x);
     }
 
-    #[inline(always)]
-    fn prefetch_behind<T>(self, x: &T, bytes: usize) {
-        self.0.prefetch_behind(x, bytes);
-    }
-
     as_avx2! {
         fn splat(x: f32) -> __m256;
         fn load(x: &[f32; LANES]) -> __m256;

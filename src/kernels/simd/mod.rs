@@ -157,9 +157,6 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// Has memory that is about to be read brought near, where the processor can be told to.
     #[inline(always)]
     fn prefetch<T>(self, _: &T) {}
-    /// The same for what lies so many bytes behind something, if anything does.
-    #[inline(always)]
-    fn prefetch_behind<T>(self, _: &T, _bytes: usize) {}
     /// The same value in every lane.
     fn splat(self, x: f32) -> Self::V;
     /// Lanes from memory.

@@ -33,18 +33,14 @@ impl Cost {
 }
 
 fn flops(step: &Step, plan: &Plan) -> Option<usize> {
-    let operands = |name: &str| -> Option<&[Operand]> {
-        let param = step.def.params.iter().position(|param| param.name == name)?;
-        Some(&step.arguments[param])
-    };
     let shape_of = |operand: &Operand| match *operand {
         Operand::Constant(constant) => plan.constants[constant].ty.tensor()?.concrete(),
         Operand::Value(value) => plan.values[value].ty.tensor()?.concrete(),
     };
-    let shape = |name: &str| -> Option<Shape> { shape_of(operands(name)?.first()?) };
+    let shape = |name: &str| -> Option<Shape> { shape_of(step.argument(name)?.first()?) };
     if super::fuse::PRODUCTS.contains(&step.def.name) {
         let elements = |weight| Some(shape_of(weight)?.iter().product::<usize>());
-        return Some(2 * operands("weight")?.iter().map(elements).sum::<Option<usize>>()?);
+        return Some(2 * step.argument("weight")?.iter().map(elements).sum::<Option<usize>>()?);
     }
     let out = plan.values[*step.outputs.first()?].shape.as_ref()?;
     let elements: usize = out.iter().product();

@@ -72,6 +72,14 @@ pub(super) struct Step {
     pub(super) dynamic: bool,
 }
 
+impl Step {
+    /// What it takes for a parameter.
+    pub(super) fn argument(&self, name: &str) -> Option<&[Operand]> {
+        let param = self.def.params.iter().position(|param| param.name == name)?;
+        Some(&self.arguments[param])
+    }
+}
+
 /// What an argument is.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Operand {

@@ -129,9 +129,7 @@ impl<'a> Graph<'a> {
 
     /// All of what a step takes for a parameter.
     pub(super) fn arguments(&self, step: usize, name: &str) -> Option<&[Operand]> {
-        let step = &self.steps[step];
-        let param = step.def.params.iter().position(|param| param.name == name)?;
-        Some(&step.arguments[param])
+        self.steps[step].argument(name)
     }
 
     /// Whether all uses of what a step gives are the given number.
