@@ -127,6 +127,7 @@ mod element;
 mod grid;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+mod quad;
 pub(super) mod scalar;
 
 use std::sync::OnceLock;
@@ -135,6 +136,7 @@ use half::f16;
 
 pub use element::{Load, Store};
 pub(crate) use grid::Grid;
+pub use quad::{QUAD, Quad, SPLIT, SplitQuad};
 pub use scalar::Scalar;
 
 /// Lanes of a vector.
@@ -265,36 +267,6 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// half name. Sums must not exceed i32.
     fn dot_named(self, codes: &[[u8; WIDE]; QUAD], table: Self::Table, x: &Quad) -> Self::W;
 }
-
-/// Blocks whose products with numbers of four bits are computed at once.
-pub const QUAD: usize = 4;
-
-/// Numbers that meet four blocks of named codes.
-#[derive(Debug, Clone, Copy, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C)]
-pub struct Quad {
-    /// What meets the lower halves of every first eight bytes of a block, of every second eight, then the upper halves.
-    pub numbers: [[i16; QUAD * LANES]; 4],
-    /// What a number of each block stands for, in the lanes of the block.
-    pub scales: [f32; WIDE],
-}
-
-/// Numbers that meet four blocks of signed numbers of four bits, each as `high * SPLIT + low`.
-#[derive(Debug, Clone, Copy, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C)]
-pub struct SplitQuad {
-    /// What meets the lower halves of bytes, then the upper ones.
-    pub highs: [[i8; QUAD * WIDE]; 2],
-    /// The rest of each, below [`SPLIT`].
-    pub lows: [[i8; QUAD * WIDE]; 2],
-    /// For each lane, eight times the numbers that are summed in it, negated: codes of signed numbers are eight more.
-    pub offsets: [i32; WIDE],
-    /// What a number of each block stands for, in the lanes of the block.
-    pub scales: [f32; WIDE],
-}
-
-/// What the high part of a number counts.
-pub const SPLIT: i32 = 128;
 
 /// A kernel with its arguments.
 pub trait Op {

@@ -30,6 +30,7 @@ const PUBLIC_HOSTS: &[&str] = &[
     "raw.githubusercontent.com",
     "semver.org",
     "www.apache.org",
+    "www.w3.org",
 ];
 
 /// Finds them all, except in the lock file, which only cargo writes.
