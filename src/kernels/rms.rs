@@ -35,23 +35,23 @@ impl Epsilon {
 ///
 /// # Panics
 /// If `out` is not as long as `x`, or `weight` as the axis.
-pub fn root_mean_square<T: Store, W: Load>(
+pub fn root_mean_square<T: Load, W: Load, O: Store>(
     x: &[T],
     weight: &[W],
     inner: usize,
     epsilon: Epsilon,
-    out: &mut [T],
+    out: &mut [O],
 ) {
     root_mean_square_with(Isa::best(), x, weight, inner, epsilon, out);
 }
 
-fn root_mean_square_with<T: Store, W: Load>(
+fn root_mean_square_with<T: Load, W: Load, O: Store>(
     isa: Isa,
     x: &[T],
     weight: &[W],
     inner: usize,
     epsilon: Epsilon,
-    out: &mut [T],
+    out: &mut [O],
 ) {
     assert_eq!(x.len(), out.len(), "as many results as elements");
     let block = weight.len() * inner;
@@ -72,7 +72,7 @@ fn root_mean_square_with<T: Store, W: Load>(
     }
 }
 
-fn divide<T: Store, W: Load>(isa: Isa, columns: Columns<'_, T, W>, pieces: usize) {
+fn divide<T: Load, W: Load, O: Store>(isa: Isa, columns: Columns<'_, T, W, O>, pieces: usize) {
     let Some(middle) = parallel::half(columns.out.columns(), COLUMNS, pieces) else {
         return isa.run(columns);
     };
@@ -84,14 +84,14 @@ fn divide<T: Store, W: Load>(isa: Isa, columns: Columns<'_, T, W>, pieces: usize
 }
 
 /// One row of consecutive elements.
-struct Row<'a, T, W> {
+struct Row<'a, T, W, O> {
     x: &'a [T],
     weight: &'a [W],
     epsilon: Epsilon,
-    out: &'a mut [T],
+    out: &'a mut [O],
 }
 
-impl<T: Store, W: Load> Op for Row<'_, T, W> {
+impl<T: Load, W: Load, O: Store> Op for Row<'_, T, W, O> {
     type Output = ();
 
     #[inline(always)]
@@ -113,22 +113,22 @@ impl<T: Store, W: Load> Op for Row<'_, T, W> {
         let rows = x.chunks(LANES).zip(weight.chunks(LANES)).zip(out.chunks_mut(LANES));
         for ((x, weight), out) in rows {
             let normal = s.mul(T::load_some(s, x), factor);
-            T::store_some(s, s.mul(normal, W::load_some(s, weight)), out);
+            O::store_some(s, s.mul(normal, W::load_some(s, weight)), out);
         }
     }
 }
 
 /// Neighbouring columns of a matrix whose rows are `stride` apart.
-struct Columns<'a, T, W> {
+struct Columns<'a, T, W, O> {
     x: &'a [T],
     first: usize,
     stride: usize,
     weight: &'a [W],
     epsilon: Epsilon,
-    out: Grid<'a, T>,
+    out: Grid<'a, O>,
 }
 
-impl<T: Store, W: Load> Op for Columns<'_, T, W> {
+impl<T: Load, W: Load, O: Store> Op for Columns<'_, T, W, O> {
     type Output = ();
 
     #[inline(always)]
@@ -161,7 +161,7 @@ impl<T: Store, W: Load> Op for Columns<'_, T, W> {
                 let out = &mut out.row(i)[start..][..width];
                 for (v, (x, out)) in row(i).chunks(LANES).zip(out.chunks_mut(LANES)).enumerate() {
                     let normal = s.mul(T::load_some(s, x), factors[v]);
-                    T::store_some(s, s.mul(normal, weight), out);
+                    O::store_some(s, s.mul(normal, weight), out);
                 }
             }
         }

@@ -32,8 +32,9 @@ pub(super) fn find(graph: &Graph<'_>, out: usize) -> Option<Fused> {
     let value = graph.made_for(1, graph.argument(out, "y")?, "conv")?;
     let pair = [Product::of(graph, gate)?, Product::of(graph, value)?];
     let fits = Graph::same(pair[0].x, pair[1].x) && !graph.changes_memory(gate.min(value)..out);
-    let arguments = Product::arguments(&pair).filter(|_| fits)?;
-    Some(Fused::new(&GATED_PRODUCTS, graph, out, arguments, vec![gate, value, out]))
+    let (arguments, norm) = Product::arguments(graph, &pair).filter(|_| fits)?;
+    let steps = [gate, value, out].into_iter().chain(norm).collect();
+    Some(Fused::new(&GATED_PRODUCTS, graph, out, arguments, steps))
 }
 
 fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
@@ -48,14 +49,17 @@ fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{counted_with, halves};
+    use super::super::testing::{counted_with, halves, push_norm};
     use super::*;
     use crate::mil::{Builder, Function, TensorType};
     use crate::tensor::DType;
 
-    fn mlp(shown: bool) -> Function {
+    fn mlp(shown: bool, normed: bool) -> Function {
         let mut f = Builder::new("main", Opset::Ios18);
-        let x = f.input("x", TensorType::fixed(DType::F16, &[1, 64, 1, 1]));
+        let mut x = f.input("x", TensorType::fixed(DType::F16, &[1, 64, 1, 1]));
+        if normed {
+            x = push_norm(&mut f, x, 64, Some(0.01))[0];
+        }
         let weight = |seed: usize| halves(&[40, 64, 1, 1], |i| (i * seed % 17) as f32 / 17.0 - 0.5);
         let gate = f.op("conv").arg("x", x).arg("weight", &weight(5)).push().unwrap();
         let value = f.op("conv").arg("x", x).arg("weight", &weight(7)).push().unwrap();
@@ -69,13 +73,16 @@ mod tests {
     #[test]
     fn one_step_gives_what_the_steps_give() {
         let x = halves(&[1, 64, 1, 1], |i| (i * 11 % 23) as f32 / 23.0 - 0.4);
-        let (fused, steps) = counted_with(mlp(false), &[("x", &x)]);
-        assert_eq!(steps, [(KIND.to_owned(), 2 * 2 * 40 * 64)]);
-        let (plain, steps) = counted_with(mlp(true), &[("x", &x)]);
-        assert!(steps.iter().all(|(kind, _)| kind != KIND), "the value leaves the function");
-        // The steps round two factors to 2^-11 of their size.
-        for (fused, plain) in fused.iter().zip(&plain) {
-            assert!((fused - plain).abs() <= plain.abs() * 4.0 / 2048.0 + 1e-4, "{fused} is not {plain}");
+        for normed in [false, true] {
+            let (fused, steps) = counted_with(mlp(false, normed), &[("x", &x)]);
+            assert_eq!(steps, [(KIND.to_owned(), 2 * 2 * 40 * 64)]);
+            let (plain, steps) = counted_with(mlp(true, normed), &[("x", &x)]);
+            assert!(steps.iter().all(|(kind, _)| kind != KIND), "the value leaves the function");
+            // The steps round what is normalised and two factors to 2^-11 of their size.
+            for (fused, plain) in fused.iter().zip(&plain) {
+                let bound = plain.abs() * 4.0 / 2048.0 + if normed { 4e-3 } else { 1e-4 };
+                assert!((fused - plain).abs() <= bound, "{fused} is not {plain}");
+            }
         }
     }
 }

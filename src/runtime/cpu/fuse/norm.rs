@@ -16,16 +16,27 @@ use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
 use crate::runtime::cpu::plan::Operand;
 use crate::tensor::shape;
 
+/// The kind of the step.
+pub(super) const KIND: &str = "norm (fused)";
+
+/// What a norm takes beside its weight.
+pub(super) const PARAMS: [Param; 4] = [
+    Param::constant("axes", INT).optional(),
+    Param::constant("floor", FLOAT).optional(),
+    Param::constant("root", FLOAT).or_float(0.0),
+    Param::constant("tiny", FLOAT).or_float(1e-12),
+];
+
 static NORM: OpDef = OpDef {
-    name: "norm (fused)",
+    name: KIND,
     since: Opset::Ios15,
     params: &[
         Param::value("x", FLOAT),
         Param::value("weight", FLOAT),
-        Param::constant("axes", INT),
-        Param::constant("floor", FLOAT),
-        Param::constant("root", FLOAT).or_float(0.0),
-        Param::constant("tiny", FLOAT).or_float(1e-12),
+        PARAMS[0],
+        PARAMS[1],
+        PARAMS[2],
+        PARAMS[3],
     ],
     infer: |call| Ok(vec![call.ty("x")?.clone().into()]),
     eval: Eval::Kernel(eval),
@@ -103,46 +114,28 @@ fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
     let axis = call.ints("axes")?.first().and_then(|&axis| shape::axis(axis, x.rank()));
     let axis = axis.ok_or_else(|| OpError::new("`axes` is not one of `x`"))?;
     let inner = x.shape()[axis + 1..].iter().product();
-    let epsilon =
-        Epsilon { floor: call.float("floor")?, root: call.float("root")?, tiny: call.float("tiny")? };
     let out = outputs.tensor(0)?.slice::<f16>()?;
-    root_mean_square(x.slice::<f16>()?, weight.slice::<f16>()?, inner, epsilon, out);
+    root_mean_square(x.slice::<f16>()?, weight.slice::<f16>()?, inner, epsilon(call)?, out);
     Ok(())
+}
+
+/// What a norm adds to the mean of squares.
+pub(super) fn epsilon(call: &Call<'_>) -> Result<Epsilon, OpError> {
+    Ok(Epsilon { floor: call.float("floor")?, root: call.float("root")?, tiny: call.float("tiny")? })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{executed, halves};
+    use super::super::testing::{executed, halves, push_norm};
     use super::*;
-    use crate::mil::{Arg, Builder, Function, TensorType, ValueId};
-    use crate::tensor::{DType, Tensor};
+    use crate::mil::{Builder, Function, TensorType};
+    use crate::tensor::DType;
 
     /// The norm of channels as an export writes it; with `shown`, an intermediate value leaves the function.
     fn norm(shape: [usize; 4], root: Option<f32>, shown: bool) -> Function {
         let mut f = Builder::new("main", Opset::Ios18);
         let x = f.input("x", TensorType::fixed(DType::F16, &shape));
-        let weight: Vec<f16> = (0..shape[1]).map(|i| f16::from_f32(0.5 + (i % 5) as f32 / 4.0)).collect();
-        let weight = Tensor::from_slice(&[1, shape[1], 1, 1], &weight).unwrap();
-        let mut op = |kind: &str, args: Vec<(&str, Arg)>| -> ValueId {
-            args.into_iter().fold(f.op(kind), |op, (name, arg)| op.arg(name, arg)).push().unwrap()
-        };
-        let reduce = |x: ValueId| vec![("x", x.into()), ("axes", [1].into()), ("keep_dims", true.into())];
-        let magnitude = op("abs", vec![("x", x.into())]);
-        let largest = op("reduce_max", reduce(magnitude));
-        let divisor = op("maximum", vec![("x", largest.into()), ("y", f16::from_f32(1.0 / 256.0).into())]);
-        let factor = op("real_div", vec![("x", f16::ONE.into()), ("y", divisor.into())]);
-        let scaled = op("mul", vec![("x", x.into()), ("y", factor.into())]);
-        let squares = op("mul", vec![("x", scaled.into()), ("y", scaled.into())]);
-        let mut variance = op("reduce_mean", reduce(squares));
-        if let Some(root) = root {
-            let root = op("mul", vec![("x", factor.into()), ("y", f16::from_f32(root).into())]);
-            let square = op("mul", vec![("x", root.into()), ("y", root.into())]);
-            variance = op("add", vec![("x", variance.into()), ("y", square.into())]);
-        }
-        let inverse = op("rsqrt", vec![("x", variance.into()), ("epsilon", f16::from_bits(1).into())]);
-        let normal = op("mul", vec![("x", scaled.into()), ("y", inverse.into())]);
-        let out = op("mul", vec![("x", normal.into()), ("y", (&weight).into())]);
-        let outputs = [out, scaled];
+        let outputs = push_norm(&mut f, x, shape[1], root);
         f.finish(&outputs[..if shown { 2 } else { 1 }])
     }
 

@@ -4,18 +4,29 @@ use half::f16;
 use smallvec::SmallVec;
 
 use super::graph::Graph;
+use super::norm;
 use crate::kernels::convert::convert;
 use crate::kernels::packed::{self, Part};
+use crate::kernels::rms::root_mean_square;
 use crate::mil::op::domain::FLOAT;
 use crate::mil::op::{Call, OpError, Param, Scratch, Weight};
 use crate::runtime::cpu::plan::Operand;
 
-/// What every step that is made of products takes: the token, a weight for each product, and for each a bias or none.
-pub(super) const PARAMS: [Param; 3] = [
+/// What every step that is made of products takes: the token, a weight for each product, for each a bias or none, and what
+/// the token is normalised with before.
+pub(super) const PARAMS: [Param; 8] = [
     Param::value("x", FLOAT),
     Param::value("weight", FLOAT).many().packed(),
     Param::value("bias", FLOAT).many().optional().packed(),
+    Param::value("norm", FLOAT).optional(),
+    norm::PARAMS[0],
+    norm::PARAMS[1],
+    norm::PARAMS[2],
+    norm::PARAMS[3],
 ];
+
+/// What a step takes for each parameter.
+pub(super) type Arguments = Vec<SmallVec<[Operand; 1]>>;
 
 /// A product that weights are read for as they are stored.
 #[derive(Clone, Copy)]
@@ -44,14 +55,25 @@ impl Product {
         stored.then(|| Product { x, weight, bias: graph.argument(step, "bias") })
     }
 
-    /// The arguments of a step that computes some products of one token. All must have a bias, or none.
-    pub(super) fn arguments(products: &[Product]) -> Option<Vec<SmallVec<[Operand; 1]>>> {
+    /// The arguments of a step that computes some products of one token, and the steps it stands for beside them: a norm
+    /// whose result nobody else takes. All must have a bias, or none.
+    pub(super) fn arguments(graph: &Graph<'_>, products: &[Product]) -> Option<(Arguments, Option<usize>)> {
         let biases: SmallVec<[Operand; 1]> = products.iter().filter_map(|product| product.bias).collect();
+        if !biases.is_empty() && biases.len() != products.len() {
+            return None;
+        }
         let x = products.first()?.x;
-        let agree = biases.is_empty() || biases.len() == products.len();
-        agree.then(|| {
-            vec![SmallVec::from_elem(x, 1), products.iter().map(|product| product.weight).collect(), biases]
-        })
+        let norm = graph.made_for(products.len(), x, norm::KIND);
+        let mut arguments =
+            vec![SmallVec::from_elem(x, 1), products.iter().map(|product| product.weight).collect(), biases];
+        match norm {
+            Some(norm) => {
+                arguments[0] = SmallVec::from_elem(graph.argument(norm, "x")?, 1);
+                arguments.extend_from_slice(&graph.steps[norm].arguments[1..]);
+            }
+            None => arguments.resize(PARAMS.len(), SmallVec::new()),
+        }
+        Some((arguments, norm))
     }
 }
 
@@ -73,7 +95,12 @@ pub(super) fn products<'s>(
     let biased = if call.has("bias") { total } else { 0 };
     let [wide, work, bias, sums, more] =
         scratch.floats([x.len(), packed::scratch_len(x.len()), biased, total, more]);
-    convert(x.slice::<f16>()?, wide);
+    match call.opt_tensor("norm")? {
+        Some(weight) => {
+            root_mean_square(x.slice::<f16>()?, weight.slice::<f16>()?, 1, norm::epsilon(call)?, wide)
+        }
+        None => convert(x.slice::<f16>()?, wide),
+    }
     packed::multiply(wide, &parts, work, sums);
     let mut start = 0;
     for (i, part) in parts.iter().enumerate().take(call.count("bias")) {

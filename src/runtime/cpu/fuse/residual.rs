@@ -18,7 +18,10 @@ pub(in crate::runtime::cpu) const KIND: &str = "product and sum (fused)";
 static RESIDUAL: OpDef = OpDef {
     name: KIND,
     since: Opset::Ios15,
-    params: &[PARAMS[0], PARAMS[1], PARAMS[2], Param::value("addend", FLOAT)],
+    params: &{
+        let [x, weight, bias, norm, axes, floor, root, tiny] = PARAMS;
+        [x, weight, bias, norm, axes, floor, root, tiny, Param::value("addend", FLOAT)]
+    },
     // A fused step takes the place of one whose type is known.
     infer: |_| Err(OpError::new("is made by plans alone")),
     eval: Eval::Kernel(eval),
@@ -36,9 +39,10 @@ pub(super) fn find(graph: &Graph<'_>, out: usize) -> Option<Fused> {
     let product = Product::of(graph, conv)?;
     let shape = graph.half_shape(Operand::Value(graph.steps[out].outputs[0]))?;
     let fits = graph.half_shape(addend)? == shape && !graph.changes_memory(conv..out);
-    let mut arguments = Product::arguments(&[product]).filter(|_| fits)?;
+    let (mut arguments, norm) = Product::arguments(graph, &[product]).filter(|_| fits)?;
     arguments.push(smallvec![addend]);
-    Some(Fused::new(&RESIDUAL, graph, out, arguments, vec![conv, out]))
+    let steps = [conv, out].into_iter().chain(norm).collect();
+    Some(Fused::new(&RESIDUAL, graph, out, arguments, steps))
 }
 
 fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {

@@ -29,13 +29,16 @@ pub(super) fn find(graph: &Graph<'_>, last: usize) -> Option<Fused> {
         let product = Product::of(graph, step).filter(|product| Graph::same(product.x, own.x))?;
         Some((step, product))
     };
-    let (steps, found): (Vec<usize>, Vec<Product>) = graph.users(own.x).iter().filter_map(of_token).unzip();
+    let (mut steps, found): (Vec<usize>, Vec<Product>) =
+        graph.users(own.x).iter().filter_map(of_token).unzip();
     let &[first, .., end] = &steps[..] else { return None };
     if end != last || graph.changes_memory(first..last) {
         return None;
     }
     let outputs: SmallVec<[usize; 4]> = steps.iter().map(|&step| graph.steps[step].outputs[0]).collect();
-    let mut fused = Fused::new(&SIBLINGS, graph, first, Product::arguments(&found)?, steps);
+    let (arguments, norm) = Product::arguments(graph, &found)?;
+    steps.extend(norm);
+    let mut fused = Fused::new(&SIBLINGS, graph, first, arguments, steps);
     fused.step.outputs = outputs;
     // Whoever takes the first result may come before the last product, and all of them take what is there already.
     fused.place = first;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use half::f16;
 
-use crate::mil::{Function, Model};
+use crate::mil::{Arg, Builder, Function, Model, ValueId};
 use crate::runtime::{CpuRuntime, Executed, LoadOptions, Observer};
 use crate::tensor::Tensor;
 
@@ -13,6 +13,30 @@ use crate::tensor::Tensor;
 pub(super) fn halves(shape: &[usize], value: impl Fn(usize) -> f32) -> Tensor {
     let values: Vec<f16> = (0..shape.iter().product()).map(|i| f16::from_f32(value(i))).collect();
     Tensor::from_slice(shape, &values).unwrap()
+}
+
+/// The norm of channels as an export writes it, and an intermediate value of it.
+pub(super) fn push_norm(f: &mut Builder, x: ValueId, channels: usize, root: Option<f32>) -> [ValueId; 2] {
+    let weight = halves(&[1, channels, 1, 1], |i| 0.5 + (i % 5) as f32 / 4.0);
+    let mut op = |kind: &str, args: Vec<(&str, Arg)>| -> ValueId {
+        args.into_iter().fold(f.op(kind), |op, (name, arg)| op.arg(name, arg)).push().unwrap()
+    };
+    let reduce = |x: ValueId| vec![("x", x.into()), ("axes", [1].into()), ("keep_dims", true.into())];
+    let magnitude = op("abs", vec![("x", x.into())]);
+    let largest = op("reduce_max", reduce(magnitude));
+    let divisor = op("maximum", vec![("x", largest.into()), ("y", f16::from_f32(1.0 / 256.0).into())]);
+    let factor = op("real_div", vec![("x", f16::ONE.into()), ("y", divisor.into())]);
+    let scaled = op("mul", vec![("x", x.into()), ("y", factor.into())]);
+    let squares = op("mul", vec![("x", scaled.into()), ("y", scaled.into())]);
+    let mut variance = op("reduce_mean", reduce(squares));
+    if let Some(root) = root {
+        let root = op("mul", vec![("x", factor.into()), ("y", f16::from_f32(root).into())]);
+        let square = op("mul", vec![("x", root.into()), ("y", root.into())]);
+        variance = op("add", vec![("x", variance.into()), ("y", square.into())]);
+    }
+    let inverse = op("rsqrt", vec![("x", variance.into()), ("epsilon", f16::from_bits(1).into())]);
+    let normal = op("mul", vec![("x", scaled.into()), ("y", inverse.into())]);
+    [op("mul", vec![("x", normal.into()), ("y", (&weight).into())]), scaled]
 }
 
 /// The first output of a function of `x`, and the kinds of the steps executed.
