@@ -61,7 +61,7 @@ fn importance(bundle: &Bundle, pieces: &[&[u32]]) -> Result<Importance, ExportEr
     let packages = trial::packages(bundle)?;
     let inputs: Vec<Inputs> = packages.iter().map(|package| inputs(package.model())).collect();
     let loaded: Vec<Arc<dyn Loaded>> =
-        packages.iter().map(|package| trial::load(package, failed)).collect::<Result<_, _>>()?;
+        packages.iter().map(|package| trial::load_shown(package, failed)).collect::<Result<_, _>>()?;
     let sessions = loaded.into_iter().map(Loaded::session).collect();
     let generation = |e: GenerateError| failed(&e.to_string());
     let clock = Arc::new(SystemClock::default());

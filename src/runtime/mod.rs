@@ -74,6 +74,9 @@ pub struct LoadOptions {
     pub threads: Option<usize>,
     /// Bytes that the values of one prediction may take; the machine's memory if none is given.
     pub memory: Option<usize>,
+    /// Whether operations may be carried out as parts of others, where the runtime has a choice. An observer then does not see
+    /// every value.
+    pub fuse: bool,
     /// Where operations may run, where the runtime has a choice.
     pub units: ComputeUnits,
     /// What the runtime may know of the use that is made of the model.
@@ -91,6 +94,7 @@ impl Default for LoadOptions {
             numerics: Numerics::default(),
             threads: None,
             memory: None,
+            fuse: true,
             units: ComputeUnits::default(),
             hints: Hints::default(),
             load_limit: LOAD_LIMIT,

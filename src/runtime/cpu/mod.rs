@@ -59,6 +59,8 @@ struct CpuLoaded {
     /// Facts of each function, in program order.
     facts: Vec<Facts>,
     numerics: Numerics,
+    /// Where every step rounds to fp16, none are fused.
+    fuses: bool,
     pool: Option<rayon::ThreadPool>,
     memory_limit: usize,
 }
@@ -96,7 +98,9 @@ impl CpuLoaded {
                     .map_err(|e| RuntimeError::Environment(format!("cannot start {n} threads: {e}")))?,
             ),
         };
-        Ok(CpuLoaded { model, facts, numerics: options.numerics, pool, memory_limit })
+        let numerics = options.numerics;
+        let fuses = options.fuse && numerics == Numerics::Fast;
+        Ok(CpuLoaded { model, facts, numerics, fuses, pool, memory_limit })
     }
 
     fn function(&self, name: &str) -> Result<(&Function, &Facts), RuntimeError> {

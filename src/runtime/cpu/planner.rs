@@ -8,16 +8,16 @@ use super::plan::{Action, Constant, Nested, Operand, Place, Plan, PlannedValue, 
 use super::views::{Aliases, PlanBindings, first_byte};
 use super::{arena, fuse, states};
 use crate::mil::arguments::{Arguments, Source};
-use crate::mil::op::{Eval, KnownValue, Numerics, OpDef, OpError, decode_all, storage_type};
+use crate::mil::op::{Eval, KnownValue, OpDef, OpError, decode_all, storage_type};
 use crate::mil::propagate::{Facts, Finding, place};
 use crate::mil::{Block, Function, Operation, TensorType, Type, ValueId, ops};
 use crate::tensor::{DType, shape};
 
-/// Plans a function from the facts of its values. Where every step rounds to fp16, none are fused.
-pub(super) fn plan(function: &Function, facts: Facts, numerics: Numerics) -> Result<Plan, Finding> {
+/// Plans a function from the facts of its values.
+pub(super) fn plan(function: &Function, facts: Facts, fuses: bool) -> Result<Plan, Finding> {
     let mut planner = Planner::new(function, facts);
     let mut steps = planner.block(&function.body, true)?;
-    if numerics == Numerics::Fast {
+    if fuses {
         let Planner { aliases, facts, constants, .. } = &planner;
         fuse::fuse(&mut steps, &planner.outputs(), fuse::Values { aliases, facts, constants });
     }

@@ -94,7 +94,7 @@ impl CpuSession {
             return Err(RuntimeError::Program(findings));
         }
         let plan =
-            plan(function, facts, loaded.numerics).map_err(|finding| RuntimeError::Program(vec![finding]))?;
+            plan(function, facts, loaded.fuses).map_err(|finding| RuntimeError::Program(vec![finding]))?;
         if plan.arena_bytes > loaded.memory_limit {
             return Err(RuntimeError::Environment(format!(
                 "function `{name}` needs {} MB at these shapes, the limit is {} MB",

@@ -1,4 +1,5 @@
-//! Several products of one token, such as query, key and value: one walk over all their weights.
+//! Several products of one token, such as query, key and value: one walk over all their weights. A single one joins the norm
+//! before it.
 
 use half::f16;
 use smallvec::SmallVec;
@@ -31,12 +32,16 @@ pub(super) fn find(graph: &Graph<'_>, last: usize) -> Option<Fused> {
     };
     let (mut steps, found): (Vec<usize>, Vec<Product>) =
         graph.users(own.x).iter().filter_map(of_token).unzip();
-    let &[first, .., end] = &steps[..] else { return None };
+    let (&first, &end) = steps.first().zip(steps.last())?;
     if end != last || graph.changes_memory(first..last) {
         return None;
     }
     let outputs: SmallVec<[usize; 4]> = steps.iter().map(|&step| graph.steps[step].outputs[0]).collect();
     let (arguments, norm) = Product::arguments(graph, &found)?;
+    // A head is to give the same whether it is one product or several.
+    if steps.len() == 1 && norm.is_none() {
+        return None;
+    }
     steps.extend(norm);
     let mut fused = Fused::new(&SIBLINGS, graph, first, arguments, steps);
     fused.step.outputs = outputs;
