@@ -97,7 +97,7 @@ pub(super) fn products<'s>(
         scratch.floats([x.len(), packed::scratch_len(x.len()), biased, total, more]);
     match call.opt_tensor("norm")? {
         Some(weight) => {
-            root_mean_square(x.slice::<f16>()?, weight.slice::<f16>()?, 1, norm::epsilon(call)?, wide)
+            root_mean_square(x.slice::<f16>()?, weight.slice::<f16>()?, 1, norm::epsilon(call)?, wide);
         }
         None => convert(x.slice::<f16>()?, wide),
     }
