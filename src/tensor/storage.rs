@@ -8,7 +8,7 @@ use std::io;
 use std::ops::{Deref, Range};
 use std::sync::Arc;
 
-use memmap2::{Mmap, UncheckedAdvice};
+use memmap2::{Mmap, MmapMut, UncheckedAdvice};
 
 /// A cheap, cloneable handle on a run of immutable bytes.
 #[derive(Clone)]
@@ -113,13 +113,9 @@ impl PartialEq for Bytes {
 /// Cache-line-aligned, growable, zero-initialised bytes.
 #[derive(Clone, Default)]
 pub struct AlignedBuf {
-    lines: Vec<Line>,
+    memory: Memory,
     len: usize,
 }
-
-#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
-#[repr(C, align(64))]
-struct Line([u8; 64]);
 
 impl AlignedBuf {
     /// A zeroed buffer of `len` bytes.
@@ -138,10 +134,7 @@ impl AlignedBuf {
 
     /// Changes the length; capacity never shrinks, so repeated use of the same sizes allocates once.
     pub fn resize(&mut self, len: usize) {
-        let lines = len.div_ceil(64);
-        if lines > self.lines.len() {
-            self.lines.resize(lines, Line([0; 64]));
-        }
+        self.memory.reserve(len);
         self.len = len;
     }
 }
@@ -149,13 +142,87 @@ impl AlignedBuf {
 impl Deref for AlignedBuf {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        &bytemuck::cast_slice(&self.lines)[..self.len]
+        &self.memory.as_slice()[..self.len]
     }
 }
 
 impl std::ops::DerefMut for AlignedBuf {
     fn deref_mut(&mut self) -> &mut [u8] {
-        &mut bytemuck::cast_slice_mut(&mut self.lines)[..self.len]
+        &mut self.memory.as_mut_slice()[..self.len]
+    }
+}
+
+/// Where the bytes of a buffer are.
+enum Memory {
+    Lines(Vec<Line>),
+    /// Many bytes, in pages as large as the system has them: a key-value cache is read in short pieces all over it, and
+    /// finding thousands of small pages takes longer than reading what is in them.
+    Pages(MmapMut),
+}
+
+#[derive(Clone, Copy, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+/// Size of a large page.
+const LARGE_PAGE: usize = 2 << 20;
+
+impl Memory {
+    fn zeroed(len: usize) -> Memory {
+        match large_pages(len) {
+            Some(pages) => Memory::Pages(pages),
+            None => Memory::Lines(vec![Line([0; 64]); len.div_ceil(size_of::<Line>())]),
+        }
+    }
+
+    /// Makes room for so many bytes; new ones are zero.
+    fn reserve(&mut self, len: usize) {
+        let here = self.as_slice();
+        if len > here.len() {
+            let mut grown = Memory::zeroed(len);
+            grown.as_mut_slice()[..here.len()].copy_from_slice(here);
+            *self = grown;
+        }
+    }
+
+    fn as_slice(&self) -> &[u8] {
+        match self {
+            Memory::Lines(lines) => bytemuck::cast_slice(lines),
+            Memory::Pages(pages) => pages,
+        }
+    }
+
+    fn as_mut_slice(&mut self) -> &mut [u8] {
+        match self {
+            Memory::Lines(lines) => bytemuck::cast_slice_mut(lines),
+            Memory::Pages(pages) => pages,
+        }
+    }
+}
+
+/// Zeroed large pages for so many bytes, if that is many and the system gives them.
+fn large_pages(len: usize) -> Option<MmapMut> {
+    if len < LARGE_PAGE || cfg!(miri) {
+        return None;
+    }
+    let pages = MmapMut::map_anon(len.checked_next_multiple_of(LARGE_PAGE)?).ok()?;
+    // A refusal only costs time and is not an error.
+    #[cfg(target_os = "linux")]
+    let _ = pages.advise(memmap2::Advice::HugePage);
+    Some(pages)
+}
+
+impl Default for Memory {
+    fn default() -> Memory {
+        Memory::Lines(Vec::new())
+    }
+}
+
+impl Clone for Memory {
+    fn clone(&self) -> Memory {
+        let mut copy = Memory::zeroed(self.as_slice().len());
+        copy.as_mut_slice().copy_from_slice(self.as_slice());
+        copy
     }
 }
 
@@ -186,5 +253,19 @@ mod tests {
         buffer.resize(10);
         buffer.resize(100);
         assert_eq!(before, buffer.as_ptr());
+    }
+
+    #[test]
+    fn growing_keeps_what_is_there_and_adds_zeros() {
+        let mut buffer = AlignedBuf::from_slice(&[7; 100]);
+        for len in [LARGE_PAGE - 1, LARGE_PAGE, LARGE_PAGE + 1, 3 * LARGE_PAGE] {
+            buffer.resize(len);
+            assert_eq!(buffer.as_ptr() as usize % 64, 0);
+            assert!(
+                buffer[..100].iter().all(|&byte| byte == 7) && buffer[100..].iter().all(|&byte| byte == 0)
+            );
+        }
+        let copy = buffer.clone();
+        assert!(copy.len() == buffer.len() && *copy == *buffer);
     }
 }
