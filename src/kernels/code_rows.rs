@@ -3,33 +3,9 @@
 use half::f16;
 
 use super::fixed_point::{FixedQuads, FixedRow, LARGEST_NAMED, fix};
+use super::gemv::{RowProducts, sum_rows};
 use super::packed::Factors;
 use super::simd::{BLOCK, LANES, Load, Op, QUAD, Quad, Simd, SplitQuad, WIDE};
-
-/// Rows of weights that can be multiplied one by one.
-trait Rows<S: Simd> {
-    /// Products of a row, lane by lane.
-    fn lanes(&self, s: S, row: usize) -> S::V;
-}
-
-/// The sums of the rows from `first` on.
-#[inline(always)]
-fn sum_rows<S: Simd>(s: S, rows: &impl Rows<S>, first: usize, out: &mut [f32]) {
-    let (groups, rest) = out.as_chunks_mut::<LANES>();
-    let mut row = first;
-    for group in groups {
-        let mut lanes = [s.splat(0.0); LANES];
-        for (r, lanes) in lanes.iter_mut().enumerate() {
-            *lanes = rows.lanes(s, row + r);
-        }
-        s.store(s.reduce_add_each(lanes), group);
-        row += LANES;
-    }
-    for out in rest {
-        *out = s.reduce_add(rows.lanes(s, row));
-        row += 1;
-    }
-}
 
 /// Rows of signed bytes, each times the factor of its row.
 pub(super) struct ByteSums<'a> {
@@ -81,7 +57,7 @@ struct ByteRows<'a> {
     x: FixedRow<'a>,
 }
 
-impl<S: Simd> Rows<S> for ByteRows<'_> {
+impl<S: Simd> RowProducts<S> for ByteRows<'_> {
     #[inline(always)]
     fn lanes(&self, s: S, row: usize) -> S::V {
         let count = self.x.blocks.len();
@@ -141,7 +117,7 @@ struct NibbleRows<'a, F> {
     x: FixedQuads<'a, SplitQuad>,
 }
 
-impl<S: Simd, F: Load> Rows<S> for NibbleRows<'_, F> {
+impl<S: Simd, F: Load> RowProducts<S> for NibbleRows<'_, F> {
     #[inline(always)]
     fn lanes(&self, s: S, row: usize) -> S::V {
         let codes = &self.codes[row * self.x.blocks..][..self.x.blocks];
@@ -225,7 +201,7 @@ struct NamedRows<'a, S: Simd> {
     x: FixedQuads<'a, Quad>,
 }
 
-impl<S: Simd> Rows<S> for NamedRows<'_, S> {
+impl<S: Simd> RowProducts<S> for NamedRows<'_, S> {
     #[inline(always)]
     fn lanes(&self, s: S, row: usize) -> S::V {
         let codes = &self.codes[row * self.x.blocks..][..self.x.blocks];

@@ -73,21 +73,44 @@ impl<T: Load> Op for RowDots<'_, T> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let RowDots { x, w, out } = self;
-        let (groups, rest) = out.as_chunks_mut::<LANES>();
-        let mut row = 0;
-        for group in groups {
-            let mut lanes = [s.splat(0.0); LANES];
-            for (r, lanes) in lanes.iter_mut().enumerate() {
-                *lanes = row_dot(s, x, &w.data[(row + r) * w.row_stride..][..x.len()]);
-            }
-            s.store(s.reduce_add_each(lanes), group);
-            row += LANES;
+        sum_rows(s, &PlainRows { x: self.x, w: self.w }, 0, self.out);
+    }
+}
+
+struct PlainRows<'a, T> {
+    x: &'a [f32],
+    w: Matrix<'a, T>,
+}
+
+impl<S: Simd, T: Load> RowProducts<S> for PlainRows<'_, T> {
+    #[inline(always)]
+    fn lanes(&self, s: S, row: usize) -> S::V {
+        row_dot(s, self.x, &self.w.data[row * self.w.row_stride..][..self.x.len()])
+    }
+}
+
+/// Rows that one row is multiplied with, one after the other.
+pub(super) trait RowProducts<S: Simd> {
+    /// Products of a row, lane by lane.
+    fn lanes(&self, s: S, row: usize) -> S::V;
+}
+
+/// The sums of the rows from `first` on.
+#[inline(always)]
+pub(super) fn sum_rows<S: Simd>(s: S, rows: &impl RowProducts<S>, first: usize, out: &mut [f32]) {
+    let (groups, rest) = out.as_chunks_mut::<LANES>();
+    let mut row = first;
+    for group in groups {
+        let mut lanes = [s.splat(0.0); LANES];
+        for (r, lanes) in lanes.iter_mut().enumerate() {
+            *lanes = rows.lanes(s, row + r);
         }
-        for out in rest {
-            *out = s.reduce_add(row_dot(s, x, &w.data[row * w.row_stride..][..x.len()]));
-            row += 1;
-        }
+        s.store(s.reduce_add_each(lanes), group);
+        row += LANES;
+    }
+    for out in rest {
+        *out = s.reduce_add(rows.lanes(s, row));
+        row += 1;
     }
 }
 

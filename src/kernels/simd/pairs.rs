@@ -1,0 +1,109 @@
+//! What instruction sets have in common that offer less than sixteen lanes or products of integers.
+
+/// Implements the vectors of sixteen lanes as pairs of vectors of eight.
+macro_rules! wide_as_pairs {
+    () => {
+        type W = [Self::V; 2];
+
+        #[inline(always)]
+        fn splat_wide(self, x: f32) -> Self::W {
+            [self.splat(x); 2]
+        }
+
+        #[inline(always)]
+        fn load_wide(self, x: &[f32; WIDE]) -> Self::W {
+            let (lanes, _) = x.as_chunks::<LANES>();
+            [self.load(&lanes[0]), self.load(&lanes[1])]
+        }
+
+        #[inline(always)]
+        fn store_wide(self, v: Self::W, out: &mut [f32; WIDE]) {
+            let (lanes, _) = out.as_chunks_mut::<LANES>();
+            self.store(v[0], &mut lanes[0]);
+            self.store(v[1], &mut lanes[1]);
+        }
+
+        #[inline(always)]
+        fn add_wide(self, a: Self::W, b: Self::W) -> Self::W {
+            [self.add(a[0], b[0]), self.add(a[1], b[1])]
+        }
+
+        #[inline(always)]
+        fn mul_wide(self, a: Self::W, b: Self::W) -> Self::W {
+            [self.mul(a[0], b[0]), self.mul(a[1], b[1])]
+        }
+
+        #[inline(always)]
+        fn mul_add_wide(self, a: Self::W, b: Self::W, c: Self::W) -> Self::W {
+            [self.mul_add(a[0], b[0], c[0]), self.mul_add(a[1], b[1], c[1])]
+        }
+
+        #[inline(always)]
+        fn round_f16_wide(self, v: Self::W) -> Self::W {
+            [self.round_f16(v[0]), self.round_f16(v[1])]
+        }
+
+        #[inline(always)]
+        fn join(self, a: Self::V, b: Self::V) -> Self::W {
+            [a, b]
+        }
+
+        #[inline(always)]
+        fn fold_wide(self, v: Self::W) -> Self::V {
+            self.add(v[0], v[1])
+        }
+
+        #[inline(always)]
+        fn load_f16_wide(self, x: &[f16; WIDE]) -> Self::W {
+            let (lanes, _) = x.as_chunks::<LANES>();
+            [self.load_f16(&lanes[0]), self.load_f16(&lanes[1])]
+        }
+    };
+}
+
+/// Implements products with numbers of four bits without vectors.
+macro_rules! quads_in_memory {
+    () => {
+        #[inline(always)]
+        fn spread(self, numbers: &[f32; QUAD]) -> Self::W {
+            self.load_wide(&std::array::from_fn(|i| numbers[i / QUAD]))
+        }
+
+        #[inline(always)]
+        fn spread_f16(self, numbers: &[f16; QUAD]) -> Self::W {
+            self.spread(&numbers.map(f16::to_f32))
+        }
+
+        type Table = [i16; WIDE];
+
+        #[inline(always)]
+        fn table(self, numbers: &[i16; WIDE]) -> Self::Table {
+            *numbers
+        }
+
+        #[inline(always)]
+        fn dot_nibbles(self, codes: &[[u8; WIDE]; QUAD], x: &SplitQuad) -> Self::W {
+            let mut sums = x.offsets;
+            for (i, byte) in codes.as_flattened().iter().enumerate() {
+                for half in [0, 1] {
+                    let code = i32::from((byte >> (4 * half) & 15) ^ 8);
+                    let [high, low] = [x.highs[half][i], x.lows[half][i]].map(i32::from);
+                    sums[i / 4] += code * (high * SPLIT + low);
+                }
+            }
+            self.load_wide(&sums.map(|sum| sum as f32))
+        }
+
+        #[inline(always)]
+        fn dot_named(self, codes: &[[u8; WIDE]; QUAD], table: Self::Table, x: &Quad) -> Self::W {
+            let mut sums = [0; WIDE];
+            for (run, numbers) in x.numbers.iter().enumerate() {
+                for (i, &x) in numbers.iter().enumerate() {
+                    let byte = codes[i / LANES][run % 2 * LANES + i % LANES];
+                    sums[i / 2] += i32::from(table[usize::from(byte >> (run / 2 * 4) & 15)]) * i32::from(x);
+                }
+            }
+            self.load_wide(&sums.map(|sum| sum as f32))
+        }
+    };
+}
