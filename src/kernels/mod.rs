@@ -30,6 +30,7 @@ pub mod resample;
 pub mod rms;
 pub mod rotate;
 pub mod rows;
+mod shared_lines;
 pub mod simd;
 pub mod softmax;
 pub mod streamed;

@@ -57,6 +57,29 @@ pub(crate) fn parts<'a, T: Send>(
     turns.take((0, data), take, |(start, part)| body(start, part));
 }
 
+/// The same with a part of about one size for each thread.
+pub(crate) fn even_parts<T: Send>(
+    data: &mut [T],
+    unit: usize,
+    pieces: usize,
+    body: &(impl Fn(usize, &mut [T]) + Sync),
+) {
+    fn divide<T: Send>(
+        (start, data): (usize, &mut [T]),
+        unit: usize,
+        pieces: usize,
+        body: &(impl Fn(usize, &mut [T]) + Sync),
+    ) {
+        let Some(middle) = half(data.len(), unit, pieces) else { return body(start, data) };
+        let (left, right) = data.split_at_mut(middle);
+        join(
+            || divide((start, left), unit, pieces / 2, body),
+            || divide((start + middle, right), unit, pieces - pieces / 2, body),
+        );
+    }
+    divide((0, data), unit, pieces, body);
+}
+
 /// Parts of some work that several threads take in turns: large ones first, then smaller ones, so that a thread that is
 /// slower than the others, or comes late, keeps nobody waiting for long.
 #[derive(Clone, Copy)]

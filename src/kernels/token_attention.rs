@@ -8,15 +8,13 @@ use std::ops::Range;
 use half::f16;
 
 use super::column_attention::{padded, seen_in_row, share};
-use super::convert::convert;
-use super::gemm::Matrix;
-use super::gemv::{self, DOT_ROWS};
-use super::parallel::for_each_chunk;
-use super::simd::{Grid, Isa, LANES, Load, Op, Simd, Store};
+use super::parallel;
+use super::shared_lines::{Lines, ROWS, dots, weighted};
+use super::simd::{Isa, LANES, Load, Op, Simd, Store};
 use crate::tensor::AlignedBuf;
 
 /// Queries up to which products need no packing: more of them are better computed in other ways.
-pub const FEW: usize = 4 * DOT_ROWS;
+pub const FEW: usize = 16 * ROWS;
 
 /// The queries of a token in groups, and the keys and values of each group.
 #[derive(Clone, Copy)]
@@ -51,12 +49,18 @@ pub struct Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    /// `[keys, width]` of one group.
-    fn of(&self, group: usize, keys: usize) -> Matrix<'a, f16> {
+    /// Those of one group that are seen: a line for each key, or for each channel.
+    fn seen(&self, group: usize, keys: usize, seen: &Range<usize>) -> Lines<'a> {
         let data = &self.data[group * keys * self.width..][..keys * self.width];
         match self.by_position {
-            true => Matrix::row_major(data, self.width),
-            false => Matrix::row_major(data, keys).transposed(),
+            true => Lines {
+                data,
+                stride: self.width,
+                first: seen.start,
+                count: seen.len(),
+                columns: 0..self.width,
+            },
+            false => Lines { data, stride: keys, first: 0, count: self.width, columns: seen.clone() },
         }
     }
 }
@@ -78,32 +82,43 @@ impl Groups<'_> {
         self.attend_with(Isa::best(), out);
     }
 
+    /// Queries are divided evenly among threads, wherever a group ends.
     fn attend_with(&self, isa: Isa, out: &mut [f16]) {
-        let most = self.mask.chunks_exact(self.keys.max(1)).map(|mask| self.seen(mask).len()).max();
-        let work = (self.query.len() + out.len()).saturating_mul(most.unwrap_or(0));
-        let size = self.queries * self.value.width;
-        if size == 0 {
+        let features = self.value.width;
+        if self.queries * features == 0 {
             return;
         }
-        for_each_chunk(out, size, work, |group, out| {
-            let mask = row(self.mask, group / self.sharing, self.keys);
-            let few = Few {
-                isa,
-                key: self.key.of(group, self.keys),
-                value: self.value.of(group, self.keys),
-                mask,
-                seen: self.seen(mask),
-                own: self.own.map(|own| Own {
-                    key: row(own.key, group, self.key.width),
-                    value: row(own.value, group, self.value.width),
-                }),
-            };
-            let query = row(self.query, group, self.queries * self.key.width);
-            let blocks = query.chunks(DOT_ROWS * self.key.width);
-            for (query, out) in blocks.zip(out.chunks_mut(DOT_ROWS * self.value.width)) {
-                few.attend((query, self.key.width), (out, self.value.width));
+        let most = self.mask.chunks_exact(self.keys.max(1)).map(|mask| self.seen(mask).len()).max();
+        let work = (self.query.len() + out.len()).saturating_mul(most.unwrap_or(0));
+        parallel::even_parts(out, features, parallel::pieces(work), &|start, mut out| {
+            let mut query = start / features;
+            while !out.is_empty() {
+                let left = (self.queries - query % self.queries).min(ROWS).min(out.len() / features);
+                let (here, rest) = out.split_at_mut(left * features);
+                self.few(query, left).attend(isa, here);
+                query += left;
+                out = rest;
             }
         });
+    }
+
+    /// Some queries of one group.
+    fn few(&self, first: usize, count: usize) -> Few<'_> {
+        let group = first / self.queries;
+        let mask = row(self.mask, group / self.sharing, self.keys);
+        let seen = self.seen(mask);
+        Few {
+            query: &self.query[first * self.key.width..][..count * self.key.width],
+            key: self.key.seen(group, self.keys, &seen),
+            key_by_position: self.key.by_position,
+            value: self.value.seen(group, self.keys, &seen),
+            value_by_position: self.value.by_position,
+            own: self.own.map(|own| Own {
+                key: row(own.key, group, self.key.width),
+                value: row(own.value, group, self.value.width),
+            }),
+            mask: &mask[seen],
+        }
     }
 
     /// The keys that matter: if no other is seen, the token's own alone, or else all, which are equally hidden.
@@ -116,15 +131,16 @@ fn row(data: &[f16], index: usize, length: usize) -> &[f16] {
     &data[index * length..][..length]
 }
 
-/// What a few queries see.
+/// Up to [`ROWS`] queries and what they see.
 struct Few<'a> {
-    isa: Isa,
-    /// `[keys, width]`.
-    key: Matrix<'a, f16>,
-    value: Matrix<'a, f16>,
-    mask: &'a [f16],
-    seen: Range<usize>,
+    query: &'a [f16],
+    key: Lines<'a>,
+    key_by_position: bool,
+    value: Lines<'a>,
+    value_by_position: bool,
     own: Option<Own<'a>>,
+    /// Added to the scores of all.
+    mask: &'a [f16],
 }
 
 thread_local! {
@@ -132,126 +148,102 @@ thread_local! {
 }
 
 impl Few<'_> {
-    /// Attention of up to [`DOT_ROWS`] queries; they and the results come with their widths.
-    fn attend(&self, (query, width): (&[f16], usize), (out, features): (&mut [f16], usize)) {
-        let Range { start, end } = self.seen;
-        let (queries, keys) = (out.len() / features, end - start);
-        let length = padded(keys + usize::from(self.own.is_some()));
+    fn attend(&self, isa: Isa, out: &mut [f16]) {
+        let width = if self.key_by_position { self.key.columns.len() } else { self.key.count };
+        let features = if self.value_by_position { self.value.columns.len() } else { self.value.count };
+        let queries = out.len() / features;
+        let length = padded(self.mask.len() + usize::from(self.own.is_some()));
         BUFFER.with_borrow_mut(|buffer| {
-            buffer.resize((query.len() + queries * length + out.len()) * size_of::<f32>());
-            let (wide, rest) = bytemuck::cast_slice_mut::<u8, f32>(buffer).split_at_mut(query.len());
+            buffer.resize((self.query.len() + queries * length + out.len()) * size_of::<f32>());
+            let (query, rest) = bytemuck::cast_slice_mut::<u8, f32>(buffer).split_at_mut(self.query.len());
             let (scores, sums) = rest.split_at_mut(queries * length);
-            self.isa.run(Fetch {
-                rows: [self.key, self.value],
-                widths: [width, features],
-                seen: self.seen.clone(),
-            });
-            convert(query, wide);
-            let query = Matrix::row_major(&*wide, width);
-            scores.fill(f32::NEG_INFINITY);
-            let (seen, beside) = Grid::new(&mut *scores, length).split_columns(keys);
-            product(self.isa, width, query, self.key.skip_rows(start).transposed(), seen);
-            if let Some(own) = self.own {
-                let score = beside.split_columns(1).0;
-                product(self.isa, width, query, Matrix::row_major(own.key, width).transposed(), score);
+            let attend = Attend { few: self, query, scores, sums, out, width, features, length };
+            match queries {
+                1 => isa.run(Of::<1>(attend)),
+                2 => isa.run(Of::<2>(attend)),
+                3 => isa.run(Of::<3>(attend)),
+                _ => isa.run(Of::<ROWS>(attend)),
             }
-            self.isa.run(Shares { scores, length, mask: &self.mask[start..end] });
-            let shares = Matrix::row_major(&*scores, length);
-            let value = self.value.skip_rows(start);
-            product(self.isa, keys, shares, value, Grid::new(&mut *sums, features));
-            let own = self.own.map(|own| (&scores[keys..], own.value));
-            self.isa.run(Results { sums, own, length, out, features });
         });
     }
 }
 
-/// Has keys and values that lie by channel brought near, all at once: of a channel only what is seen is read, which is too
-/// short for a processor to see by itself where reading goes on.
-struct Fetch<'a> {
-    rows: [Matrix<'a, f16>; 2],
-    widths: [usize; 2],
-    seen: Range<usize>,
-}
-
-/// Keys beyond which a channel is read fast enough without help.
-const LONG: usize = 512;
-/// Halves that come from memory at once.
-const LINE: usize = 32;
-
-impl Op for Fetch<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, s: S) {
-        for (rows, width) in self.rows.into_iter().zip(self.widths) {
-            if rows.column_stride == 1 || self.seen.len() > LONG {
-                continue;
-            }
-            for channel in 0..width {
-                let seen = &rows.data[channel * rows.column_stride..][self.seen.clone()];
-                seen.iter().step_by(LINE).chain(seen.last()).for_each(|half| s.prefetch(half));
-            }
-        }
-    }
-}
-
-/// `out = a x b` of at most [`DOT_ROWS`] rows; the elements of rows of `a`, and of rows or columns of `b`, are
-/// contiguous.
-fn product(isa: Isa, k: usize, a: Matrix<'_>, b: Matrix<'_, f16>, out: Grid<'_>) {
-    match b.row_stride {
-        1 => gemv::dots(isa, k, a, b.transposed(), out, 1),
-        _ => gemv::row_sums(isa, k, a, b, out, 1),
-    }
-}
-
-/// Rows of scores, made shares in place.
-struct Shares<'a> {
+/// Attention of a few queries, with working memory in f32.
+struct Attend<'a> {
+    few: &'a Few<'a>,
+    query: &'a mut [f32],
+    /// A row for each query, in the end of shares.
     scores: &'a mut [f32],
-    /// Elements of a row: whole vectors.
+    sums: &'a mut [f32],
+    out: &'a mut [f16],
+    /// Elements of a query, of a result and of a row of scores.
+    width: usize,
+    features: usize,
     length: usize,
-    /// Added to the first elements of every row.
-    mask: &'a [f16],
 }
 
-impl Op for Shares<'_> {
+/// Attention of `Q` queries.
+struct Of<'a, const Q: usize>(Attend<'a>);
+
+impl<const Q: usize> Op for Of<'_, Q> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        for scores in self.scores.chunks_exact_mut(self.length.max(1)) {
-            share(s, scores, self.mask);
+        let Attend { few, query, scores, sums, out, width, features, length } = self.0;
+        let keys = few.mask.len();
+        if !few.key_by_position {
+            few.key.fetch(s);
+        }
+        if !few.value_by_position {
+            few.value.fetch(s);
+        }
+        for (wide, halves) in query.chunks_mut(LANES).zip(few.query.chunks(LANES)) {
+            f32::store_some(s, f16::load_some(s, halves), wide);
+        }
+        let query = rows::<Q>(query, width);
+        match few.key_by_position {
+            true => dots(s, query, &few.key, scores, length),
+            false => weighted(s, query, &few.key, scores, length),
+        }
+        if let Some(own) = few.own {
+            dots(s, query, &Lines::one(own.key), &mut scores[keys..], length);
+        }
+        for scores in scores.chunks_exact_mut(length.max(1)) {
+            scores[keys + usize::from(few.own.is_some())..].fill(f32::NEG_INFINITY);
+            share(s, scores, few.mask);
+        }
+        let shares = rows::<Q>(scores, length);
+        match few.value_by_position {
+            true => weighted(s, shares, &few.value, sums, features),
+            false => dots(s, shares, &few.value, sums, features),
+        }
+        for (i, (sums, out)) in sums.chunks(features).zip(out.chunks_mut(features)).enumerate() {
+            let own = few.own.map(|own| (shares[i][keys], own.value));
+            finish(s, sums, own, out);
         }
     }
 }
 
-/// Weighted sums of values, to which the token's own value is added before they are rounded.
-struct Results<'a> {
-    sums: &'a [f32],
-    /// The first of the own value's shares, which are `length` apart, and the value.
-    own: Option<(&'a [f32], &'a [f16])>,
-    length: usize,
-    out: &'a mut [f16],
-    features: usize,
+/// `Q` rows of so many elements.
+#[inline(always)]
+fn rows<const Q: usize>(data: &[f32], length: usize) -> [&[f32]; Q] {
+    let mut rows: [&[f32]; Q] = [&[]; Q];
+    for (i, row) in rows.iter_mut().enumerate() {
+        *row = &data[i * length..][..length];
+    }
+    rows
 }
 
-impl Op for Results<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, s: S) {
-        let rows = self.sums.chunks_exact(self.features).zip(self.out.chunks_exact_mut(self.features));
-        for (i, (sums, out)) in rows.enumerate() {
-            let (share, value) = match self.own {
-                Some((shares, value)) => (shares[i * self.length], value),
-                None => (0.0, &[][..]),
-            };
-            let share = s.splat(share);
-            let mut value = value.chunks(LANES);
-            for (sums, out) in sums.chunks(LANES).zip(out.chunks_mut(LANES)) {
-                let value = f16::load_some(s, value.next().unwrap_or_default());
-                f16::store_some(s, s.mul_add(share, value, f32::load_some(s, sums)), out);
-            }
-        }
+/// Adds the token's own value, by its share, and rounds.
+#[inline(always)]
+fn finish<S: Simd>(s: S, sums: &[f32], own: Option<(f32, &[f16])>, out: &mut [f16]) {
+    let (share, value) = own.unwrap_or((0.0, &[]));
+    let share = s.splat(share);
+    let mut value = value.chunks(LANES);
+    for (sums, out) in sums.chunks(LANES).zip(out.chunks_mut(LANES)) {
+        let value = f16::load_some(s, value.next().unwrap_or_default());
+        f16::store_some(s, s.mul_add(share, value, f32::load_some(s, sums)), out);
     }
 }
 
@@ -268,8 +260,8 @@ mod tests {
         let (width, features) = (all.key.width, all.value.width);
         let number = |x: f16| f64::from(x.to_f32());
         let at = |rows: &Rows<'_>, group: usize, key: usize, i: usize| {
-            let m = rows.of(group, all.keys);
-            number(m.data[key * m.row_stride + i * m.column_stride])
+            let data = &rows.data[group * all.keys * rows.width..];
+            number(if rows.by_position { data[key * rows.width + i] } else { data[i * all.keys + key] })
         };
         let result = |at_out: usize| {
             let (query, feature) = (at_out / features, at_out % features);
