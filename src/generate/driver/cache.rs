@@ -59,13 +59,14 @@ impl Cache {
             return Err(TensorError::WrongLength { dtype: DType::F16, shape, needed, found: new.len() });
         }
         let (length, channels) = (self.length, self.channels);
-        let elements = self.buffer.elements_mut::<f16>();
-        for (row, new) in new.chunks_exact(width.max(1)).enumerate() {
-            let (start, count) = (starts[row / channels], counts[row / channels]);
-            let to = &mut elements[row * length + start..][..count];
-            match count {
-                1 => to[0] = new[0],
-                _ => to.copy_from_slice(&new[..count]),
+        let sequences = self.buffer.elements_mut::<f16>().chunks_exact_mut((channels * length).max(1));
+        for (i, (kept, new)) in sequences.zip(new.chunks_exact((channels * width).max(1))).enumerate() {
+            let (start, count) = (starts[i], counts[i]);
+            for (kept, new) in kept.chunks_exact_mut(length).zip(new.chunks_exact(width)) {
+                match count {
+                    1 => kept[start] = new[0],
+                    _ => kept[start..][..count].copy_from_slice(&new[..count]),
+                }
             }
         }
         Ok(())

@@ -99,7 +99,7 @@ impl Driver {
             chunks.push(Part::new(&layout, chunk, session)?);
         }
         Ok(Driver {
-            tables: tables(manifest),
+            tables: RotationTable::all(manifest),
             logits: vec![0.0; layout.batch * layout.vocabulary],
             length: layout.ladder[0],
             given: SmallVec::from_elem(0, layout.batch),
@@ -390,15 +390,4 @@ impl Driver {
             false => Err(part.gave(&frame.function, &format!("{offset} logits for {vocabulary} tokens"))),
         }
     }
-}
-
-/// The rotations of all chunks; those of one name are the same.
-fn tables(manifest: &Manifest) -> Vec<RotationTable> {
-    let mut tables: Vec<RotationTable> = Vec::new();
-    for rotation in manifest.chunks.iter().flat_map(|chunk| &chunk.rotations) {
-        if tables.iter().all(|table| table.cos_input != rotation.cos) {
-            tables.push(RotationTable::new(rotation));
-        }
-    }
-    tables
 }

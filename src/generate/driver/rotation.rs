@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use crate::bundle::Rotation;
+use crate::bundle::{Manifest, Rotation};
 
 /// Both inputs of a rotation for the first positions, row by row.
 #[derive(Debug)]
@@ -16,7 +16,18 @@ pub(super) struct RotationTable {
 }
 
 impl RotationTable {
-    pub(super) fn new(rotation: &Rotation) -> RotationTable {
+    /// The rotations of all chunks; those of one name are the same.
+    pub(super) fn all(manifest: &Manifest) -> Vec<RotationTable> {
+        let mut tables: Vec<RotationTable> = Vec::new();
+        for rotation in manifest.chunks.iter().flat_map(|chunk| &chunk.rotations) {
+            if tables.iter().all(|table| table.cos_input != rotation.cos) {
+                tables.push(RotationTable::new(rotation));
+            }
+        }
+        tables
+    }
+
+    fn new(rotation: &Rotation) -> RotationTable {
         RotationTable {
             cos_input: rotation.cos.clone(),
             sin_input: rotation.sin.clone(),

@@ -32,6 +32,15 @@ impl Cost {
     }
 }
 
+/// Bytes of results below which other threads take longer to wake than the plan takes.
+const BRIEF: usize = 1 << 14;
+
+/// Whether a plan only moves a few numbers about, such as the vector of one token.
+pub(super) fn is_brief(plan: &Plan) -> bool {
+    let moves = |step: &Step| !step.dynamic && flops(step, plan).is_none();
+    plan.arena_bytes < BRIEF && plan.steps.iter().all(moves)
+}
+
 fn flops(step: &Step, plan: &Plan) -> Option<usize> {
     let shape_of = |operand: &Operand| match *operand {
         Operand::Constant(constant) => plan.constants[constant].ty.tensor()?.concrete(),

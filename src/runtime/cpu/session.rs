@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::cost::is_brief;
 use super::execute::Execution;
 use super::memory::{Grown, Memory};
 use super::plan::{Place, Plan};
@@ -36,6 +37,8 @@ struct CachedPlan {
     function: String,
     given: Vec<(String, DType, Shape)>,
     state_slots: Vec<usize>,
+    /// Whether this thread is enough for it.
+    brief: bool,
     plan: Arc<Plan>,
 }
 
@@ -107,7 +110,8 @@ impl CpuSession {
         if self.plans.len() == MAX_PLANS {
             self.plans.remove(0);
         }
-        self.plans.push(CachedPlan { function: name.to_owned(), given, state_slots, plan: Arc::new(plan) });
+        let (function, brief) = (name.to_owned(), is_brief(&plan));
+        self.plans.push(CachedPlan { function, given, state_slots, brief, plan: Arc::new(plan) });
         Ok(self.plans.len() - 1)
     }
 
@@ -163,8 +167,8 @@ impl CpuSession {
             observer: self.observer.as_deref_mut(),
         };
         match &self.loaded.pool {
-            Some(pool) => pool.install(|| parallel::attended(|| execution.run())),
-            None => execution.run(),
+            Some(pool) if !cached.brief => pool.install(|| parallel::attended(|| execution.run())),
+            _ => execution.run(),
         }
     }
 }
