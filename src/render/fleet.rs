@@ -45,8 +45,11 @@ fn overview(group: &[Report], before: usize) -> Table {
     shapes.sort_unstable();
     shapes.dedup();
     let column = |heading: String, align| Column { heading, align };
+    // To the right, where a date is not broken.
     let mut columns: Vec<Column> =
-        ["", "created", "model", "runtime"].map(|heading| column(heading.to_owned(), Align::Left)).into();
+        [("", Align::Left), ("created", Align::Right), ("model", Align::Left), ("runtime", Align::Left)]
+            .map(|(heading, align)| column(heading.to_owned(), align))
+            .into();
     for shape in &shapes {
         columns.push(column(format!("TTFT p50 at {shape}"), Align::Right));
         columns.push(column(format!("TPS p50 at {shape}"), Align::Right));

@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use anemeter::package::atomic::write_file;
 use anyhow::{Context, Result};
 
 use crate::process::read;
@@ -26,7 +27,8 @@ pub(crate) fn write_to(
     let date = read(project.command("date").args(["-u", "+%F"]))?;
     let text = fs::read_to_string(&path).with_context(|| format!("read {document}"))?;
     let body = format!("`{command}`, {}: {table}", date.trim());
-    fs::write(&path, replaced(&text, task, &body).with_context(|| format!("record in {document}"))?)?;
+    let text = replaced(&text, task, &body).with_context(|| format!("record in {document}"))?;
+    write_file(&path, text.as_bytes()).with_context(|| format!("write {document}"))?;
     println!("recorded in {document}");
     Ok(())
 }

@@ -1,8 +1,8 @@
 //! What decode and prefill cost as sequences grow: a table and a plot.
 
-use std::fs;
 use std::path::PathBuf;
 
+use anemeter::package::atomic::write_file;
 use anyhow::{Context, Result, ensure};
 
 use super::COMMAND;
@@ -54,7 +54,7 @@ pub(super) fn run(project: &Project, model: PathBuf, rounds: usize, recorded: bo
     println!("\n{table}");
     if recorded {
         let svg = draw(&curves)?;
-        fs::write(project.root.join(IMAGE), svg).with_context(|| format!("write {IMAGE}"))?;
+        write_file(&project.root.join(IMAGE), svg.as_bytes()).with_context(|| format!("write {IMAGE}"))?;
         let command = format!("cargo xtask {} --growth --rounds {rounds}", COMMAND.name);
         let text = format!(
             "medians of {rounds} interleaved rounds (range). Decode is the mean of the last {STEPS} tokens up to the \

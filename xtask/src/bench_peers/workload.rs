@@ -12,7 +12,7 @@ use super::engine::Place;
 /// Tokens of the long prompt.
 pub(super) const LONG: usize = 512;
 /// Lengths that our exports have: one for short prompts, one for the long.
-pub(super) const SHAPES: &[usize] = &[64, LONG];
+pub(super) const SHAPES: &[usize] = &[32, LONG];
 /// Tokens that are decoded after the first.
 pub(super) const DECODED: usize = 128;
 /// Tokens that are decoded at each length when cost against length is measured.
