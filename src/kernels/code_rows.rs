@@ -91,21 +91,29 @@ impl Op for NibbleSums<'_> {
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let NibbleSums { x, codes, factors, first, out } = self;
-        let (rows, each) = (factors.rows, factors.block / BLOCK);
-        let count = x.blocks / each;
-        match factors.values.slice::<f16>() {
-            Ok(values) => sum_rows(s, &NibbleRows { codes, values, rows, each, count, x }, first, out),
-            Err(_) => {
-                let values: &[f32] = factors.values.slice().unwrap_or(&[]);
-                sum_rows(s, &NibbleRows { codes, values, rows, each, count, x }, first, out);
-            }
+        let values = self.factors.values;
+        match values.slice::<f16>() {
+            Ok(values) => self.sum(s, values),
+            Err(_) => self.sum::<S, f32>(s, values.slice().unwrap_or(&[])),
         }
     }
 }
 
-/// Rows of four bits with factors.
-struct NibbleRows<'a, F> {
+impl NibbleSums<'_> {
+    #[inline(always)]
+    fn sum<S: Simd, F: Load>(self, s: S, values: &[F]) {
+        let NibbleSums { x, codes, factors, first, out } = self;
+        let (rows, each) = (factors.rows, factors.block / BLOCK);
+        let count = x.blocks / each;
+        match each {
+            1 => sum_rows(s, &NibbleRows::<F, true> { codes, values, rows, each, count, x }, first, out),
+            _ => sum_rows(s, &NibbleRows::<F, false> { codes, values, rows, each, count, x }, first, out),
+        }
+    }
+}
+
+/// Rows of four bits with factors; every block may have its `OWN`.
+struct NibbleRows<'a, F, const OWN: bool> {
     codes: &'a [[u8; WIDE]],
     values: &'a [F],
     /// Rows that share factors.
@@ -117,47 +125,54 @@ struct NibbleRows<'a, F> {
     x: FixedQuads<'a, SplitQuad>,
 }
 
-impl<S: Simd, F: Load> RowProducts<S> for NibbleRows<'_, F> {
+impl<S: Simd, F: Load, const OWN: bool> RowProducts<S> for NibbleRows<'_, F, OWN> {
     #[inline(always)]
     fn lanes(&self, s: S, row: usize) -> S::V {
-        let codes = &self.codes[row * self.x.blocks..][..self.x.blocks];
-        // Divisions are slow beside the products of a row.
-        let shared = if self.rows == 1 { row } else { row / self.rows };
-        let values = &self.values[shared * self.count..][..self.count];
-        let mut sums = s.splat_wide(0.0);
-        for (i, (codes, x)) in codes.as_chunks().0.iter().zip(self.x.quads).enumerate() {
-            sums = Self::add(s, codes, x, &self.factors(values, i * QUAD), sums);
-        }
-        if let Some((codes, x)) = codes.last_chunk().zip(self.x.rest()) {
-            sums = Self::add(s, codes, x, &self.factors(values, self.x.blocks - QUAD), sums);
-        }
-        s.fold_wide(sums)
+        self.of::<S, 1>(s, row)[0]
+    }
+
+    #[inline(always)]
+    fn pair(&self, s: S, row: usize) -> [S::V; 2] {
+        self.of(s, row)
     }
 }
 
-impl<F: Load> NibbleRows<'_, F> {
+impl<F: Load, const OWN: bool> NibbleRows<'_, F, OWN> {
+    /// Products of `R` rows, which meet what is loaded of `x` together.
     #[inline(always)]
-    fn add<S: Simd>(
-        s: S,
-        codes: &[[u8; WIDE]; QUAD],
-        x: &SplitQuad,
-        factors: &[F; QUAD],
-        sums: S::W,
-    ) -> S::W {
-        let factors = s.mul_wide(F::spread(s, factors), s.load_wide(&x.scales));
-        s.mul_add_wide(s.dot_nibbles(codes, x), factors, sums)
+    fn of<S: Simd, const R: usize>(&self, s: S, row: usize) -> [S::V; R] {
+        let mut codes: [&[[u8; WIDE]]; R] = [&[]; R];
+        let mut values: [&[F]; R] = [&[]; R];
+        for (r, (codes, values)) in codes.iter_mut().zip(&mut values).enumerate() {
+            *codes = &self.codes[(row + r) * self.x.blocks..][..self.x.blocks];
+            // Divisions are slow beside the products of a row.
+            let shared = if self.rows == 1 { row + r } else { (row + r) / self.rows };
+            *values = &self.values[shared * self.count..][..self.count];
+        }
+        let mut sums = [s.splat_wide(0.0); R];
+        for (i, x) in self.x.quads.iter().enumerate() {
+            let first = self.x.first(i);
+            for ((sum, codes), values) in sums.iter_mut().zip(codes).zip(values) {
+                let factors = s.mul_wide(F::spread(s, &self.factors(values, first)), s.load_wide(&x.scales));
+                *sum = s.mul_add_wide(s.dot_nibbles(&codes[first..].as_chunks().0[0], x), factors, *sum);
+            }
+        }
+        let mut lanes = [s.splat(0.0); R];
+        for (lanes, sum) in lanes.iter_mut().zip(sums) {
+            *lanes = s.fold_wide(sum);
+        }
+        lanes
     }
 
     /// The factors of four blocks of a row.
     #[inline(always)]
     fn factors(&self, values: &[F], first: usize) -> [F; QUAD] {
+        if OWN {
+            return values[first..].as_chunks().0[0];
+        }
         let mut factors = [F::zeroed(); QUAD];
-        if self.each == 1 {
-            factors.copy_from_slice(&values[first..first + QUAD]);
-        } else {
-            for (b, factor) in factors.iter_mut().enumerate() {
-                *factor = values[(first + b) / self.each];
-            }
+        for (b, factor) in factors.iter_mut().enumerate() {
+            *factor = values[(first + b) / self.each];
         }
         factors
     }
@@ -206,10 +221,8 @@ impl<S: Simd> RowProducts<S> for NamedRows<'_, S> {
     fn lanes(&self, s: S, row: usize) -> S::V {
         let codes = &self.codes[row * self.x.blocks..][..self.x.blocks];
         let mut sums = s.splat_wide(0.0);
-        for (codes, x) in codes.as_chunks().0.iter().zip(self.x.quads) {
-            sums = s.mul_add_wide(s.dot_named(codes, self.table, x), s.load_wide(&x.scales), sums);
-        }
-        if let Some((codes, x)) = codes.last_chunk().zip(self.x.rest()) {
+        for (i, x) in self.x.quads.iter().enumerate() {
+            let codes = &codes[self.x.first(i)..].as_chunks().0[0];
             sums = s.mul_add_wide(s.dot_named(codes, self.table, x), s.load_wide(&x.scales), sums);
         }
         s.fold_wide(sums)

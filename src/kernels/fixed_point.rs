@@ -65,10 +65,10 @@ impl<'a, Q: Four> FixedQuads<'a, Q> {
         FixedQuads { quads, blocks }
     }
 
-    /// The last four, if some of them are in others too.
+    /// The first block of the `i`-th four; some of the last four may be in others too.
     #[inline(always)]
-    pub(super) fn rest(&self) -> Option<&'a Q> {
-        self.quads.get(self.blocks / QUAD)
+    pub(super) fn first(&self, i: usize) -> usize {
+        (i * QUAD).min(self.blocks - QUAD)
     }
 }
 
@@ -114,13 +114,16 @@ impl Four for SplitQuad {
     #[inline(always)]
     fn new(blocks: &[[i16; BLOCK]; QUAD], scales: [f32; WIDE]) -> SplitQuad {
         let (mut highs, mut lows) = ([[0; QUAD * WIDE]; 2], [[0; QUAD * WIDE]; 2]);
-        let mut offsets = [0; WIDE];
-        for (i, pair) in blocks.as_flattened().as_chunks::<2>().0.iter().enumerate() {
-            for (half, &number) in pair.iter().enumerate() {
-                highs[half][i] = (number >> SPLIT.ilog2()) as i8;
-                lows[half][i] = (i32::from(number) & (SPLIT - 1)) as i8;
-                offsets[i / 4] -= 8 * i32::from(number);
+        let (pairs, _) = blocks.as_flattened().as_chunks::<2>();
+        for half in [0, 1] {
+            for ((pair, high), low) in pairs.iter().zip(&mut highs[half]).zip(&mut lows[half]) {
+                *high = (pair[half] >> SPLIT.ilog2()) as i8;
+                *low = (pair[half] & (SPLIT - 1) as i16) as i8;
             }
+        }
+        let mut offsets = [0; WIDE];
+        for (offset, numbers) in offsets.iter_mut().zip(blocks.as_flattened().as_chunks::<8>().0) {
+            *offset = -8 * numbers.iter().map(|&number| i32::from(number)).sum::<i32>();
         }
         SplitQuad { highs, lows, offsets, scales }
     }

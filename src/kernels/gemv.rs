@@ -93,6 +93,12 @@ impl<S: Simd, T: Load> RowProducts<S> for PlainRows<'_, T> {
 pub(super) trait RowProducts<S: Simd> {
     /// Products of a row, lane by lane.
     fn lanes(&self, s: S, row: usize) -> S::V;
+
+    /// Those of a row and the next.
+    #[inline(always)]
+    fn pair(&self, s: S, row: usize) -> [S::V; 2] {
+        [self.lanes(s, row), self.lanes(s, row + 1)]
+    }
 }
 
 /// The sums of the rows from `first` on.
@@ -102,11 +108,11 @@ pub(super) fn sum_rows<S: Simd>(s: S, rows: &impl RowProducts<S>, first: usize, 
     let mut row = first;
     for group in groups {
         let mut lanes = [s.splat(0.0); LANES];
-        for (r, lanes) in lanes.iter_mut().enumerate() {
-            *lanes = rows.lanes(s, row + r);
+        for pair in lanes.as_chunks_mut().0 {
+            *pair = rows.pair(s, row);
+            row += pair.len();
         }
         s.store(s.reduce_add_each(lanes), group);
-        row += LANES;
     }
     for out in rest {
         *out = s.reduce_add(rows.lanes(s, row));

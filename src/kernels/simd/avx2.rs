@@ -149,7 +149,7 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn prefetch<T>(self, x: &T) {
         // SAFETY: AVX2 implies SSE; a prefetch changes nothing but caches.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(x).cast()) }
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(std::ptr::from_ref(x).cast()) }
     }
 
     #[inline(always)]
