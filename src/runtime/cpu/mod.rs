@@ -5,6 +5,7 @@
 
 mod arena;
 mod bindings;
+mod compact;
 mod cost;
 mod execute;
 mod fuse;

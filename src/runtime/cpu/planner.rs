@@ -3,6 +3,7 @@
 
 use smallvec::SmallVec;
 
+use super::compact::compact;
 use super::lifetimes::Lifetimes;
 use super::plan::{Action, Constant, Nested, Operand, Place, Plan, PlannedValue, Step};
 use super::views::{Aliases, PlanBindings, first_byte};
@@ -289,7 +290,7 @@ impl<'f> Planner<'f> {
                 PlannedValue { ty, dtype, shape, place }
             })
             .collect();
-        Plan { steps, values, constants, states, inputs, outputs, arena_bytes, growable, passed }
+        compact(Plan { steps, values, constants, states, inputs, outputs, arena_bytes, growable, passed })
     }
 
     fn pass_inputs(&mut self, outputs: &[(String, usize)]) -> Vec<(usize, usize)> {
