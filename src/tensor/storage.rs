@@ -206,9 +206,9 @@ fn large_pages(len: usize) -> Option<MmapMut> {
         return None;
     }
     let pages = MmapMut::map_anon(len.checked_next_multiple_of(LARGE_PAGE)?).ok()?;
-    // A refusal only costs time and is not an error.
+    // Not of the last one, which may be needed in part. A refusal only costs time and is not an error.
     #[cfg(target_os = "linux")]
-    let _ = pages.advise(memmap2::Advice::HugePage);
+    let _ = pages.advise_range(memmap2::Advice::HugePage, 0, len / LARGE_PAGE * LARGE_PAGE);
     Some(pages)
 }
 

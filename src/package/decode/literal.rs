@@ -1,5 +1,7 @@
 //! Constants: in the program or in a weight file.
 
+use std::collections::HashMap;
+
 use super::types;
 use crate::mil::{Dim, Literal, LiteralData, TensorType, Type};
 use crate::package::check::DEEPEST;
@@ -7,15 +9,41 @@ use crate::package::error::Result;
 use crate::package::schema::{
     self, blob_file_value, dictionary_value, immediate_value, key_value_pair, repeated, tensor_value, value,
 };
-use crate::package::weights::BlobReader;
+use crate::package::weights::{BlobReader, WeightFiles};
 use crate::package::wire::{Field, Message};
 use crate::tensor::{AlignedBuf, Bytes, DType, shape};
 
 /// The fewest bytes that a value takes, field tag and length included: a type and an immediate.
 pub(super) const SMALLEST_VALUE: usize = 12;
 
+/// Where constants come from.
+pub(super) struct Sources<'w> {
+    pub(super) blobs: BlobReader<'w>,
+    /// Short immediates that were met: a program says the same few numbers thousands of times.
+    immediates: HashMap<Box<[u8]>, Bytes>,
+}
+
+impl<'w> Sources<'w> {
+    pub(super) fn new(weights: &'w WeightFiles) -> Sources<'w> {
+        Sources { blobs: BlobReader::new(weights), immediates: HashMap::new() }
+    }
+
+    fn immediate(&mut self, buffer: AlignedBuf) -> Bytes {
+        const SHORT: usize = 64;
+        if buffer.len() > SHORT {
+            return Bytes::from(buffer);
+        }
+        if let Some(known) = self.immediates.get(&*buffer) {
+            return known.clone();
+        }
+        let (key, bytes) = (Box::from(&*buffer), Bytes::from(buffer));
+        self.immediates.insert(key, bytes.clone());
+        bytes
+    }
+}
+
 /// A `Value`; `depth` is how many values are around it.
-pub(super) fn literal(field: &Field<'_>, blobs: &mut BlobReader<'_>, depth: usize) -> Result<Literal> {
+pub(super) fn literal(field: &Field<'_>, sources: &mut Sources<'_>, depth: usize) -> Result<Literal> {
     let message = field.message(value::SCHEMA)?;
     if depth > DEEPEST {
         return Err(message.error(format!("values nest deeper than {DEEPEST} levels")));
@@ -28,15 +56,15 @@ pub(super) fn literal(field: &Field<'_>, blobs: &mut BlobReader<'_>, depth: usiz
     };
     let ty = types::value_type(&ty, 0)?;
     let data = match (message.get(value::IMMEDIATE), message.get(value::BLOB_FILE)) {
-        (Some(immediate), None) => immediate_data(&immediate, &ty, blobs, depth)?,
-        (None, Some(blob)) => blob_data(&blob, &ty, blobs)?,
+        (Some(immediate), None) => immediate_data(&immediate, &ty, sources, depth)?,
+        (None, Some(blob)) => blob_data(&blob, &ty, sources)?,
         (Some(_), Some(_)) => return Err(message.error("a value is both immediate and in a weight file")),
         (None, None) => return Err(message.error("a value is neither immediate nor in a weight file")),
     };
     Ok(Literal { ty, data })
 }
 
-fn blob_data(field: &Field<'_>, ty: &Type, blobs: &mut BlobReader<'_>) -> Result<LiteralData> {
+fn blob_data(field: &Field<'_>, ty: &Type, sources: &mut Sources<'_>) -> Result<LiteralData> {
     let message = field.message(blob_file_value::SCHEMA)?;
     let Some(tensor) = ty.tensor() else {
         return Err(message.error(format!("a {ty} cannot be in a weight file")));
@@ -44,13 +72,13 @@ fn blob_data(field: &Field<'_>, ty: &Type, blobs: &mut BlobReader<'_>) -> Result
     let elements = element_count(&message, tensor)?;
     let file = message.text(blob_file_value::FILE_NAME)?;
     let offset = message.uint64(blob_file_value::OFFSET)?;
-    Ok(LiteralData::Blob(blobs.read(file, offset, tensor, elements)?))
+    Ok(LiteralData::Blob(sources.blobs.read(file, offset, tensor, elements)?))
 }
 
 fn immediate_data(
     field: &Field<'_>,
     ty: &Type,
-    blobs: &mut BlobReader<'_>,
+    sources: &mut Sources<'_>,
     depth: usize,
 ) -> Result<LiteralData> {
     let message = field.message(immediate_value::SCHEMA)?;
@@ -66,13 +94,13 @@ fn immediate_data(
         return Err(message.error(format!("the value of a {ty} is of another kind than its type")));
     };
     match ty {
-        Type::Tensor(tensor) => tensor_data(&field, tensor),
-        Type::Dictionary(key, value) => entries(&field, (key, value), blobs, depth),
-        _ => items(&field, ty, blobs, depth),
+        Type::Tensor(tensor) => tensor_data(&field, tensor, sources),
+        Type::Dictionary(key, value) => entries(&field, (key, value), sources, depth),
+        _ => items(&field, ty, sources, depth),
     }
 }
 
-fn items(field: &Field<'_>, ty: &Type, blobs: &mut BlobReader<'_>, depth: usize) -> Result<LiteralData> {
+fn items(field: &Field<'_>, ty: &Type, sources: &mut Sources<'_>, depth: usize) -> Result<LiteralData> {
     let message = field.message(repeated::SCHEMA)?;
     let count = message.all(repeated::VALUES).count();
     let fits = match ty {
@@ -85,7 +113,7 @@ fn items(field: &Field<'_>, ty: &Type, blobs: &mut BlobReader<'_>, depth: usize)
     }
     let mut items = message.room_for(repeated::VALUES, SMALLEST_VALUE);
     for (index, field) in message.all(repeated::VALUES).enumerate() {
-        let item = literal(&field, blobs, depth + 1)?;
+        let item = literal(&field, sources, depth + 1)?;
         let expected = match ty {
             Type::Tuple(types) => types.get(index),
             Type::List(element, _) => Some(&**element),
@@ -102,7 +130,7 @@ fn items(field: &Field<'_>, ty: &Type, blobs: &mut BlobReader<'_>, depth: usize)
 fn entries(
     field: &Field<'_>,
     types: (&Type, &Type),
-    blobs: &mut BlobReader<'_>,
+    sources: &mut Sources<'_>,
     depth: usize,
 ) -> Result<LiteralData> {
     let message = field.message(dictionary_value::SCHEMA)?;
@@ -113,8 +141,8 @@ fn entries(
         else {
             return Err(pair.error("a dictionary entry lacks its key or its value"));
         };
-        let key = literal(&key, blobs, depth + 1)?;
-        let value = literal(&value, blobs, depth + 1)?;
+        let key = literal(&key, sources, depth + 1)?;
+        let value = literal(&value, sources, depth + 1)?;
         if (&key.ty, &value.ty) != types {
             let (k, v) = types;
             return Err(pair.error(format!("a dict<{k}, {v}> has an entry of {} and {}", key.ty, value.ty)));
@@ -125,7 +153,7 @@ fn entries(
 }
 
 /// The elements of an immediate tensor, which must be in the one field that its type is kept in.
-fn tensor_data(field: &Field<'_>, ty: &TensorType) -> Result<LiteralData> {
+fn tensor_data(field: &Field<'_>, ty: &TensorType, sources: &mut Sources<'_>) -> Result<LiteralData> {
     let message = field.message(tensor_value::SCHEMA)?;
     let elements = element_count(&message, ty)?;
     let kind = schema::immediate_field(ty.dtype);
@@ -158,14 +186,21 @@ fn tensor_data(field: &Field<'_>, ty: &TensorType) -> Result<LiteralData> {
             {
                 return Err(values.error(format!("an immediate {ty} has {} bytes", bytes.len())));
             }
-            Ok(LiteralData::Immediate(Bytes::from(AlignedBuf::from_slice(bytes))))
+            Ok(LiteralData::Immediate(sources.immediate(AlignedBuf::from_slice(bytes))))
         }
-        _ => numbers(&values, ty.dtype, elements)?.map_err(wrong_count).map(LiteralData::Immediate),
+        _ => {
+            let buffer = numbers(&values, ty.dtype, elements)?.map_err(wrong_count)?;
+            Ok(LiteralData::Immediate(sources.immediate(buffer)))
+        }
     }
 }
 
 /// Elements that have a field of their own, or how many there are if that is the wrong number.
-fn numbers(values: &Message<'_>, dtype: DType, elements: usize) -> Result<std::result::Result<Bytes, usize>> {
+fn numbers(
+    values: &Message<'_>,
+    dtype: DType,
+    elements: usize,
+) -> Result<std::result::Result<AlignedBuf, usize>> {
     let size = dtype.bits() as usize / 8;
     // An element takes at least one byte of the file, so a larger count cannot be true.
     let mut buffer = AlignedBuf::zeroed(elements.min(values.byte_len()).saturating_mul(size));
@@ -190,7 +225,7 @@ fn numbers(values: &Message<'_>, dtype: DType, elements: usize) -> Result<std::r
             Ok(())
         })?;
     }
-    Ok(if found == elements { Ok(Bytes::from(buffer)) } else { Err(found) })
+    Ok(if found == elements { Ok(buffer) } else { Err(found) })
 }
 
 /// Whether a 64-bit integer is a value of the type.

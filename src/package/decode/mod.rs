@@ -9,10 +9,12 @@ mod literal;
 mod program;
 mod types;
 
+use literal::Sources;
+
 use super::check;
 use super::error::{ErrorKind, PackageError, Result};
 use super::schema::{self, model};
-use super::weights::{BlobReader, WeightFile, WeightFiles};
+use super::weights::{WeightFile, WeightFiles};
 use super::wire::{Message, top_level_fields};
 use crate::mil::Model;
 
@@ -32,13 +34,13 @@ pub(super) fn decode(bytes: &[u8], weights: &WeightFiles) -> Result<(Model, Vec<
             "is an updatable model, which is not supported",
         ));
     }
-    let mut blobs = BlobReader::new(weights);
+    let mut sources = Sources::new(weights);
     let program = match message.get(model::ML_PROGRAM) {
-        Some(field) => program::program(&field, &mut blobs)?,
+        Some(field) => program::program(&field, &mut sources)?,
         None => return Err(PackageError::malformed("holds no model: there is no mlProgram")),
     };
     let (interfaces, metadata) = interface::description(message.get(model::DESCRIPTION), &program)?;
-    Ok((Model { spec_version, program, interfaces, metadata }, blobs.finish()?))
+    Ok((Model { spec_version, program, interfaces, metadata }, sources.blobs.finish()?))
 }
 
 /// Refuses other kinds of model by their field number alone, so that a large one costs nothing.

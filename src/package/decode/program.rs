@@ -1,6 +1,7 @@
 //! Functions, blocks and operations.
 
-use super::{literal, types};
+use super::literal::{self, Sources};
+use super::types;
 use crate::mil::{Argument, Binding, Block, Function, Literal, Operation, Opset, Program, Value, ValueId};
 use crate::package::check::{self, DEEPEST};
 use crate::package::error::{ErrorKind, PackageError, Result, quoted};
@@ -8,7 +9,6 @@ use crate::package::schema::{
     argument, binding, block, entry, function, named_value_type, operation, program,
 };
 use crate::package::scope::Scope;
-use crate::package::weights::BlobReader;
 use crate::package::wire::{Field, Message};
 
 /// The fewest bytes of an operation, a nested block, an argument or a binding, its tag and length included.
@@ -20,7 +20,7 @@ const SMALLEST_NAME: usize = 3;
 const SMALLEST_ATTRIBUTE: usize = SMALLEST_NAME + literal::SMALLEST_VALUE;
 
 /// A whole program.
-pub(super) fn program(field: &Field<'_>, blobs: &mut BlobReader<'_>) -> Result<Program> {
+pub(super) fn program(field: &Field<'_>, sources: &mut Sources<'_>) -> Result<Program> {
     let message = field.message(program::SCHEMA)?;
     let version = message.int64(program::VERSION)?;
     check::program_version(version).map_err(|text| PackageError::new(ErrorKind::Unsupported, text))?;
@@ -30,14 +30,14 @@ pub(super) fn program(field: &Field<'_>, blobs: &mut BlobReader<'_>) -> Result<P
     let mut functions = Vec::new();
     for field in message.all(program::FUNCTIONS) {
         let (name, value) = map_entry(&field)?;
-        functions.push(decode_function(name, &value, blobs).map_err(|e| e.in_function(name))?);
+        functions.push(decode_function(name, &value, sources).map_err(|e| e.in_function(name))?);
     }
     functions.sort_unstable_by(|a, b| a.name.cmp(&b.name));
     no_duplicates(&message, functions.iter().map(|f| &*f.name), "function")?;
-    Ok(Program { version, functions, attributes: attributes(&message, program::ATTRIBUTES, blobs)? })
+    Ok(Program { version, functions, attributes: attributes(&message, program::ATTRIBUTES, sources)? })
 }
 
-fn decode_function(name: &str, field: &Field<'_>, blobs: &mut BlobReader<'_>) -> Result<Function> {
+fn decode_function(name: &str, field: &Field<'_>, sources: &mut Sources<'_>) -> Result<Function> {
     let message = field.message(function::SCHEMA)?;
     let key = message.text(function::OPSET)?;
     let Some(opset) = Opset::from_key(key) else {
@@ -45,7 +45,7 @@ fn decode_function(name: &str, field: &Field<'_>, blobs: &mut BlobReader<'_>) ->
         let text = format!("is written in opset {}; supported are {}", quoted(key), known.join(", "));
         return Err(PackageError::new(ErrorKind::Unsupported, text));
     };
-    let mut decoder = FunctionDecoder { values: Vec::new(), scope: Scope::default(), blobs };
+    let mut decoder = FunctionDecoder { values: Vec::new(), scope: Scope::default(), sources };
     let inputs = decoder.named_values(&message, function::INPUTS, "function input")?;
     let mut body = None;
     for field in message.all(function::BLOCK_SPECIALIZATIONS) {
@@ -62,14 +62,14 @@ fn decode_function(name: &str, field: &Field<'_>, blobs: &mut BlobReader<'_>) ->
     };
     let body = decoder.block(&body, 0)?;
     let values = decoder.values;
-    let attributes = attributes(&message, function::ATTRIBUTES, blobs)?;
+    let attributes = attributes(&message, function::ATTRIBUTES, sources)?;
     Ok(Function { name: name.to_owned(), opset, values, inputs, body, attributes })
 }
 
 struct FunctionDecoder<'a, 'b, 'w> {
     values: Vec<Value>,
     scope: Scope<'a>,
-    blobs: &'b mut BlobReader<'w>,
+    sources: &'b mut Sources<'w>,
 }
 
 impl<'a> FunctionDecoder<'a, '_, '_> {
@@ -88,7 +88,7 @@ impl<'a> FunctionDecoder<'a, '_, '_> {
         for field in message.all(block::OUTPUTS) {
             outputs.push(self.resolve(&field, "block output")?);
         }
-        let attributes = attributes(&message, block::ATTRIBUTES, self.blobs)?;
+        let attributes = attributes(&message, block::ATTRIBUTES, self.sources)?;
         Ok(Block { inputs, operations, outputs, attributes })
     }
 
@@ -98,8 +98,8 @@ impl<'a> FunctionDecoder<'a, '_, '_> {
         if kind.is_empty() {
             return Err(message.error("has no type").in_op(index, "", ""));
         }
-        let attributes =
-            attributes(&message, operation::ATTRIBUTES, self.blobs).map_err(|e| e.in_op(index, kind, ""))?;
+        let attributes = attributes(&message, operation::ATTRIBUTES, self.sources)
+            .map_err(|e| e.in_op(index, kind, ""))?;
         let mut decoded = Operation { kind: kind.to_owned(), attributes, ..Operation::default() };
         match self.operation_body(&message, &mut decoded, depth) {
             Ok(()) => Ok(decoded),
@@ -142,7 +142,7 @@ impl<'a> FunctionDecoder<'a, '_, '_> {
             let one = field.message(binding::SCHEMA)?;
             bindings.push(match (one.get(binding::NAME), one.get(binding::VALUE)) {
                 (Some(name), None) => Binding::Value(self.resolve(&name, "binding")?),
-                (None, Some(value)) => Binding::Literal(literal::literal(&value, self.blobs, 0)?),
+                (None, Some(value)) => Binding::Literal(literal::literal(&value, self.sources, 0)?),
                 _ => return Err(one.error("a binding must be either a name or a value")),
             });
         }
@@ -191,12 +191,12 @@ fn map_entry<'a>(field: &Field<'a>) -> Result<(&'a str, Field<'a>)> {
 fn attributes(
     message: &Message<'_>,
     number: u32,
-    blobs: &mut BlobReader<'_>,
+    sources: &mut Sources<'_>,
 ) -> Result<Vec<(String, Literal)>> {
     let mut attributes: Vec<(String, Literal)> = message.room_for(number, SMALLEST_ATTRIBUTE);
     for field in message.all(number) {
         let (name, value) = map_entry(&field)?;
-        let literal = literal::literal(&value, blobs, 0).map_err(|e| e.at_tensor(name))?;
+        let literal = literal::literal(&value, sources, 0).map_err(|e| e.at_tensor(name))?;
         attributes.push((name.to_owned(), literal));
     }
     attributes.sort_unstable_by(|a, b| a.0.cmp(&b.0));
