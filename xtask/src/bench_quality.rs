@@ -97,6 +97,12 @@ fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
     }
 }
 
+/// A configuration that leaves no weight out, embedding and head included.
+pub(crate) fn every_weight(precision: &str) -> String {
+    let rule = format!("{{default: fp16, rules: [{{match: '*', precision: '{precision}'}}]}}");
+    format!("coreml:\n  precision: {rule}\n")
+}
+
 fn measure(
     project: &Project,
     program: &Path,
@@ -111,8 +117,7 @@ fn measure(
         Wish::Flags(flags) => export.args(*flags),
         Wish::Every(precision) => {
             let config = folder.join("every.yaml");
-            let rule = format!("{{default: fp16, rules: [{{match: '*', precision: '{precision}'}}]}}");
-            fs::write(&config, format!("coreml:\n  precision: {rule}\n"))?;
+            fs::write(&config, every_weight(precision))?;
             export.arg("--config").arg(config)
         }
     };

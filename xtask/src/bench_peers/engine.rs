@@ -29,6 +29,8 @@ pub(super) const ENGINES: &[Engine] = &[
     Engine { name: OURS, weights: "int8", set_up: ours::set_up },
     Engine { name: OURS, weights: "int4:block=32", set_up: ours::set_up },
     Engine { name: OURS, weights: "lut4:group=16", set_up: ours::set_up },
+    Engine { name: OURS, weights: "int4:block=32 for every weight", set_up: ours::set_up },
+    Engine { name: OURS, weights: "lut4:group=16 for every weight", set_up: ours::set_up },
     Engine { name: "llama.cpp", weights: "F16", set_up: llama_cpp::set_up },
     Engine { name: "llama.cpp", weights: "Q8_0", set_up: llama_cpp::set_up },
     Engine { name: "llama.cpp", weights: "Q4_0", set_up: llama_cpp::set_up },

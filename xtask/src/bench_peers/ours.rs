@@ -16,25 +16,29 @@ use super::engine::{Place, Ready};
 use super::sample::{Growth, Point, Sample};
 use super::workload::{STEPS, Workload};
 use super::{COMMAND, ROUND, THREADS};
+use crate::bench_quality::every_weight;
 use crate::process::read;
+
+/// After a precision: embedding and head have it too.
+const EVERY: &str = " for every weight";
 
 pub(super) fn set_up(place: &Place<'_>, weights: &'static str) -> Result<Ready> {
     let shapes: Vec<String> = place.shapes.iter().map(ToString::to_string).collect();
-    let bundle =
-        place.models("anemeter")?.join(format!("{}-{}", weights.replace([':', '='], "-"), shapes.join("-")));
+    let name = format!("{}-{}", weights.replace([':', '=', ' '], "-"), shapes.join("-"));
+    let bundle = place.models("anemeter")?.join(name);
     println!("exporting {weights}");
     let mut export = place.project.command(&place.anemeter);
     export.arg("export").arg(&place.checkpoint).arg("-o").arg(&bundle).arg("--overwrite");
-    read(export.args([
-        "--kv",
-        "io",
-        "--chunks",
-        "1",
-        "--shapes",
-        &shapes.join(","),
-        "--precision",
-        weights,
-    ]))?;
+    export.args(["--kv", "io", "--chunks", "1", "--shapes", &shapes.join(",")]);
+    match weights.strip_suffix(EVERY) {
+        Some(precision) => {
+            let config = bundle.with_extension("yaml");
+            fs::write(&config, every_weight(precision))?;
+            export.arg("--config").arg(config)
+        }
+        None => export.args(["--precision", weights]),
+    };
+    read(&mut export)?;
     let opened = Bundle::open(&bundle)?;
     let mut weight_bytes = 0;
     for chunk in &opened.manifest().chunks {

@@ -52,6 +52,8 @@ pub(super) fn judge(run: &Run) -> Vec<Target> {
         decode("anemeter int8", "llama.cpp Q8_0", LEAST_DECODE),
         decode("anemeter int4:block=32", "ONNX Runtime GenAI int4", LEAST_FOUR_BIT),
         decode("anemeter lut4:group=16", "ONNX Runtime GenAI int4", LEAST_FOUR_BIT),
+        decode("anemeter int4:block=32 for every weight", "ONNX Runtime GenAI int4", LEAST_FOUR_BIT),
+        decode("anemeter lut4:group=16 for every weight", "ONNX Runtime GenAI int4", LEAST_FOUR_BIT),
         target(
             "decode: anemeter fp16 / what memory allows".to_owned(),
             bandwidth(run),
