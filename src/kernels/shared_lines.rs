@@ -10,8 +10,10 @@ use super::simd::{LANES, Load, Simd, Store, WIDE};
 pub(super) const ROWS: usize = 4;
 /// Lines, or wide vectors of a line, that are met at a time: as many as leave room for the sums of [`ROWS`] rows.
 const TILE: usize = 2;
-/// Columns of a line beyond which memory is read fast enough without help.
+/// Columns of a line beyond which it is not brought near at once, but as its turn comes.
 const LONG: usize = 512;
+/// Columns by which that is in advance.
+const AHEAD: usize = 128;
 /// Halves that come from memory at once.
 const CACHE_LINE: usize = 32;
 
@@ -35,11 +37,15 @@ impl<'a> Lines<'a> {
         &self.data[(self.first + i) * self.stride..][self.columns.clone()]
     }
 
-    /// Has all of it brought near at once: lines that are read in part are too short for a processor to see by itself where
-    /// reading goes on.
+    fn is_long(&self) -> bool {
+        self.columns.len() > LONG
+    }
+
+    /// Has all of it brought near at once, unless lines are long: they are read in pieces too short for a processor to see by
+    /// itself where reading goes on.
     #[inline(always)]
     pub(super) fn fetch<S: Simd>(&self, s: S) {
-        if self.columns.is_empty() || self.columns.len() > LONG {
+        if self.columns.is_empty() || self.is_long() {
             return;
         }
         for i in 0..self.count {
@@ -168,6 +174,9 @@ fn weigh<S: Simd, const Q: usize, const WHOLE: bool>(
     let mut sums = [[s.splat_wide(0.0); TILE]; Q];
     for i in 0..lines.count {
         let line = &lines.line(i)[start..];
+        if lines.is_long() && line.len() > AHEAD {
+            s.prefetch(&line[AHEAD]);
+        }
         let w = if WHOLE {
             let (wide, _) = line[..TILE * WIDE].as_chunks();
             [f16::load_wide(s, &wide[0]), f16::load_wide(s, &wide[1])]
