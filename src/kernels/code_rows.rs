@@ -3,8 +3,8 @@
 use half::f16;
 
 use super::fixed_point::{FixedQuads, FixedRow, LARGEST_NAMED, fix};
-use super::gemv::{RowProducts, sum_rows};
 use super::packed::Factors;
+use super::row_products::{RowProducts, sum_rows};
 use super::simd::{BLOCK, LANES, Load, Op, QUAD, Quad, Simd, SplitQuad, WIDE};
 
 /// Rows of signed bytes, each times the factor of its row.

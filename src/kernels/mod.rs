@@ -29,6 +29,7 @@ pub mod reduce;
 pub mod resample;
 pub mod rms;
 pub mod rotate;
+mod row_products;
 pub mod rows;
 mod shared_lines;
 pub mod simd;

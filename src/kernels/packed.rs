@@ -9,8 +9,8 @@ use half::f16;
 use super::code_rows::{ByteSums, NamedSums, NibbleSums};
 use super::fixed_point::{FixedQuads, FixedRow, row_len};
 use super::gemm::Matrix;
-use super::gemv::RowDots;
 use super::parallel;
+use super::row_products::RowDots;
 use super::simd::{BLOCK, Isa, QUAD, Quad, SplitQuad};
 use crate::tensor::TensorView;
 
