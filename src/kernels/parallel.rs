@@ -269,6 +269,24 @@ mod tests {
     }
 
     #[test]
+    fn even_parts_cover_everything_and_are_about_as_long() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+        for pieces in 1..=3 {
+            let (mut data, lengths) = (vec![0; 9 * 4], Mutex::new(Vec::new()));
+            pool.install(|| {
+                even_parts(&mut data, 4, pieces, &|start, part| {
+                    part.iter_mut().zip(start..).for_each(|(v, i)| *v += i + 1);
+                    lengths.lock().unwrap().push(part.len() / 4);
+                });
+            });
+            assert!(data.iter().zip(1..).all(|(&v, i)| v == i), "{data:?}");
+            let lengths = lengths.into_inner().unwrap();
+            assert_eq!(lengths.len(), pieces);
+            assert!(lengths.iter().max().unwrap() - lengths.iter().min().unwrap() <= 1, "{lengths:?}");
+        }
+    }
+
+    #[test]
     fn every_chunk_is_met_once_with_its_index() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
         let mut data = vec![0; 1003];
