@@ -39,3 +39,8 @@ mod tiles;
 pub mod token_attention;
 pub mod vector_cluster;
 pub mod window;
+
+/// Gives back the larger buffers that this thread keeps for products of many columns.
+pub(crate) fn release_buffers() {
+    tiles::release();
+}

@@ -152,6 +152,27 @@ struct Local {
     read: AlignedBuf,
 }
 
+/// Bytes that are not worth giving back.
+const KEPT: usize = 1 << 16;
+
+/// Gives back what this thread keeps for its next product, unless that is little or in use.
+pub(super) fn release() {
+    let give_back = |buffer: &mut AlignedBuf| {
+        if buffer.len() > KEPT {
+            *buffer = AlignedBuf::default();
+        }
+    };
+    let mut right = RIGHT.take();
+    give_back(&mut right);
+    RIGHT.set(right);
+    LOCAL.with(|local| {
+        if let Ok(mut local) = local.try_borrow_mut() {
+            let Local { left, sums, read } = &mut *local;
+            [left, sums, read].into_iter().for_each(give_back);
+        }
+    });
+}
+
 impl<'a, L: Left, U: Load, O: Store, M: Mode> Product<'a, L, U, O, M> {
     /// The right operand is packed by all threads together, the left a block of rows at a time by whoever takes it.
     fn compute(self, threads: usize) {

@@ -155,8 +155,9 @@ impl std::ops::DerefMut for AlignedBuf {
 /// Where the bytes of a buffer are.
 enum Memory {
     Lines(Vec<Line>),
-    /// Many bytes, in pages as large as the system has them: a key-value cache is read in short pieces all over it, and
-    /// finding thousands of small pages takes longer than reading what is in them.
+    /// Many bytes, which the system gets back as soon as they are dropped, in pages as large as it has them: a key-value
+    /// cache is read in short pieces all over it, and finding thousands of small pages takes longer than reading what
+    /// is in them.
     Pages(MmapMut),
 }
 
@@ -164,12 +165,14 @@ enum Memory {
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
+/// Bytes from which a buffer has pages of its own.
+const OWN_PAGES: usize = 1 << 18;
 /// Size of a large page.
 const LARGE_PAGE: usize = 2 << 20;
 
 impl Memory {
     fn zeroed(len: usize) -> Memory {
-        match large_pages(len) {
+        match own_pages(len) {
             Some(pages) => Memory::Pages(pages),
             None => Memory::Lines(vec![Line([0; 64]); len.div_ceil(size_of::<Line>())]),
         }
@@ -200,15 +203,18 @@ impl Memory {
     }
 }
 
-/// Zeroed large pages for so many bytes, if that is many and the system gives them.
-fn large_pages(len: usize) -> Option<MmapMut> {
-    if len < LARGE_PAGE || cfg!(miri) {
+/// Zeroed pages for so many bytes, if that is many and the system gives them.
+fn own_pages(len: usize) -> Option<MmapMut> {
+    if len < OWN_PAGES || cfg!(miri) {
         return None;
     }
-    let pages = MmapMut::map_anon(len.checked_next_multiple_of(LARGE_PAGE)?).ok()?;
+    let unit = if len < LARGE_PAGE { size_of::<Line>() } else { LARGE_PAGE };
+    let pages = MmapMut::map_anon(len.checked_next_multiple_of(unit)?).ok()?;
     // Not of the last one, which may be needed in part. A refusal only costs time and is not an error.
     #[cfg(target_os = "linux")]
-    let _ = pages.advise_range(memmap2::Advice::HugePage, 0, len / LARGE_PAGE * LARGE_PAGE);
+    if len >= LARGE_PAGE {
+        let _ = pages.advise_range(memmap2::Advice::HugePage, 0, len / LARGE_PAGE * LARGE_PAGE);
+    }
     Some(pages)
 }
 
@@ -258,7 +264,7 @@ mod tests {
     #[test]
     fn growing_keeps_what_is_there_and_adds_zeros() {
         let mut buffer = AlignedBuf::from_slice(&[7; 100]);
-        for len in [LARGE_PAGE - 1, LARGE_PAGE, LARGE_PAGE + 1, 3 * LARGE_PAGE] {
+        for len in [OWN_PAGES - 1, OWN_PAGES, LARGE_PAGE - 1, LARGE_PAGE, LARGE_PAGE + 1, 3 * LARGE_PAGE] {
             buffer.resize(len);
             assert_eq!(buffer.as_ptr() as usize % 64, 0);
             assert!(

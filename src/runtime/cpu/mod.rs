@@ -20,6 +20,7 @@ mod views;
 
 use std::sync::Arc;
 
+use crate::kernels;
 use crate::mil::op::Numerics;
 use crate::mil::propagate::{self, Facts, Finding, Options};
 use crate::mil::{Function, Model, verify};
@@ -102,6 +103,15 @@ impl CpuLoaded {
         let numerics = options.numerics;
         let fuses = options.fuse && numerics == Numerics::Fast;
         Ok(CpuLoaded { model, facts, numerics, fuses, pool, memory_limit })
+    }
+
+    /// Has all threads give back what they keep from one prediction to the next: a prompt needs more than the tokens
+    /// after it.
+    fn release_buffers(&self) {
+        match &self.pool {
+            Some(pool) => drop(pool.broadcast(|_| kernels::release_buffers())),
+            None => kernels::release_buffers(),
+        }
     }
 
     fn function(&self, name: &str) -> Result<(&Function, &Facts), RuntimeError> {

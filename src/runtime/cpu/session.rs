@@ -26,6 +26,8 @@ pub(super) struct CpuSession {
     plans: Vec<CachedPlan>,
     /// The plan of the last prediction.
     current: Option<usize>,
+    /// The plan of the last prediction that was not brief.
+    worked: Option<usize>,
     states: Vec<Grown>,
     state_names: Vec<String>,
     memory: Memory,
@@ -67,6 +69,7 @@ impl CpuSession {
             loaded,
             plans: Vec::new(),
             current: None,
+            worked: None,
             states,
             state_names,
             memory: Memory::default(),
@@ -75,9 +78,21 @@ impl CpuSession {
     }
 
     fn plan_for(&mut self, name: &str, inputs: &[(&str, TensorView<'_>)]) -> Result<usize, RuntimeError> {
-        if let Some(found) = self.plans.iter().position(|p| p.serves(name, inputs)) {
-            return Ok(found);
+        let found = self.plans.iter().position(|p| p.serves(name, inputs));
+        if found.is_none_or(|found| self.worked != Some(found) && !self.plans[found].brief) {
+            self.loaded.release_buffers();
         }
+        let plan = match found {
+            Some(found) => found,
+            None => self.new_plan(name, inputs)?,
+        };
+        if !self.plans[plan].brief {
+            self.worked = Some(plan);
+        }
+        Ok(plan)
+    }
+
+    fn new_plan(&mut self, name: &str, inputs: &[(&str, TensorView<'_>)]) -> Result<usize, RuntimeError> {
         let loaded = self.loaded.clone();
         let (function, base) = loaded.function(name)?;
         let interface = loaded
