@@ -152,23 +152,15 @@ struct Local {
     read: AlignedBuf,
 }
 
-/// Bytes that are not worth giving back.
-const KEPT: usize = 1 << 16;
-
 /// Gives back what this thread keeps for its next product, unless that is little or in use.
 pub(super) fn release() {
-    let give_back = |buffer: &mut AlignedBuf| {
-        if buffer.len() > KEPT {
-            *buffer = AlignedBuf::default();
-        }
-    };
     let mut right = RIGHT.take();
-    give_back(&mut right);
+    right.release();
     RIGHT.set(right);
     LOCAL.with(|local| {
         if let Ok(mut local) = local.try_borrow_mut() {
             let Local { left, sums, read } = &mut *local;
-            [left, sums, read].into_iter().for_each(give_back);
+            [left, sums, read].into_iter().for_each(AlignedBuf::release);
         }
     });
 }

@@ -137,6 +137,13 @@ impl AlignedBuf {
         self.memory.reserve(len);
         self.len = len;
     }
+
+    /// Gives the memory back and has no bytes then, unless it is so little that keeping it costs nothing.
+    pub fn release(&mut self) {
+        if self.memory.as_slice().len() > LITTLE {
+            *self = AlignedBuf::default();
+        }
+    }
 }
 
 impl Deref for AlignedBuf {
@@ -165,6 +172,8 @@ enum Memory {
 #[repr(C, align(64))]
 struct Line([u8; 64]);
 
+/// Bytes that are not worth giving back.
+const LITTLE: usize = 1 << 16;
 /// Bytes from which a buffer has pages of its own.
 const OWN_PAGES: usize = 1 << 18;
 /// Size of a large page.
@@ -259,6 +268,16 @@ mod tests {
         buffer.resize(10);
         buffer.resize(100);
         assert_eq!(before, buffer.as_ptr());
+    }
+
+    #[test]
+    fn only_much_is_given_back() {
+        let [mut little, mut much] = [LITTLE, LITTLE + 1].map(AlignedBuf::zeroed);
+        little.release();
+        much.release();
+        assert_eq!((little.len(), much.len()), (LITTLE, 0));
+        much.resize(3);
+        assert_eq!(*much, [0; 3]);
     }
 
     #[test]

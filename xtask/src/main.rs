@@ -20,6 +20,7 @@ mod fuzz;
 mod gate_power;
 mod guides;
 mod mac_smoke;
+mod made_up;
 mod markdown;
 mod msrv;
 mod outcome;

@@ -61,7 +61,8 @@ fn decode_function(name: &str, field: &Field<'_>, sources: &mut Sources<'_>) -> 
         return Err(message.error(format!("has no block for its opset, {key}")));
     };
     let body = decoder.block(&body, 0)?;
-    let values = decoder.values;
+    let mut values = decoder.values;
+    values.shrink_to_fit();
     let attributes = attributes(&message, function::ATTRIBUTES, sources)?;
     Ok(Function { name: name.to_owned(), opset, values, inputs, body, attributes })
 }

@@ -80,6 +80,7 @@ impl CpuSession {
     fn plan_for(&mut self, name: &str, inputs: &[(&str, TensorView<'_>)]) -> Result<usize, RuntimeError> {
         let found = self.plans.iter().position(|p| p.serves(name, inputs));
         if found.is_none_or(|found| self.worked != Some(found) && !self.plans[found].brief) {
+            self.memory.arena.release();
             self.loaded.release_buffers();
         }
         let plan = match found {

@@ -3,11 +3,13 @@
 mod candle;
 mod engine;
 mod growth;
+mod large;
 mod limits;
 mod llama_cpp;
 mod onnxruntime;
 mod ours;
 mod plot;
+mod resident;
 mod rounds;
 mod sample;
 mod table;
@@ -31,8 +33,9 @@ use targets::Verdict;
 
 pub(crate) const COMMAND: Command = Command {
     name: "bench-peers",
-    arguments: "[--rounds N] [--growth] [--record]",
-    about: "this runtime beside llama.cpp, ONNX Runtime, torch and candle; with --growth, cost against length",
+    arguments: "[--growth | --large] [--rounds N] [--record]",
+    about: "this runtime beside llama.cpp, ONNX Runtime, torch and candle; with --growth, cost against length; with \
+            --large, a made-up model of more than a GB",
     not_checked: 77,
     run,
 };
@@ -42,7 +45,8 @@ const ROUND: &str = "--round";
 const LIMITS: &str = "--limits";
 
 const ROUNDS: usize = 8;
-const GROWTH_ROUNDS: usize = 3;
+/// Where few things are compared, or each takes long.
+const FEW_ROUNDS: usize = 3;
 /// Threads of every engine.
 const THREADS: usize = 2;
 
@@ -58,24 +62,29 @@ fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
         println!("{}", ours::round(&bundle, &workload)?);
         return Ok(Outcome::Checked(String::new()));
     }
-    let growth = arguments.contains("--growth");
-    let rounds = arguments.opt_value_from_str("--rounds")?;
-    let rounds: usize = rounds.unwrap_or(if growth { GROWTH_ROUNDS } else { ROUNDS });
+    let measure: Measure = match [arguments.contains("--growth"), arguments.contains("--large")] {
+        [false, false] => compare,
+        [true, false] => growth::run,
+        [false, true] => large::run,
+        [true, true] => bail!("--growth and --large are runs of their own"),
+    };
+    let rounds: Option<usize> = arguments.opt_value_from_str("--rounds")?;
     let recorded = arguments.contains("--record");
     crate::finish(arguments)?;
-    ensure!(rounds > 0, "there must be a round");
+    ensure!(rounds != Some(0), "there must be a round");
     let model = match fetch(project)? {
         Fetched::There(path) => path,
         Fetched::NotAvailable(why) => return Ok(Outcome::not_checked("the peers", &why)),
     };
-    match growth {
-        true => growth::run(project, model, rounds, recorded),
-        false => compare(project, model, rounds, recorded),
-    }
+    measure(project, model, rounds, recorded)
 }
 
+/// Measures with the fetched model in so many rounds, or as many as it needs, and records what it finds if asked to.
+type Measure = fn(&Project, PathBuf, Option<usize>, bool) -> Result<Outcome>;
+
 /// Measures every engine and judges by the targets.
-fn compare(project: &Project, model: PathBuf, rounds: usize, recorded: bool) -> Result<Outcome> {
+fn compare(project: &Project, model: PathBuf, rounds: Option<usize>, recorded: bool) -> Result<Outcome> {
+    let rounds = rounds.unwrap_or(ROUNDS);
     let place = Place::new(project, model, workload::SHAPES)?;
     let run = Run::make(&place, &workload::usual(&place)?, rounds)?;
     let targets = targets::judge(&run);

@@ -1,7 +1,7 @@
 //! This runtime: a bundle exported by the program, generated from by the library as its own commands do.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -13,6 +13,7 @@ use anemeter::runtime::{self, LoadOptions};
 use anyhow::{Context, Result};
 
 use super::engine::{Place, Ready};
+use super::resident::Resident;
 use super::sample::{Growth, Point, Sample};
 use super::workload::{STEPS, Workload};
 use super::{COMMAND, ROUND, THREADS};
@@ -26,9 +27,15 @@ pub(super) fn set_up(place: &Place<'_>, weights: &'static str) -> Result<Ready> 
     let shapes: Vec<String> = place.shapes.iter().map(ToString::to_string).collect();
     let name = format!("{}-{}", weights.replace([':', '=', ' '], "-"), shapes.join("-"));
     let bundle = place.models("anemeter")?.join(name);
+    export(place, &place.checkpoint, weights, bundle)
+}
+
+/// Exports a checkpoint to a bundle that rounds can be measured with.
+pub(super) fn export(place: &Place<'_>, checkpoint: &Path, weights: &str, bundle: PathBuf) -> Result<Ready> {
     println!("exporting {weights}");
+    let shapes: Vec<String> = place.shapes.iter().map(ToString::to_string).collect();
     let mut export = place.project.command(&place.anemeter);
-    export.arg("export").arg(&place.checkpoint).arg("-o").arg(&bundle).arg("--overwrite");
+    export.arg("export").arg(checkpoint).arg("-o").arg(&bundle).arg("--overwrite");
     export.args(["--kv", "io", "--chunks", "1", "--shapes", &shapes.join(",")]);
     match weights.strip_suffix(EVERY) {
         Some(precision) => {
@@ -72,9 +79,9 @@ fn usual(bundle: &Path, workload: &Workload) -> Result<Sample> {
     let token = model.prefill(&workload.prompt)?;
     let first_token_seconds = started.elapsed().as_secs_f64();
     let (tokens, decode_seconds) = model.decode(token, workload.decode)?;
-    let peak_bytes = peak_bytes()?;
+    let (peak_bytes, resident) = (peak_bytes()?, Resident::now(bundle));
     let (_, prefill_seconds) = model.timed_prefill(&workload.long)?;
-    Ok(Sample { first_token_seconds, decode_seconds, prefill_seconds, peak_bytes, tokens })
+    Ok(Sample { first_token_seconds, decode_seconds, prefill_seconds, peak_bytes, resident, tokens })
 }
 
 fn growth(bundle: &Path, workload: &Workload) -> Result<Growth> {

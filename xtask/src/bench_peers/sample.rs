@@ -3,6 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use serde::{Deserialize, Serialize};
 
+use super::resident::Resident;
 use super::workload::{DECODED, LONG};
 use crate::bench_package::median;
 
@@ -15,6 +16,9 @@ pub(super) struct Sample {
     pub(super) prefill_seconds: f64,
     /// The most memory that was resident until the last token was decoded.
     pub(super) peak_bytes: u64,
+    /// What is resident then, if the engine tells.
+    #[serde(default)]
+    pub(super) resident: Option<Resident>,
     /// The tokens it picked.
     pub(super) tokens: Vec<u32>,
 }
@@ -95,6 +99,7 @@ pub(super) mod testing {
             decode_seconds: DECODED as f64 / decode,
             prefill_seconds: LONG as f64 / prefill,
             peak_bytes,
+            resident: None,
             tokens: vec![7; DECODED + 1],
         }
     }

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::limits::Limits;
-use super::rounds::{Row, Run};
+use super::resident::Resident;
+use super::rounds::{Row, Run, Series};
 use super::sample::{Sample, Spread};
 use super::targets::{Target, Verdict, Wanted};
 use super::workload::{DECODED, LONG};
@@ -27,10 +28,39 @@ pub(super) fn text(run: &Run, targets: &[Target]) -> String {
         text += &engine(row, reference);
     }
     text += &limits(&run.limits);
-    text += "| what | measured | target | |\n|---|---|---|---|\n";
-    for target in targets {
-        text += &line(target);
+    text += &memory(run.rows.iter().filter_map(|row| Some((&*row.title, row.outcome.as_ref().ok()?))));
+    text + &verdicts(targets)
+}
+
+/// What is resident in the engines that tell, by the median of their rounds.
+pub(super) fn memory<'a>(rows: impl Iterator<Item = (&'a str, &'a Series)>) -> String {
+    let parts: [fn(&Resident) -> u64; 5] = [
+        |resident| resident.weights,
+        |resident| resident.program,
+        |resident| resident.libraries,
+        |resident| resident.heap,
+        |resident| resident.buffers,
+    ];
+    let mut text = "| resident after decoding, MB | weights | program | libraries | small allocations | keys, values and \
+                    buffers |\n|---|---|---|---|---|---|\n"
+        .to_owned();
+    for (title, series) in rows {
+        let told: Option<Vec<Resident>> = series.samples.iter().map(|sample| sample.resident).collect();
+        let Some(told) = told.filter(|told| !told.is_empty()) else { continue };
+        let _ = write!(text, "| {title} |");
+        for part in parts {
+            let median = Spread::of(told.iter().map(|resident| part(resident) as f64 / 1e6)).median;
+            let _ = write!(text, " {median:.1} |");
+        }
+        text.push('\n');
     }
+    text + "\n"
+}
+
+/// The targets alone.
+pub(super) fn verdicts(targets: &[Target]) -> String {
+    let mut text = "| what | measured | target | |\n|---|---|---|---|\n".to_owned();
+    text.extend(targets.iter().map(line));
     text
 }
 

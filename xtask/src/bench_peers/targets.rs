@@ -9,7 +9,7 @@ const LEAST_FOUR_BIT: f64 = 1.3;
 const LEAST_BANDWIDTH: f64 = 0.65;
 const LEAST_PREFILL: f64 = 1.1;
 const LEAST_PRODUCTS: f64 = 0.8;
-const MOST_MEMORY: f64 = 1.15;
+pub(super) const MOST_MEMORY: f64 = 1.15;
 const MOST_FIRST_TOKEN: f64 = 1.0;
 
 #[derive(Debug, Clone, PartialEq)]
@@ -82,7 +82,7 @@ pub(super) fn judge(run: &Run) -> Vec<Target> {
     targets
 }
 
-fn target(what: String, ratios: Ratios, wanted: Wanted) -> Target {
+pub(super) fn target(what: String, ratios: Ratios, wanted: Wanted) -> Target {
     let measured = match ratios {
         Ok(ratios) if !ratios.is_empty() => Spread::of(ratios),
         Ok(_) => {
