@@ -77,6 +77,31 @@ impl<S: Simd> RowProducts<S> for ByteRows<'_> {
     }
 }
 
+/// Codes of four bits that come some way after a row.
+///
+/// Rows are a few hundred bytes, and what belongs to them is elsewhere: processors do not see what is next.
+#[derive(Clone, Copy, Default)]
+struct Ahead<'a> {
+    codes: &'a [[u8; WIDE]],
+}
+
+impl<'a> Ahead<'a> {
+    /// Of the row that begins with a block.
+    #[inline(always)]
+    fn of(codes: &'a [[u8; WIDE]], first: usize) -> Ahead<'a> {
+        const BLOCKS: usize = 4096 / WIDE;
+        Ahead { codes: codes.get(first + BLOCKS..).unwrap_or_default() }
+    }
+
+    /// Asks for the line of memory with a block.
+    #[inline(always)]
+    fn fetch<S: Simd>(&self, s: S, block: usize) {
+        if let Some(codes) = self.codes.get(block) {
+            s.prefetch(codes);
+        }
+    }
+}
+
 /// Rows of signed numbers of four bits, each times the factor of its block.
 pub(super) struct NibbleSums<'a> {
     pub(super) x: FixedQuads<'a, SplitQuad>,
@@ -149,10 +174,15 @@ impl<F: Load, const OWN: bool> NibbleRows<'_, F, OWN> {
             let shared = if self.rows == 1 { row + r } else { (row + r) / self.rows };
             *values = &self.values[shared * self.count..][..self.count];
         }
+        let mut ahead = [Ahead::default(); R];
+        for (r, ahead) in ahead.iter_mut().enumerate() {
+            *ahead = Ahead::of(self.codes, (row + r) * self.x.blocks);
+        }
         let mut sums = [s.splat_wide(0.0); R];
         for (i, x) in self.x.quads.iter().enumerate() {
             let first = self.x.first(i);
-            for ((sum, codes), values) in sums.iter_mut().zip(codes).zip(values) {
+            for (((sum, codes), values), ahead) in sums.iter_mut().zip(codes).zip(values).zip(ahead) {
+                ahead.fetch(s, first);
                 let factors = s.mul_wide(F::spread(s, &self.factors(values, first)), s.load_wide(&x.scales));
                 *sum = s.mul_add_wide(s.dot_nibbles(&codes[first..].as_chunks().0[0], x), factors, *sum);
             }
@@ -220,8 +250,10 @@ impl<S: Simd> RowProducts<S> for NamedRows<'_, S> {
     #[inline(always)]
     fn lanes(&self, s: S, row: usize) -> S::V {
         let codes = &self.codes[row * self.x.blocks..][..self.x.blocks];
+        let ahead = Ahead::of(self.codes, row * self.x.blocks);
         let mut sums = s.splat_wide(0.0);
         for (i, x) in self.x.quads.iter().enumerate() {
+            ahead.fetch(s, self.x.first(i));
             let codes = &codes[self.x.first(i)..].as_chunks().0[0];
             sums = s.mul_add_wide(s.dot_named(codes, self.table, x), s.load_wide(&x.scales), sums);
         }
