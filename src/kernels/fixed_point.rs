@@ -92,27 +92,19 @@ impl Op for Fix<'_> {
 
 /// A form of four blocks.
 pub(super) trait Four: bytemuck::Pod + Send + Sync {
-    fn new(blocks: &[[i16; BLOCK]; QUAD], scales: [f32; WIDE]) -> Self;
+    fn new<S: Simd>(s: S, blocks: &[[i16; BLOCK]; QUAD], scales: [f32; WIDE]) -> Self;
 }
 
 impl Four for Quad {
     #[inline(always)]
-    fn new(blocks: &[[i16; BLOCK]; QUAD], scales: [f32; WIDE]) -> Quad {
-        let mut numbers = [[0; QUAD * LANES]; 4];
-        for (b, block) in blocks.iter().enumerate() {
-            for (i, [lower, upper]) in block.as_chunks().0.iter().enumerate() {
-                let place = b * LANES + i % LANES;
-                numbers[i / LANES][place] = *lower;
-                numbers[2 + i / LANES][place] = *upper;
-            }
-        }
-        Quad { numbers, scales }
+    fn new<S: Simd>(s: S, blocks: &[[i16; BLOCK]; QUAD], scales: [f32; WIDE]) -> Quad {
+        Quad { numbers: s.arrange(blocks), scales }
     }
 }
 
 impl Four for SplitQuad {
     #[inline(always)]
-    fn new(blocks: &[[i16; BLOCK]; QUAD], scales: [f32; WIDE]) -> SplitQuad {
+    fn new<S: Simd>(_: S, blocks: &[[i16; BLOCK]; QUAD], scales: [f32; WIDE]) -> SplitQuad {
         let (mut highs, mut lows) = ([[0; QUAD * WIDE]; 2], [[0; QUAD * WIDE]; 2]);
         let (pairs, _) = blocks.as_flattened().as_chunks::<2>();
         for half in [0, 1] {
@@ -139,7 +131,7 @@ impl<Q: Four> Op for FixQuads<'_, Q> {
     type Output = ();
 
     #[inline(always)]
-    fn run<S: Simd>(self, _: S) {
+    fn run<S: Simd>(self, s: S) {
         for (i, quad) in self.quads.iter_mut().enumerate() {
             let first = (i * QUAD).min(self.x.len() - QUAD);
             let known = i * QUAD - first;
@@ -151,7 +143,7 @@ impl<Q: Four> Op for FixQuads<'_, Q> {
             }
             let mut lanes = [0.0; WIDE];
             lanes.copy_from_slice(scales.as_flattened());
-            *quad = Q::new(&blocks, lanes);
+            *quad = Q::new(s, &blocks, lanes);
         }
     }
 }
@@ -178,6 +170,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::kernels::simd::Scalar;
 
     proptest! {
         #[test]
@@ -210,7 +203,7 @@ mod tests {
         let mut memory = [(); 3].map(|()| vec![f32::NAN; row_len(x.len())]);
         let [one, two, three] = &mut memory;
         let row = FixedRow::new(Isa::best(), &x, one);
-        let quads = FixedQuads::<Quad>::new(Isa::best(), &x, two);
+        let quads = FixedQuads::<Quad>::new(Isa::Scalar(Scalar), &x, two);
         let split = FixedQuads::<SplitQuad>::new(Isa::best(), &x, three);
         assert_eq!((quads.quads.len(), quads.blocks, split.quads.len(), split.blocks), (2, 5, 2, 5));
         // The last four begin with block 1, and the first four have all of it to block 3.

@@ -62,7 +62,7 @@ fn halves(_: Avx2, bytes: __m256i) -> [__m256i; 2] {
     }
 }
 
-/// Products of two blocks of a quad, summed by lanes.
+/// Products of two blocks of a quad, summed by lanes: one for every four bytes of codes.
 #[inline(always)]
 fn multiply_add_half(_: Avx2, weights: [__m256i; 4], x: &Quad, half: usize) -> __m256i {
     // SAFETY: an `Avx2` proves AVX2; half a run covers 32 readable bytes.
@@ -73,7 +73,7 @@ fn multiply_add_half(_: Avx2, weights: [__m256i; 4], x: &Quad, half: usize) -> _
             *sum = _mm256_madd_epi16(weights, _mm256_loadu_si256(run.as_ptr().cast()));
         }
         let [a, b, c, d] = sums;
-        _mm256_add_epi32(_mm256_add_epi32(a, b), _mm256_add_epi32(c, d))
+        _mm256_hadd_epi32(_mm256_add_epi32(a, c), _mm256_add_epi32(b, d))
     }
 }
 

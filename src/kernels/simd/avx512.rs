@@ -88,7 +88,7 @@ impl Simd for Avx512 {
         unsafe { run(op, self) }
     }
 
-    type Table = [__m512i; 2];
+    type Table = __m512i;
 
     #[inline(always)]
     fn prefetch<T>(self, x: &T) {
@@ -210,29 +210,35 @@ impl Simd for Avx512 {
         }
     }
 
-    /// The low bytes and the high bytes of the numbers, each four times.
+    /// The numbers twice: of the five bits that name one, the first does not matter.
     #[inline(always)]
-    fn table(self, numbers: &[i16; WIDE]) -> [__m512i; 2] {
-        let [low, high] = self.0.table(numbers);
-        on_registers!([_mm512_broadcast_i64x4(low), _mm512_broadcast_i64x4(high)])
+    fn table(self, numbers: &[i16; WIDE]) -> __m512i {
+        // SAFETY: `self` proves AVX-512; the reference covers 32 readable bytes and no alignment is needed.
+        unsafe { _mm512_broadcast_i64x4(_mm256_loadu_si256(numbers.as_ptr().cast())) }
+    }
+
+    /// What meets the lowest four bits of every two bytes, then the next.
+    #[inline(always)]
+    fn arrange(self, blocks: &[[i16; BLOCK]; QUAD]) -> [[i16; QUAD * LANES]; 4] {
+        let mut numbers = [[0; QUAD * LANES]; 4];
+        for (i, four) in blocks.as_flattened().as_chunks::<4>().0.iter().enumerate() {
+            for (numbers, number) in numbers.iter_mut().zip(four) {
+                numbers[i] = *number;
+            }
+        }
+        numbers
     }
 
     #[inline(always)]
-    fn dot_named(self, codes: &[[u8; WIDE]; QUAD], table: [__m512i; 2], x: &Quad) -> __m512 {
+    fn dot_named(self, codes: &[[u8; WIDE]; QUAD], table: __m512i, x: &Quad) -> __m512 {
         let codes = load_codes(self, codes);
-        on_registers!({
-            let [lower, upper] = halves(self, codes);
-            let (low, high) = (_mm512_shuffle_epi8(table[0], lower), _mm512_shuffle_epi8(table[1], lower));
-            let (next_low, next_high) =
-                (_mm512_shuffle_epi8(table[0], upper), _mm512_shuffle_epi8(table[1], upper));
-            let weights = [
-                _mm512_unpacklo_epi8(low, high),
-                _mm512_unpackhi_epi8(low, high),
-                _mm512_unpacklo_epi8(next_low, next_high),
-                _mm512_unpackhi_epi8(next_low, next_high),
-            ];
-            multiply_add(self, weights, x)
-        })
+        let weights = on_registers!([
+            _mm512_permutexvar_epi16(codes, table),
+            _mm512_permutexvar_epi16(_mm512_srli_epi16::<4>(codes), table),
+            _mm512_permutexvar_epi16(_mm512_srli_epi16::<8>(codes), table),
+            _mm512_permutexvar_epi16(_mm512_srli_epi16::<12>(codes), table),
+        ]);
+        multiply_add(self, weights, x)
     }
 
     #[inline(always)]

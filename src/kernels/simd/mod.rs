@@ -157,8 +157,21 @@ pub trait Simd: Copy + Send + Sync + 'static {
     type Table: Copy;
     /// Makes a table.
     fn table(self, numbers: &[i16; WIDE]) -> Self::Table;
-    /// The same with the numbers that codes name: in four lanes for each block, of which each sums what two bytes of either
-    /// half name. Sums must not exceed i32.
+    /// Puts the numbers of four blocks in the order in which [`Simd::dot_named`] meets them: what meets the lower halves of
+    /// every first eight bytes of a block, of every second eight, then the upper halves, unless there is a better one.
+    #[inline(always)]
+    fn arrange(self, blocks: &[[i16; BLOCK]; QUAD]) -> [[i16; QUAD * LANES]; 4] {
+        let mut numbers = [[0; QUAD * LANES]; 4];
+        for (b, block) in blocks.iter().enumerate() {
+            for (i, [lower, upper]) in block.as_chunks().0.iter().enumerate() {
+                let place = b * LANES + i % LANES;
+                numbers[i / LANES][place] = *lower;
+                numbers[2 + i / LANES][place] = *upper;
+            }
+        }
+        numbers
+    }
+    /// The same as [`Simd::dot_nibbles`] with the numbers that codes name. Sums must not exceed i32.
     fn dot_named(self, codes: &[[u8; WIDE]; QUAD], table: Self::Table, x: &Quad) -> Self::W;
 }
 

@@ -99,8 +99,10 @@ macro_rules! quads_in_memory {
             let mut sums = [0; WIDE];
             for (run, numbers) in x.numbers.iter().enumerate() {
                 for (i, &x) in numbers.iter().enumerate() {
-                    let byte = codes[i / LANES][run % 2 * LANES + i % LANES];
-                    sums[i / 2] += i32::from(table[usize::from(byte >> (run / 2 * 4) & 15)]) * i32::from(x);
+                    let (block, at) = (i / LANES, run % 2 * LANES + i % LANES);
+                    let byte = codes[block][at];
+                    sums[block * QUAD + at / 4] +=
+                        i32::from(table[usize::from(byte >> (run / 2 * 4) & 15)]) * i32::from(x);
                 }
             }
             self.load_wide(&sums.map(|sum| sum as f32))

@@ -9,7 +9,7 @@ pub const QUAD: usize = 4;
 #[derive(Debug, Clone, Copy, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
 #[repr(C)]
 pub struct Quad {
-    /// What meets the lower halves of every first eight bytes of a block, of every second eight, then the upper halves.
+    /// As [`arrange`](super::Simd::arrange) arranges them.
     pub numbers: [[i16; QUAD * LANES]; 4],
     /// What a number of each block stands for, in the lanes of the block.
     pub scales: [f32; WIDE],

@@ -103,8 +103,8 @@ impl Op for Everything<'_> {
         let x: [i16; BLOCK] =
             std::array::from_fn(|i| i16::from(bytes[BLOCK - 1 - i]) * 128 + i16::from(bytes[i]));
         let products = [s.dot_bytes(&bytes, &x)];
-        let quad =
-            Quad { numbers: std::array::from_fn(|run| x.map(|x| x - run as i16)), scales: [1.0; WIDE] };
+        let numbers = s.arrange(&std::array::from_fn(|b| x.map(|x| x - b as i16)));
+        let quad = Quad { numbers, scales: [1.0; WIDE] };
         let split = SplitQuad {
             highs: std::array::from_fn(|half| std::array::from_fn(|i| bytes[(i + 5 * half) % BLOCK])),
             lows: std::array::from_fn(|half| std::array::from_fn(|i| bytes[(i + 7 * half) % BLOCK] & 127)),
