@@ -33,6 +33,36 @@ fn predictions_allocate_nothing_after_the_first_with_a_shape() {
     assert_eq!(counted.count_total, 0);
 }
 
+/// A product of many columns, and the same of one.
+fn wide_product() -> Model {
+    let weight = Tensor::from_slice(&[256, 256], &vec![f16::from_f32(1.0 / 256.0); 256 * 256]).unwrap();
+    let functions = [("prompt", 128), ("token", 1)].map(|(name, columns)| {
+        let mut f = Builder::new(name, Opset::Ios18);
+        let x = f.input("x", TensorType::fixed(DType::F16, &[256, columns]));
+        let y = f.op("matmul").arg("x", &weight).arg("y", x).named("y").push().unwrap();
+        f.finish(&[y])
+    });
+    Model::multi(functions.into())
+}
+
+#[test]
+fn what_a_prompt_needs_is_given_back_when_tokens_follow() {
+    let (prompt, token) = (ones(&[256, 128]), ones(&[256, 1]));
+    let mut session = load(wide_product()).session();
+    let mut predict = |function: &str, x: &Tensor| {
+        let counted = allocation_counter::measure(|| session.predict(function, &[("x", x.view())]).unwrap());
+        (counted.bytes_current, session.output("y").unwrap().slice::<f16>().unwrap()[0])
+    };
+    predict("token", &token);
+    let (kept, sum) = predict("prompt", &prompt);
+    assert_eq!(sum, f16::ONE);
+    assert!(kept > 1 << 16, "{kept}");
+    let (kept, sum) = predict("token", &token);
+    assert_eq!(sum, f16::ONE);
+    assert!(kept < -(1 << 16), "{kept}");
+    assert_eq!(predict("token", &token), (0, f16::ONE));
+}
+
 #[test]
 fn two_thousand_predictions_with_states_do_not_grow_memory() {
     let mut session = load(fixtures::accumulator()).session();

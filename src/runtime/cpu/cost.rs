@@ -68,3 +68,34 @@ fn flops(step: &Step, plan: &Plan) -> Option<usize> {
     };
     elements.checked_mul(depth)?.checked_mul(2)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::fold_options;
+    use super::super::planner::plan;
+    use super::*;
+    use crate::mil::op::Numerics;
+    use crate::mil::{Builder, Function, Opset, TensorType, propagate};
+    use crate::tensor::DType;
+
+    fn is_brief_plan(function: &Function) -> bool {
+        let (facts, findings) = propagate::propagate(function, &[], fold_options(Numerics::Fast, true));
+        assert_eq!(findings, []);
+        is_brief(&plan(function, facts, true).unwrap())
+    }
+
+    /// A sum, or a product with itself.
+    fn function(kind: &str, width: usize) -> Function {
+        let mut f = Builder::new("main", Opset::Ios18);
+        let x = f.input("x", TensorType::fixed(DType::F16, &[width, width]));
+        let y = f.op(kind).arg("x", x).arg("y", x).push().unwrap();
+        f.finish(&[y])
+    }
+
+    #[test]
+    fn only_what_moves_a_few_numbers_is_brief() {
+        assert!(is_brief_plan(&function("add", 16)));
+        assert!(!is_brief_plan(&function("add", 128)), "too many numbers");
+        assert!(!is_brief_plan(&function("matmul", 16)), "products are worth other threads");
+    }
+}
