@@ -125,6 +125,7 @@ impl CpuSession {
         let given = inputs.iter().map(|(n, v)| ((*n).to_owned(), v.dtype(), v.shape().into())).collect();
         if self.plans.len() == MAX_PLANS {
             self.plans.remove(0);
+            self.worked = None;
         }
         let (function, brief) = (name.to_owned(), is_brief(&plan));
         self.plans.push(CachedPlan { function, given, state_slots, brief, plan: Arc::new(plan) });

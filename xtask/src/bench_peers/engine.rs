@@ -109,6 +109,11 @@ impl<'a> Place<'a> {
         Ok(command)
     }
 
+    /// The lengths of exports, with something between them.
+    pub(super) fn lengths(&self, between: &str) -> String {
+        self.shapes.iter().map(ToString::to_string).collect::<Vec<_>>().join(between)
+    }
+
     /// A folder for the models of an engine.
     pub(super) fn models(&self, engine: &str) -> Result<PathBuf> {
         let folder = self.folder.join("models").join(engine);

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use anemeter::package::atomic::write_file;
 use anyhow::{Context, Result, ensure};
 
+use super::COMMAND;
 use super::engine::{ENGINES, Engine, Place, Ready};
 use super::plot::{self, Line};
 use super::rounds::ours_or;
 use super::sample::{Growth, Point, Spread, last_line};
 use super::workload::{self, LENGTHS, STEPS};
-use super::{COMMAND, FEW_ROUNDS};
 use crate::outcome::Outcome;
 use crate::process::read;
 use crate::project::Project;
@@ -25,13 +25,7 @@ pub(super) struct Curve {
     points: Vec<(usize, Spread, Spread)>,
 }
 
-pub(super) fn run(
-    project: &Project,
-    model: PathBuf,
-    rounds: Option<usize>,
-    recorded: bool,
-) -> Result<Outcome> {
-    let rounds = rounds.unwrap_or(FEW_ROUNDS);
+pub(super) fn run(project: &Project, model: PathBuf, rounds: usize, recorded: bool) -> Result<Outcome> {
     let place = Place::new(project, model, LENGTHS)?;
     let workload = workload::growing(&place)?;
     let shown = ENGINES.iter().filter(|engine| SHOWN.contains(&engine.title().as_str()));

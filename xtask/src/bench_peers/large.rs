@@ -8,10 +8,10 @@ use anyhow::{Result, bail};
 use super::engine::{OURS, Place};
 use super::limits;
 use super::rounds::{Series, line, sample};
-use super::sample::{Sample, Spread};
+use super::sample::Sample;
 use super::table::{memory, verdicts};
 use super::targets::{MOST_MEMORY, Target, Verdict, Wanted, target};
-use super::{COMMAND, FEW_ROUNDS, THREADS, ours, workload};
+use super::{COMMAND, THREADS, ours, workload};
 use crate::made_up::Sizes;
 use crate::outcome::Outcome;
 use crate::project::Project;
@@ -26,34 +26,8 @@ const MOST_SECONDS: f64 = 1.0;
 /// A precision and its rounds.
 type Row = (&'static str, Series);
 
-pub(super) fn run(
-    project: &Project,
-    model: PathBuf,
-    rounds: Option<usize>,
-    recorded: bool,
-) -> Result<Outcome> {
-    let rounds = rounds.unwrap_or(FEW_ROUNDS);
-    let place = Place::new(project, model, workload::SHAPES)?;
-    let workload = workload::usual(&place)?;
-    let folder = place.folder.join("large");
-    let checkpoint = folder.join("checkpoint");
-    println!("making a checkpoint");
-    SIZES.write(&checkpoint)?;
-    let mut rows = Vec::new();
-    for precision in PRECISIONS {
-        let ready = ours::export(&place, &checkpoint, precision, folder.join("exported"))?;
-        let mut series = Series { weight_bytes: ready.weight_bytes, samples: Vec::new() };
-        // The first one brings the weights into the system's cache.
-        for round in 0..=rounds {
-            let sample = sample(&place, &ready, &workload)?;
-            println!("{}", line(precision, &sample));
-            if round > 0 {
-                series.samples.push(sample);
-            }
-        }
-        rows.push((precision, series));
-    }
-    fs::remove_dir_all(&folder)?;
+pub(super) fn run(project: &Project, model: PathBuf, rounds: usize, recorded: bool) -> Result<Outcome> {
+    let rows = measure(&Place::new(project, model, workload::SHAPES)?, rounds)?;
     let targets = judge(&rows);
     let text = format!(
         "{}; {THREADS} threads, medians of {rounds} rounds (range), each a fresh process, files in the system's \
@@ -74,6 +48,31 @@ pub(super) fn run(
     Ok(Outcome::Checked(format!("{} targets in {rounds} rounds", targets.len())))
 }
 
+/// Makes the model and measures it at every precision.
+fn measure(place: &Place<'_>, rounds: usize) -> Result<Vec<Row>> {
+    let workload = workload::usual(place)?;
+    let folder = place.folder.join("large");
+    let checkpoint = folder.join("checkpoint");
+    println!("making a checkpoint");
+    SIZES.write(&checkpoint)?;
+    let mut rows = Vec::new();
+    for precision in PRECISIONS {
+        let ready = ours::export(place, &checkpoint, precision, folder.join("exported"))?;
+        let mut series = Series { weight_bytes: ready.weight_bytes, samples: Vec::new() };
+        // The first one brings the weights into the system's cache.
+        for round in 0..=rounds {
+            let sample = sample(place, &ready, &workload)?;
+            println!("{}", line(precision, &sample));
+            if round > 0 {
+                series.samples.push(sample);
+            }
+        }
+        rows.push((precision, series));
+    }
+    fs::remove_dir_all(&folder)?;
+    Ok(rows)
+}
+
 fn judge(rows: &[Row]) -> Vec<Target> {
     let mut targets = Vec::new();
     for (precision, series) in rows {
@@ -81,10 +80,9 @@ fn judge(rows: &[Row]) -> Vec<Target> {
         let what = format!("seconds from load to first token: {OURS} {precision}");
         targets.push(target(what, Ok(seconds), Wanted::AtMost(MOST_SECONDS)));
     }
-    for (precision, Series { weight_bytes, samples }) in rows {
-        let ratios = samples.iter().map(|sample| sample.peak_bytes as f64 / *weight_bytes as f64).collect();
+    for (precision, series) in rows {
         let what = format!("peak memory: {OURS} {precision} / its weights");
-        targets.push(target(what, Ok(ratios), Wanted::AtMost(MOST_MEMORY)));
+        targets.push(target(what, Ok(series.memory()), Wanted::AtMost(MOST_MEMORY)));
     }
     targets
 }
@@ -95,8 +93,7 @@ fn table(rows: &[Row]) -> String {
                     decode, MB |\n|---|---|---|---|---|---|\n"
             .to_owned();
     for (precision, series) in rows {
-        let shown =
-            |figure: fn(&Sample) -> f64, digits| Spread::of(series.samples.iter().map(figure)).text(digits);
+        let shown = |figure: fn(&Sample) -> f64, digits| series.spread(figure).text(digits);
         text += &format!(
             "| {precision} | {:.0} | {} | {} | {} | {} |\n",
             series.weight_bytes as f64 / 1e6,

@@ -62,16 +62,17 @@ fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
         println!("{}", ours::round(&bundle, &workload)?);
         return Ok(Outcome::Checked(String::new()));
     }
-    let measure: Measure = match [arguments.contains("--growth"), arguments.contains("--large")] {
-        [false, false] => compare,
-        [true, false] => growth::run,
-        [false, true] => large::run,
-        [true, true] => bail!("--growth and --large are runs of their own"),
-    };
-    let rounds: Option<usize> = arguments.opt_value_from_str("--rounds")?;
+    let (measure, usual): (Measure, usize) =
+        match [arguments.contains("--growth"), arguments.contains("--large")] {
+            [false, false] => (compare, ROUNDS),
+            [true, false] => (growth::run, FEW_ROUNDS),
+            [false, true] => (large::run, FEW_ROUNDS),
+            [true, true] => bail!("--growth and --large are runs of their own"),
+        };
+    let rounds: usize = arguments.opt_value_from_str("--rounds")?.unwrap_or(usual);
     let recorded = arguments.contains("--record");
     crate::finish(arguments)?;
-    ensure!(rounds != Some(0), "there must be a round");
+    ensure!(rounds > 0, "there must be a round");
     let model = match fetch(project)? {
         Fetched::There(path) => path,
         Fetched::NotAvailable(why) => return Ok(Outcome::not_checked("the peers", &why)),
@@ -79,12 +80,11 @@ fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
     measure(project, model, rounds, recorded)
 }
 
-/// Measures with the fetched model in so many rounds, or as many as it needs, and records what it finds if asked to.
-type Measure = fn(&Project, PathBuf, Option<usize>, bool) -> Result<Outcome>;
+/// Measures with the fetched model in so many rounds, and records what it finds if asked to.
+type Measure = fn(&Project, PathBuf, usize, bool) -> Result<Outcome>;
 
 /// Measures every engine and judges by the targets.
-fn compare(project: &Project, model: PathBuf, rounds: Option<usize>, recorded: bool) -> Result<Outcome> {
-    let rounds = rounds.unwrap_or(ROUNDS);
+fn compare(project: &Project, model: PathBuf, rounds: usize, recorded: bool) -> Result<Outcome> {
     let place = Place::new(project, model, workload::SHAPES)?;
     let run = Run::make(&place, &workload::usual(&place)?, rounds)?;
     let targets = targets::judge(&run);

@@ -24,8 +24,7 @@ use crate::process::read;
 const EVERY: &str = " for every weight";
 
 pub(super) fn set_up(place: &Place<'_>, weights: &'static str) -> Result<Ready> {
-    let shapes: Vec<String> = place.shapes.iter().map(ToString::to_string).collect();
-    let name = format!("{}-{}", weights.replace([':', '=', ' '], "-"), shapes.join("-"));
+    let name = format!("{}-{}", weights.replace([':', '=', ' '], "-"), place.lengths("-"));
     let bundle = place.models("anemeter")?.join(name);
     export(place, &place.checkpoint, weights, bundle)
 }
@@ -33,10 +32,9 @@ pub(super) fn set_up(place: &Place<'_>, weights: &'static str) -> Result<Ready> 
 /// Exports a checkpoint to a bundle that rounds can be measured with.
 pub(super) fn export(place: &Place<'_>, checkpoint: &Path, weights: &str, bundle: PathBuf) -> Result<Ready> {
     println!("exporting {weights}");
-    let shapes: Vec<String> = place.shapes.iter().map(ToString::to_string).collect();
     let mut export = place.project.command(&place.anemeter);
     export.arg("export").arg(checkpoint).arg("-o").arg(&bundle).arg("--overwrite");
-    export.args(["--kv", "io", "--chunks", "1", "--shapes", &shapes.join(",")]);
+    export.args(["--kv", "io", "--chunks", "1", "--shapes", &place.lengths(",")]);
     match weights.strip_suffix(EVERY) {
         Some(precision) => {
             let config = bundle.with_extension("yaml");

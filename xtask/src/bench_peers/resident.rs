@@ -97,6 +97,6 @@ Rss:                   1 kB
     #[cfg(target_os = "linux")]
     fn a_process_has_a_program_and_a_heap() {
         let resident = Resident::now(Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
-        assert!(resident.program > 0 && resident.weights == 0, "{resident:?}");
+        assert!(resident.program > 0 && resident.heap > 0 && resident.weights == 0, "{resident:?}");
     }
 }

@@ -31,6 +31,12 @@ pub(super) struct Series {
 }
 
 impl Series {
+    /// The most that was resident, as a multiple of the weights, in each round.
+    pub(super) fn memory(&self) -> Vec<f64> {
+        let weights = self.weight_bytes as f64;
+        self.samples.iter().map(|sample| sample.peak_bytes as f64 / weights).collect()
+    }
+
     pub(super) fn spread(&self, figure: impl Fn(&Sample) -> f64) -> Spread {
         Spread::of(self.samples.iter().map(figure))
     }

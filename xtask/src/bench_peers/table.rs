@@ -32,7 +32,7 @@ pub(super) fn text(run: &Run, targets: &[Target]) -> String {
     text + &verdicts(targets)
 }
 
-/// What is resident in the engines that tell, by the median of their rounds.
+/// What is resident in the engines that tell, by the median of their rounds; nothing if none does.
 pub(super) fn memory<'a>(rows: impl Iterator<Item = (&'a str, &'a Series)>) -> String {
     let parts: [fn(&Resident) -> u64; 5] = [
         |resident| resident.weights,
@@ -41,20 +41,20 @@ pub(super) fn memory<'a>(rows: impl Iterator<Item = (&'a str, &'a Series)>) -> S
         |resident| resident.heap,
         |resident| resident.buffers,
     ];
-    let mut text = "| resident after decoding, MB | weights | program | libraries | small allocations | keys, values and \
-                    buffers |\n|---|---|---|---|---|---|\n"
-        .to_owned();
+    let mut lines = String::new();
+    let head = "| resident after decoding, MB | weights | program | libraries | small allocations | keys, values and \
+                    buffers |\n|---|---|---|---|---|---|\n";
     for (title, series) in rows {
         let told: Option<Vec<Resident>> = series.samples.iter().map(|sample| sample.resident).collect();
         let Some(told) = told.filter(|told| !told.is_empty()) else { continue };
-        let _ = write!(text, "| {title} |");
+        let _ = write!(lines, "| {title} |");
         for part in parts {
             let median = Spread::of(told.iter().map(|resident| part(resident) as f64 / 1e6)).median;
-            let _ = write!(text, " {median:.1} |");
+            let _ = write!(lines, " {median:.1} |");
         }
-        text.push('\n');
+        lines.push('\n');
     }
-    text + "\n"
+    if lines.is_empty() { lines } else { format!("{head}{lines}\n") }
 }
 
 /// The targets alone.
@@ -136,6 +136,13 @@ mod tests {
     fn tables_show_every_engine_limit_and_target() {
         let run = testing::run();
         insta::assert_snapshot!(text(&run, &judge(&run)));
+    }
+
+    #[test]
+    fn memory_that_nobody_tells_of_is_not_shown() {
+        let run = testing::run();
+        let silent = run.rows.iter().filter(|row| row.title.starts_with("torch"));
+        assert_eq!(memory(silent.map(|row| (&*row.title, row.outcome.as_ref().unwrap()))), "");
     }
 
     #[test]

@@ -72,7 +72,7 @@ pub(super) fn judge(run: &Run) -> Vec<Target> {
     ];
     for ours in ["anemeter fp16", "anemeter int8", "anemeter int4:block=32", "anemeter lut4:group=16"] {
         let what = format!("peak memory: {ours} / its weights");
-        targets.push(target(what, memory(run, ours), Wanted::AtMost(MOST_MEMORY)));
+        targets.push(target(what, run.series(ours).map(Series::memory), Wanted::AtMost(MOST_MEMORY)));
     }
     targets.push(target(
         "load to first token: anemeter fp16 / llama.cpp F16".to_owned(),
@@ -130,11 +130,6 @@ fn products(run: &Run) -> Ratios {
         .zip(limits)
         .map(|(sample, limit)| sample.prefill_speed() * operations / limit)
         .collect())
-}
-
-fn memory(run: &Run, ours: &str) -> Ratios {
-    let Series { weight_bytes, samples } = run.series(ours)?;
-    Ok(samples.iter().map(|sample| sample.peak_bytes as f64 / *weight_bytes as f64).collect())
 }
 
 #[cfg(test)]
