@@ -9,13 +9,13 @@ mod calibration;
 mod chunking;
 mod compressed;
 mod describe;
-mod digest;
+mod destination;
 mod embeddings;
 mod error;
+mod options;
 mod phases;
 mod training;
 mod trial;
-mod wishes;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,22 +24,21 @@ use std::sync::Arc;
 use compressed::Compressed;
 use phases::Phases;
 
+use crate::atomic::Staging;
 use crate::bundle::{self, Bundle, Manifest, Sensitivity};
 use crate::checkpoint::{self, Checkpoint};
 use crate::compress::{self, Calibration, Importance};
-use crate::lower::{self, Meter, lower_metered};
+use crate::lower::{self, ReadStats, lower_counted};
 use crate::mil::verify::verify;
-use crate::model;
-use crate::package::atomic::Staging;
+use crate::model::{self, Decoder};
 use crate::package::{Watch, WriteOptions, write_watched};
 
 pub use automatic::Automatic;
 pub use describe::{architecture as describe_architecture, chunk as describe_chunk};
-pub use digest::checkpoint as describe_checkpoint;
 pub use embeddings::write as write_embeddings;
-pub use error::ExportError;
+pub use error::{ExportError, Occupant};
+pub use options::{Chunking, ConfigFile, ExportOptions, Target};
 pub use training::read_lengths as read_training_lengths;
-pub use wishes::{Chunking, ConfigFile, Target, Wishes};
 
 /// What to export, and where to.
 #[derive(Debug, Clone)]
@@ -53,13 +52,25 @@ pub struct Request {
     /// The model's name; the checkpoint's if there is none.
     pub name: Option<String>,
     /// How to export it.
-    pub wishes: Wishes,
+    pub options: ExportOptions,
     /// Lengths that the model was trained with.
     pub training_lengths: Option<Vec<usize>>,
-    /// Whether precisions are chosen layer by layer, in place of those wished for.
-    pub automatic: Option<Automatic>,
-    /// A text on which it is measured how much inputs matter, for the palettes wished for.
-    pub calibration: Option<String>,
+    /// How the precisions of weights come about.
+    pub precision: PrecisionPlan,
+}
+
+/// How the precisions of weights come about.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PrecisionPlan {
+    /// As the options say.
+    Fixed,
+    /// As the options say, with palettes weighted by how much inputs matter on a text.
+    Calibrated {
+        /// The text.
+        text: String,
+    },
+    /// Chosen layer by layer, in place of what the options say.
+    Auto(Automatic),
 }
 
 /// What was measured for an export before it.
@@ -70,50 +81,63 @@ struct Measured {
     calibration: Option<Calibration>,
 }
 
-/// Hears how far an export is.
+/// Observes the progress of an export.
 pub trait Progress: Watch {
     /// A step has begun; the weights to write in it, if it writes any.
     fn began(&self, step: &str, bytes: Option<u64>);
 }
 
-/// Hears nothing.
+/// No observer.
 impl Progress for () {
     fn began(&self, _: &str, _: Option<u64>) {}
 }
 
 /// Exports a checkpoint. The bundle appears whole or not at all.
 pub fn export(request: &Request, progress: &dyn Progress) -> Result<Bundle, ExportError> {
-    check_output(request)?;
-    if let Some(wanted) = &request.automatic {
-        let (plan, sensitivity) = automatic::choose(request, wanted, progress)?;
-        let mut chosen = request.clone();
-        chosen.wishes.precision = Some(plan);
-        let measured = Measured { sensitivity: Some(sensitivity), ..Measured::default() };
-        return export_as(&chosen, measured, progress);
-    }
-    let measured = match &request.calibration {
-        Some(text) => {
-            let (importance, calibration) = calibration::measure(request, text, progress)?;
-            Measured { importance, calibration: Some(calibration), ..Measured::default() }
-        }
-        None => Measured::default(),
-    };
-    export_as(request, measured, progress)
-}
-
-/// Exports with the precisions wished for.
-fn export_as(request: &Request, measured: Measured, progress: &dyn Progress) -> Result<Bundle, ExportError> {
-    let Measured { sensitivity, importance, calibration } = measured;
+    destination::check(request)?;
     let mut phases = Phases::default();
     progress.began("open", None);
     let checkpoint = phases.time("open", || checkpoint::open(&request.checkpoint))?;
     let decoder = phases.time("build", || model::build(&checkpoint))?;
-    let mut settled = request.wishes.settle(&decoder)?;
-    settled.check_training(request.training_lengths.as_deref())?;
-    let meter = Arc::new(Meter::new(checkpoint.shards.iter().map(|shard| &shard.bytes[..])));
-    let chunks = phases.time("lower", || lower_metered(&decoder, &settled.options, &meter))?;
+    let source = Source { checkpoint, decoder };
+    match &request.precision {
+        PrecisionPlan::Fixed => export_as(request, &source, Measured::default(), phases, progress),
+        PrecisionPlan::Calibrated { text } => {
+            let (importance, calibration) = calibration::measure(request, &source, text, progress)?;
+            let measured = Measured { importance, calibration: Some(calibration), ..Measured::default() };
+            export_as(request, &source, measured, phases, progress)
+        }
+        PrecisionPlan::Auto(wanted) => {
+            let (plan, sensitivity) = automatic::choose(request, &source, wanted, progress)?;
+            let mut chosen = request.clone();
+            chosen.options.precision = Some(plan);
+            let measured = Measured { sensitivity: Some(sensitivity), ..Measured::default() };
+            export_as(&chosen, &source, measured, phases, progress)
+        }
+    }
+}
 
-    let staging = Staging::new(&request.output).map_err(|e| ExportError::io(&request.output, &e))?;
+/// What is exported, opened once for all that is measured and written.
+struct Source {
+    checkpoint: Checkpoint,
+    decoder: Decoder,
+}
+
+/// Exports with the precisions of the options.
+fn export_as(
+    request: &Request,
+    Source { checkpoint, decoder }: &Source,
+    measured: Measured,
+    mut phases: Phases,
+    progress: &dyn Progress,
+) -> Result<Bundle, ExportError> {
+    let Measured { sensitivity, importance, calibration } = measured;
+    let mut resolved = request.options.resolve(decoder)?;
+    resolved.check_training(request.training_lengths.as_deref())?;
+    let stats = Arc::new(ReadStats::new(checkpoint.shards.iter().map(|shard| &shard.bytes[..])));
+    let chunks = phases.time("lower", || lower_counted(decoder, &resolved.options, &stats))?;
+
+    let staging = destination::stage(&request.output)?;
     let mut described = Vec::with_capacity(chunks.len());
     let mut compressed = Compressed::default();
     let staged = WriteOptions { staged: true, ..WriteOptions::default() };
@@ -121,7 +145,7 @@ fn export_as(request: &Request, measured: Measured, progress: &dyn Progress) -> 
         let file = format!("{}.mlpackage", chunk.name);
         progress.began(&file, Some(describe::weight_bytes(&chunk.model)));
         let lower::Chunk { layers, positions, model, .. } = chunk;
-        let (model, compression) = compress::apply_weighted(model, &settled.precision, &importance)?;
+        let (model, compression) = compress::apply_weighted(model, &resolved.precision, &importance)?;
         let model = phases.time("check", || verify(model))?;
         let path = staging.path().join(&file);
         let summary = write_watched(&model, &path, staged, progress)?;
@@ -129,31 +153,36 @@ fn export_as(request: &Request, measured: Measured, progress: &dyn Progress) -> 
         compressed.add(&compression).map_err(|e| ExportError::io(&request.output, &e))?;
         described.push(describe::chunk(file, &summary, &layers, &positions, model.model()));
     }
-    phases.read(&checkpoint.shards, &meter);
-    let host_embeddings = embeddings::write(&decoder, &settled.options, staging.path(), &meter)?;
-    let tokenizer = write_tokenizer(&checkpoint, staging.path())?;
+    phases.read(&checkpoint.shards, &stats);
+    let host_embeddings = embeddings::write(decoder, &resolved.options, staging.path(), &stats)?;
+    let tokenizer = write_tokenizer(checkpoint, staging.path())?;
     let manifest = Manifest {
         schema: bundle::SCHEMA.to_owned(),
         tool: describe::tool(),
-        name: request.name.clone().unwrap_or_else(|| describe::name(&checkpoint)),
-        architecture: describe::architecture(&decoder),
-        checkpoint: phases.time("digest", || digest::checkpoint(&checkpoint)),
-        settings: settled.settings(sensitivity.as_ref()),
+        name: request.name.clone().unwrap_or_else(|| checkpoint.name()),
+        architecture: describe::architecture(decoder),
+        checkpoint: phases.time("digest", || checkpoint.describe()),
+        settings: resolved.settings(sensitivity.as_ref()),
         chunks: described,
         host_embeddings,
         tokenizer,
-        compression: compressed.finish(&settled.precision, calibration)?,
+        compression: compressed.finish(&resolved.precision, calibration)?,
         sensitivity,
-        warnings: settled.warnings,
+        warnings: resolved.warnings,
         profile: phases.finish(),
     };
-    commit(staging, &manifest, &request.output)
+    commit(staging, &manifest, request)
 }
 
-fn commit(staging: Staging, manifest: &Manifest, output: &Path) -> Result<Bundle, ExportError> {
+fn commit(staging: Staging, manifest: &Manifest, request: &Request) -> Result<Bundle, ExportError> {
+    let output = &request.output;
     let failed = |e: std::io::Error| ExportError::io(output, &e);
     let text = serde_json::to_string_pretty(manifest).map_err(|e| ExportError::io(output, &e.into()))?;
     write_file(&staging.path().join(bundle::MANIFEST), format!("{text}\n").as_bytes())?;
+    // Read back before it replaces one that is good.
+    Bundle::open(staging.path())?;
+    // Much may have come to be there since the export began.
+    destination::check(request)?;
     staging.commit().map_err(failed)?;
     Ok(Bundle::open(output)?)
 }
@@ -174,21 +203,6 @@ fn write_file(path: &Path, bytes: &[u8]) -> Result<(), ExportError> {
     use std::io::Write;
     let write = || fs::File::create_new(path)?.write_all(bytes);
     write().map_err(|e| ExportError::io(path, &e))
-}
-
-/// Refuses to replace anything but a bundle, and that only if asked to.
-fn check_output(request: &Request) -> Result<(), ExportError> {
-    let output = &request.output;
-    let Ok(metadata) = output.symlink_metadata() else { return Ok(()) };
-    let empty = metadata.is_dir() && fs::read_dir(output).is_ok_and(|mut entries| entries.next().is_none());
-    if empty {
-        return Ok(());
-    }
-    match (request.overwrite, output.join(bundle::MANIFEST).is_file()) {
-        (true, true) => Ok(()),
-        (false, true) => Err(ExportError::Exists { path: output.clone(), what: "holds a bundle already" }),
-        (_, false) => Err(ExportError::Exists { path: output.clone(), what: "holds something else" }),
-    }
 }
 
 #[cfg(test)]

@@ -1,12 +1,14 @@
-//! anemeter takes a trained checkpoint to a Core ML package and proves how fast and how right that package is.
+//! anemeter converts a language-model checkpoint to Core ML, checks its logits against the checkpoint's, benchmarks the
+//! packages, and fails CI when they are slower or less accurate than an approved baseline for the same hardware.
 //!
 //! ```text
-//! export    checkpoint -> model graph -> compression -> MIL program -> .mlpackage
+//! export    checkpoint -> model -> MIL program -> compression -> verified program -> .mlpackage
 //! evaluate  .mlpackage -> runtime -> harness -> report -> gate -> baseline
 //! ```
 //!
-//! [`export`] and [`evaluate`](mod@evaluate) are the two flows. In the middle are [`mil`] programs, [packages](package) in
-//! both directions, and [runtimes](runtime), one of which executes packages on any machine:
+//! [`export`] and [`evaluate`](mod@evaluate) are the two flows; `docs/architecture.md` shows the crates that they are made
+//! of, which this one re-exports. [`mil`] programs are read from and written to [packages](package), and a
+//! [runtime] executes them, on any machine with the CPU runtime:
 //!
 //! ```
 //! use anemeter::mil::{Builder, Model, Opset, TensorType, verify};
@@ -35,35 +37,16 @@
 //! # }
 //! ```
 
-pub mod baseline;
-pub mod bundle;
-pub mod checkpoint;
 pub mod cli;
-pub mod compare;
-pub mod compress;
-pub mod config;
-pub mod cost;
-pub mod eval;
 pub mod evaluate;
 pub mod export;
-pub mod gate;
-pub mod generate;
-pub mod hardware;
-pub mod harness;
-pub mod kernels;
-pub mod lint;
-pub mod lower;
-pub mod mil;
-pub mod model;
+
+pub use anemeter_base::{advice, atomic, config, hardware, schema, text, time, vocabulary};
+pub use anemeter_convert::{bundle, checkpoint, compress, lower, model};
+pub use anemeter_harness::{self as harness, eval, generate, verify};
+pub use anemeter_kernels::{self as kernels, tensor};
+pub use anemeter_measure::{baseline, compare, gate, render, report, stats, sweep};
+pub use anemeter_mil::{self as mil, cost, graph, lint, package};
 #[cfg(feature = "oracle")]
-pub mod oracle;
-pub mod package;
-pub mod render;
-pub mod report;
-pub mod runtime;
-pub mod stats;
-pub mod sweep;
-pub mod tensor;
-#[cfg(feature = "oracle")]
-pub mod verify;
-pub mod view;
+pub use anemeter_oracle as oracle;
+pub use anemeter_runtime as runtime;

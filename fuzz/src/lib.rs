@@ -9,7 +9,7 @@ use anemeter::mil::Model;
 use anemeter::package::{EncodedModel, WeightFiles, decode_model, encode_model};
 use anemeter::tensor::Bytes;
 
-#[path = "../../tests/it/tiny.rs"]
+#[path = "../../tests/it/support/tiny.rs"]
 mod tiny;
 
 /// The two files of a small model.

@@ -2,16 +2,16 @@
 
 use serde::Serialize;
 
-use super::table::Table;
 use super::units::Bytes;
-use super::{Failure, Output, Status};
+use super::{Failure, Output, Result, Status};
+use crate::render::Table;
 use crate::runtime::{CacheEntry, CompileCache};
 
-/// Show or remove models that Core ML has compiled.
+/// List or remove compiled Core ML models.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Compiled models are kept by the content of their package and the build of the system, in ANEMETER_CACHE_DIR \
-or the folder that the system has for caches. What is removed is compiled again when it is next loaded.\n\n\
+    after_help = "Compiled models are cached by the digest of their package and the build of the system, in ANEMETER_CACHE_DIR \
+or the cache folder of the system. A removed model is compiled again when it is next loaded.\n\n\
 Examples:\n  anemeter cache list\n  anemeter cache clear"
 )]
 pub(super) struct Args {
@@ -21,13 +21,13 @@ pub(super) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Action {
-    /// Show what is there.
+    /// List compiled models.
     List {
         /// Print one JSON document.
         #[arg(long)]
         json: bool,
     },
-    /// Remove what no process is making right now.
+    /// Remove all compiled models that no process is writing.
     Clear {
         /// Print one JSON document.
         #[arg(long)]
@@ -51,7 +51,7 @@ struct Model<'a> {
     path: String,
 }
 
-pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
+pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let Some(cache) = CompileCache::of_user() else {
         return Err(Failure::bad_input(
             "there is no cache folder: neither ANEMETER_CACHE_DIR nor HOME is set",

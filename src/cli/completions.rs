@@ -1,11 +1,11 @@
-//! `anemeter completions`: what a shell needs to complete commands and flags.
+//! `anemeter completions`: completion scripts for shells.
 
 use clap::CommandFactory;
 use clap_complete::Shell;
 
-use super::{Cli, Failure, Output, Status};
+use super::{Cli, Output, Result, Status};
 
-/// Print completions for a shell.
+/// Print the completion script for a shell.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
 anemeter completions bash > ~/.local/share/bash-completion/completions/anemeter\n  \
@@ -17,7 +17,7 @@ pub(super) struct Args {
     shell: Shell,
 }
 
-pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
+pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "anemeter", &mut script);
     output.text(String::from_utf8_lossy(&script))?;

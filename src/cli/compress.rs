@@ -1,45 +1,46 @@
-//! `anemeter compress`: smaller weights for any ML program.
+//! `anemeter compress`: quantised, palettised or sparse weights for any ML program.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::table::Table;
+use super::inputs;
 use super::units::Bytes;
-use super::{Failure, Output, Status};
-use crate::compress::{self, Log, Plan, TensorLog};
-use crate::mil::verify::Verified;
+use super::{Failure, Output, Result, Status};
+use crate::compress::{self, Log, Plan, Precision, TensorLog};
+use crate::config;
+use crate::mil::verify::verify_rewritten;
 use crate::package::{self, Package, Summary, WriteOptions};
+use crate::render::Table;
 
 /// How many of the weights that lose most are shown.
 pub(super) const WORST: usize = 10;
 
-/// Compress the weights of a package.
+/// Compress the weights of any Core ML package: quantise, palettise (LUT) or prune them.
 #[derive(clap::Args)]
 #[command(
     after_help = "Precisions: fp16, int8, int4, int4:block=32, int8:asym, lut4, lut4:group=16, lut4:vector=2, \
-lut4:scale, sparse:0.5, sparse:2:4, sparse:0.5+int8.\nEmbeddings and heads get int8 where the precision is \
-narrower; weights under 2048 elements stay. docs/compression.md has the rules.\n\n\
+lut4:scale, sparse:0.5, sparse:2:4, sparse:0.5+int8.\nEmbeddings and heads get at least int8; \
+weights of less than 2048 elements are not compressed. docs/compression.md has the rules.\n\n\
 Examples:\n  anemeter compress model.mlpackage -o small.mlpackage --precision int8\n  \
-anemeter compress model.mlpackage -o small.mlpackage --config precision.yaml --tensors"
+anemeter compress model.mlpackage -o small.mlpackage --rules precision.yaml --tensors"
 )]
 pub(super) struct Args {
     /// The .mlpackage to compress.
     package: PathBuf,
-    /// Where to write the compressed package.
+    /// The compressed package to write.
     #[arg(short, long, value_name = "PACKAGE")]
-    output: PathBuf,
-    /// How to store weights.
-    #[arg(long, required_unless_present = "config", conflicts_with = "config")]
-    precision: Option<String>,
-    /// A YAML file with `precision:`, either one precision or `default` and `rules`.
+    out: PathBuf,
+    /// One precision for all weights.
+    #[arg(long, required_unless_present = "rules", conflicts_with = "rules", value_parser = inputs::precision)]
+    precision: Option<Precision>,
+    /// Precision rules by weight name: a YAML file with `precision:`, which is one precision, or `default` and `rules`.
     #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Replace a package that is there already.
+    rules: Option<PathBuf>,
+    /// Replace an existing package.
     #[arg(long)]
     overwrite: bool,
-    /// Show every weight, not only those that lose most.
+    /// List every weight, not only those with the largest error.
     #[arg(long)]
     tensors: bool,
     /// Print one JSON document.
@@ -47,10 +48,10 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// The content of a configuration file.
+/// The content of a file of rules.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Config {
+struct Rules {
     precision: Plan,
 }
 
@@ -63,7 +64,7 @@ struct Document<'a> {
     log: &'a Log,
 }
 
-pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
+pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let plan = plan(args)?;
     let package = Package::open(&args.package)?;
     let (model, compression) = compress::apply(package.model().clone(), &plan)
@@ -73,11 +74,14 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
             .with_help("`anemeter inspect --mil` shows the names of weights"));
     }
     let options = WriteOptions { overwrite: args.overwrite, ..WriteOptions::default() };
-    let summary = package::write(&Verified::trust(model), &args.output, options)?;
+    let model = verify_rewritten(package.model(), model).map_err(|faults| {
+        Failure::at(&args.package, format_args!("compressed, {faults}; nothing was written"))
+    })?;
+    let summary = package::write(&model, &args.out, options)?;
     let log = compression.log().map_err(|e| Failure::at(&args.package, e))?;
     if args.json {
         let ratio = log.totals.ratio();
-        let document = Document { package: &args.output, bytes: summary.bytes, ratio, log: &log };
+        let document = Document { package: &args.out, bytes: summary.bytes, ratio, log: &log };
         output.json(&document)?;
     } else {
         show(args, &log, &summary, output)?;
@@ -85,23 +89,19 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
     Ok(Status::Good)
 }
 
-fn plan(args: &Args) -> Result<Plan, Failure> {
-    match (&args.precision, &args.config) {
-        (Some(precision), _) => Ok(precision.parse::<compress::Precision>()?.into()),
-        (None, Some(path)) => {
-            let text = fs::read_to_string(path).map_err(|e| Failure::at(path, e))?;
-            let config: Config = serde_yaml::from_str(&text).map_err(|e| Failure::at(path, e))?;
-            Ok(config.precision)
-        }
-        (None, None) => Err(Failure::bad_input("neither --precision nor --config is given")),
+fn plan(args: &Args) -> Result<Plan> {
+    match (args.precision, &args.rules) {
+        (Some(precision), _) => Ok(precision.into()),
+        (None, Some(path)) => Ok(config::load::<Rules>(path)?.precision),
+        (None, None) => Err(Failure::bad_input("neither --precision nor --rules is given")),
     }
 }
 
-fn show(args: &Args, log: &Log, summary: &Summary, output: &mut Output) -> Result<(), Failure> {
+fn show(args: &Args, log: &Log, summary: &Summary, output: &mut Output) -> Result<()> {
     let totals = &log.totals;
     output.line(format_args!(
         "{}: {} weights compressed, {} kept, {} of weights became {} ({:.2} times smaller), package {}",
-        args.output.display(),
+        args.out.display(),
         totals.compressed,
         totals.kept,
         Bytes(totals.bytes_before),

@@ -1,22 +1,12 @@
 //! Exit codes and the one message of a failure.
 
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::path::Path;
 use std::process::ExitCode;
 
 use super::output::warn;
-use crate::baseline::BaselineError;
-use crate::bundle::BundleError;
-use crate::checkpoint::CheckpointError;
-use crate::compress::CompressError;
-use crate::config::ConfigFileError;
-use crate::export::ExportError;
-use crate::gate::GateError;
-use crate::generate::GenerateError;
-use crate::lint::LintError;
-use crate::package::PackageError;
-use crate::render::RenderError;
-use crate::runtime::RuntimeError;
+use crate::advice::{Advice, Remedy};
 
 /// How a command ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,7 +17,7 @@ pub enum Status {
     Failed = 1,
     /// Bad usage or bad input.
     BadInput = 2,
-    /// Noise leaves it open.
+    /// Noise does not allow a verdict.
     Inconclusive = 3,
     /// A runtime or the environment is unavailable.
     Unavailable = 4,
@@ -66,6 +56,9 @@ impl From<Status> for ExitCode {
     }
 }
 
+/// What a command gives, or why it could not do its work.
+pub(super) type Result<T, E = Failure> = std::result::Result<T, E>;
+
 /// A command that could not do its work.
 #[derive(Debug)]
 pub struct Failure {
@@ -97,7 +90,7 @@ impl Failure {
         self
     }
 
-    /// Output that nobody reads any more: not worth a message.
+    /// Standard output is closed, which ends the program without a message.
     pub fn closed_pipe() -> Failure {
         Failure { status: Status::Good, message: String::new(), help: None }
     }
@@ -114,62 +107,53 @@ impl Failure {
     }
 }
 
-/// Bad input that may know what to do about it.
-macro_rules! bad_input {
-    ($($error:ty),*) => {$(
-        impl From<$error> for Failure {
-            fn from(error: $error) -> Failure {
-                let failure = Failure::bad_input(&error);
-                match error.help() {
-                    Some(help) => failure.with_help(help),
-                    None => failure,
-                }
-            }
+impl<E: Advice> From<E> for Failure {
+    fn from(error: E) -> Failure {
+        let status = if error.is_environment() { Status::Unavailable } else { Status::BadInput };
+        let help = error.remedy().map(|remedy| phrase(&remedy));
+        Failure { status, message: error.to_string(), help }
+    }
+}
+
+/// A remedy with the command or the flags that carry it out.
+pub(super) fn phrase(remedy: &Remedy) -> String {
+    match carried_out_by(remedy) {
+        Some(flags) => format!("{remedy}: {flags}"),
+        None => remedy.to_string(),
+    }
+}
+
+fn carried_out_by(remedy: &Remedy) -> Option<Cow<'static, str>> {
+    let flags = match remedy {
+        Remedy::AcceptRegression | Remedy::AcceptOtherMeasurement => "--accept-regression REASON",
+        Remedy::AllowCrossHardware => "`anemeter bless REPORT`, or --allow-cross-hw",
+        Remedy::Bless => "`anemeter bless REPORT`",
+        Remedy::ClearCompileCache => "`anemeter cache clear`",
+        Remedy::CommonWorkload => "--shapes, --kv",
+        Remedy::EvaluateAgain => "`anemeter eval BUNDLE`",
+        Remedy::Export => "`anemeter export CHECKPOINT -o DIR`",
+        Remedy::ExportKvForm { wanted, .. } => {
+            return Some(format!("`anemeter export --kv {wanted}`").into());
         }
-    )*};
-}
-bad_input!(
-    BaselineError,
-    BundleError,
-    CheckpointError,
-    CompressError,
-    ConfigFileError,
-    ExportError,
-    GateError,
-    LintError,
-    PackageError
-);
-
-impl From<GenerateError> for Failure {
-    fn from(error: GenerateError) -> Failure {
-        let status = match &error {
-            GenerateError::Runtime { source, .. } => status_of(source),
-            _ => Status::BadInput,
-        };
-        Failure { status, message: error.to_string(), help: error.help().map(ToOwned::to_owned) }
-    }
-}
-
-/// Whether the machine or the input is to blame.
-fn status_of(error: &RuntimeError) -> Status {
-    match error {
-        RuntimeError::Environment(_)
-        | RuntimeError::CoreMl { .. }
-        | RuntimeError::NoState { .. }
-        | RuntimeError::TimedOut { .. } => Status::Unavailable,
-        _ => Status::BadInput,
-    }
-}
-
-impl From<RenderError> for Failure {
-    fn from(error: RenderError) -> Failure {
-        Failure::bad_input(error)
-    }
-}
-
-impl From<RuntimeError> for Failure {
-    fn from(error: RuntimeError) -> Failure {
-        let help = error.help().map(ToOwned::to_owned);
-        Failure { status: status_of(&error), message: error.to_string(), help }
-    }
+        Remedy::GiveTokenIds => "--token-ids 1,2,3",
+        Remedy::ListFunctions => "`anemeter inspect PACKAGE`",
+        Remedy::ListRules => "`anemeter lint --explain all`",
+        Remedy::ListWeights => "`anemeter inspect PACKAGE --weights`",
+        Remedy::Measure => "`anemeter bench BUNDLE`",
+        Remedy::MeasureMoreLaunches => "`anemeter bench BUNDLE --launches 10`",
+        Remedy::MeasureUnslowed => "leave --slow-down out",
+        Remedy::MoreLoadTime => "--load-limit SECONDS",
+        Remedy::NewBaseline => "leave --add-session out",
+        Remedy::OtherComputeUnits => "`anemeter lint PACKAGE`, or --compute-units cpu+gpu",
+        Remedy::OtherKvForm => "--kv io, or `anemeter bench --kv auto`",
+        Remedy::Overwrite => "--overwrite",
+        Remedy::RawPrompt => "--raw",
+        Remedy::SameProfiles => "--profiles FILE",
+        Remedy::SameWorkload => "--workload FILE",
+        Remedy::TrainedSeqLens => "--shapes N,…",
+        Remedy::Verify | Remedy::VerifyAgain => "`anemeter verify BUNDLE --checkpoint CHECKPOINT`",
+        Remedy::VerifyBaselines => "`anemeter baselines verify`",
+        Remedy::Other(_) => return None,
+    };
+    Some(flags.into())
 }

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{io, thread};
 
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
 use super::output::warn;
-use crate::package::atomic;
+use crate::atomic;
 
 /// Whether the program is on its way out.
 static ENDING: AtomicBool = AtomicBool::new(false);
@@ -26,6 +26,8 @@ pub(super) fn watch() -> io::Result<()> {
         flag::register_conditional_shutdown(signal, BY_SIGNAL + signal, Arc::clone(&ending))?;
         flag::register(signal, Arc::clone(&ending))?;
     }
+    // By default, a file that grows beyond its limit ends the process on the spot; handled, the write fails instead.
+    flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
     let mut signals = Signals::new(wanted)?;
     thread::Builder::new().name("interrupt".to_owned()).spawn(move || {
         if let Some(signal) = signals.forever().next() {

@@ -7,26 +7,25 @@ use clap::CommandFactory;
 use clap_mangen::Man;
 
 use super::output::{create_folder, write_file};
-use super::{Cli, Failure, Output, Status};
+use super::{Cli, Failure, Output, Result, Status};
 
-/// Print the manual page, or write those of all commands.
+/// Print the manual page of the program, or write the pages of all commands.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  anemeter man | man -l -\n  anemeter man -o ~/.local/share/man/man1")]
 pub(super) struct Args {
-    /// Folder for a page per command [default: the program's own page, to standard output].
+    /// Folder for one page per command [default: the page of the program, to standard output].
     #[arg(short, long, value_name = "DIR")]
-    output: Option<PathBuf>,
+    out: Option<PathBuf>,
 }
 
-/// One manual page.
 struct Page {
     file: String,
     text: Vec<u8>,
 }
 
-pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
+pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let pages = pages().map_err(|e| Failure::bad_input(format!("manual pages: {e}")))?;
-    let Some(folder) = &args.output else {
+    let Some(folder) = &args.out else {
         if let Some(page) = pages.first() {
             output.text(String::from_utf8_lossy(&page.text))?;
         }

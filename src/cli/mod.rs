@@ -4,6 +4,7 @@ mod baselines;
 mod bench;
 mod bless;
 mod cache;
+mod choice;
 mod compare;
 mod completions;
 mod compress;
@@ -13,6 +14,7 @@ mod exit;
 mod export;
 mod gate;
 mod generate;
+mod inputs;
 mod inspect;
 mod interrupt;
 mod lint;
@@ -24,9 +26,8 @@ mod report;
 mod run;
 mod table;
 mod units;
-#[cfg(feature = "oracle")]
+mod verbosity;
 mod verify;
-mod voice;
 mod worker;
 
 use std::process::ExitCode;
@@ -35,9 +36,10 @@ use std::time::Instant;
 use clap::{CommandFactory, Parser, Subcommand};
 use log::{info, warn};
 
+use exit::Result;
 pub use exit::{Failure, Status};
 use output::Output;
-use voice::Voice;
+use verbosity::Verbosity;
 
 /// Core ML export and Apple Neural Engine benchmarking.
 #[derive(Parser)]
@@ -46,7 +48,7 @@ struct Cli {
     #[command(subcommand)]
     command: Command,
     #[command(flatten)]
-    voice: Voice,
+    verbosity: Verbosity,
 }
 
 #[derive(Subcommand)]
@@ -69,7 +71,6 @@ enum Command {
     Quickstart(quickstart::Args),
     Report(report::Args),
     Run(run::Args),
-    #[cfg(feature = "oracle")]
     Verify(verify::Args),
     Worker(worker::Args),
 }
@@ -89,7 +90,7 @@ pub fn main() -> ExitCode {
             return status.into();
         }
     };
-    cli.voice.set();
+    cli.verbosity.set();
     table::fit_to_terminal();
     info!("anemeter {} on {}-{}", env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
     // A worker is ended with whoever started it and has nothing to leave behind.
@@ -110,7 +111,7 @@ pub fn main() -> ExitCode {
 }
 
 impl Command {
-    fn run(&self, output: &mut Output) -> Result<Status, Failure> {
+    fn run(&self, output: &mut Output) -> Result<Status> {
         match self {
             Command::Baselines(args) => baselines::run(args, output),
             Command::Bench(args) => bench::run(args, output),
@@ -130,7 +131,6 @@ impl Command {
             Command::Quickstart(args) => quickstart::run(args, output),
             Command::Report(args) => report::run(args, output),
             Command::Run(args) => run::run(args, output),
-            #[cfg(feature = "oracle")]
             Command::Verify(args) => verify::run(args, output),
             Command::Worker(args) => worker::run(args),
         }

@@ -1,12 +1,13 @@
 //! Records beside a bundle: which packages they are about, and how they are written.
 
-use super::Failure;
-use crate::bundle::{Bundle, Chunk, Record, digest_text};
+use super::{Failure, Result};
+use crate::atomic::write_file;
+use crate::bundle::{Bundle, Chunk, digest_text};
 use crate::package::Package;
-use crate::package::atomic::write_file;
+use crate::report::Record;
 
 /// Digests of a bundle's packages as they are on disk.
-pub(super) fn package_digests(bundle: &Bundle) -> Result<Vec<String>, Failure> {
+pub(super) fn package_digests(bundle: &Bundle) -> Result<Vec<String>> {
     let digest = |chunk: &Chunk| {
         let package = Package::open(bundle.path(&chunk.file.name))?;
         Ok(digest_text(package.digest()?))
@@ -14,9 +15,11 @@ pub(super) fn package_digests(bundle: &Bundle) -> Result<Vec<String>, Failure> {
     bundle.manifest().chunks.iter().map(digest).collect()
 }
 
-/// Writes a record. A bundle may be where nothing can be written, so the problem is text.
-pub(super) fn write<R: Record>(bundle: &Bundle, record: &R) -> Result<(), String> {
+pub(super) fn write<R: Record>(bundle: &Bundle, record: &R) -> Result<()> {
     let path = bundle.path(R::FILE);
-    let text = record.to_json().map_err(|e| format!("{}: {e}", path.display()))?;
-    write_file(&path, text.as_bytes()).map_err(|e| format!("{}: cannot be written: {e}", path.display()))
+    let text = record.to_json().map_err(|e| Failure::at(&path, e))?;
+    write_file(&path, text.as_bytes()).map_err(|e| {
+        Failure::at(&path, format_args!("cannot be written: {e}"))
+            .with_help("`bench`, `bless` and `gate` rely on the record; to do without it: --no-record")
+    })
 }

@@ -3,48 +3,63 @@
 use std::path::{Path, PathBuf};
 
 use rayon::prelude::*;
+use serde::Serialize;
 
-use super::gate::{policy, text as verdict_text, today};
-use super::output::{create_folder, write_file};
-use super::table::Table;
-use super::{Failure, Output, Status};
-use crate::baseline::storage;
-use crate::gate::{self, GatesFile, Look, Options, Verdict};
-use crate::render::{self, Align, chart};
+use super::gate::text as verdict_text;
+use super::inputs::{GateFiles, read_report};
+use super::output::{create_folder, keep_measurement, write_file};
+use super::{Failure, Output, Result, Status};
+use crate::evaluate::Baseline;
+use crate::gate::{InterimLook, Verdict};
+use crate::render::{self, chart};
 use crate::report::Report;
 
-/// Render one report, or several by hardware profile.
+/// Render reports as text, HTML, Markdown, CSV, charts or JSON; several are grouped by hardware profile.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Of more than 100 reports, text, Markdown and the page show a row per model, shape and system build.\n\n\
+    after_help = "More than 100 reports are summarised: a row per model, sequence length and system build, without samples.\n\n\
 Examples:\n  anemeter report reports/a --format md\n  \
-anemeter report reports/a --baseline reports/old --format html --out against.html\n  \
-anemeter report reports/* --format html --out fleet.html\n  \
-anemeter report reports/a/report.json --format svg --out charts"
+anemeter report reports/a --baseline reports/old --format html -o against.html\n  \
+anemeter report reports/* --format html -o fleet.html\n  \
+anemeter report reports/a/report.json --format svg -o charts"
 )]
 pub(super) struct Args {
-    /// Report files, or folders with a report.json; paths or URLs.
+    /// Reports: files, or folders with a report.json; paths or URLs.
     #[arg(required = true, value_name = "REPORT")]
     reports: Vec<PathBuf>,
-    /// Show what a gate says of the one report against this one; several are sessions of one baseline, oldest first.
+    /// Show the gate's verdict on the one report against this one; several are sessions of one baseline, oldest first.
     #[arg(long, value_name = "REPORT", num_args = 1.., conflicts_with = "verdict")]
     baseline: Vec<PathBuf>,
-    /// Show a verdict on the one report, as `anemeter gate --format json` or `anemeter compare --out` wrote it.
+    /// Show a verdict on the one report that `anemeter gate --json` or `anemeter compare --out` wrote.
     #[arg(long, value_name = "FILE")]
     verdict: Option<PathBuf>,
-    /// What to make.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// File to write, or for `svg` the folder for the charts [default: standard output].
-    #[arg(long, value_name = "PATH")]
+    /// Short for --format json.
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// File to write, or the folder for the charts of `svg` [default: standard output].
+    #[arg(short, long, value_name = "PATH")]
     out: Option<PathBuf>,
+    /// Replace a measurement that is at the path already.
+    #[arg(long, requires = "out")]
+    force: bool,
+    #[command(flatten)]
+    files: GateFiles,
+}
+
+impl Args {
+    fn format(&self) -> Format {
+        if self.json { Format::Json } else { self.format }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
     /// Tables for the terminal.
     Text,
-    /// One page that needs nothing else.
+    /// A self-contained page.
     Html,
     /// Markdown.
     Md,
@@ -52,12 +67,21 @@ enum Format {
     Csv,
     /// Charts, a file each.
     Svg,
+    /// One JSON document: the verdict, if there is one, and the reports.
+    Json,
 }
 
-pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
+#[derive(Serialize)]
+struct Document<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    verdict: Option<&'a Verdict>,
+    reports: &'a [Report],
+}
+
+pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let reports = read_all(args)?;
     let verdict = verdict(args, &reports)?;
-    let text = match (args.format, &verdict) {
+    let text = match (args.format(), &verdict) {
         (Format::Text, None) => text(&reports),
         (Format::Text, Some(verdict)) => format!("{}\n{}", verdict_text(verdict), text(&reports)),
         (Format::Html, None) => render::html(&reports)?,
@@ -71,17 +95,25 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
             return Err(Failure::bad_input("there is no place for a verdict among samples")
                 .with_help("leave --baseline or --verdict out, or choose another format"));
         }
+        (Format::Json, verdict) => {
+            let document = Document { verdict: verdict.as_ref(), reports: &reports };
+            let json = serde_json::to_string_pretty(&document);
+            json.map_err(|e| Failure::bad_input(format!("json: {e}")))? + "\n"
+        }
         (Format::Svg, _) => return charts(args, &reports, verdict.as_ref(), output),
     };
     match &args.out {
-        Some(path) => write_file(path, text.as_bytes())?,
+        Some(path) => {
+            keep_measurement(path, args.force)?;
+            write_file(path, text.as_bytes())?;
+        }
         None => output.text(text)?,
     }
     Ok(Status::Good)
 }
 
 /// What is said of the one report against its baseline, if there is one.
-fn verdict(args: &Args, reports: &[Report]) -> Result<Option<Verdict>, Failure> {
+fn verdict(args: &Args, reports: &[Report]) -> Result<Option<Verdict>> {
     if args.baseline.is_empty() && args.verdict.is_none() {
         return Ok(None);
     }
@@ -92,38 +124,37 @@ fn verdict(args: &Args, reports: &[Report]) -> Result<Option<Verdict>, Failure> 
     };
     match &args.verdict {
         Some(path) => read_verdict(path, report).map(Some),
-        None => judge(report, &args.baseline).map(Some),
+        None => judge(report, args).map(Some),
     }
 }
 
-fn judge(report: &Report, baseline: &[PathBuf]) -> Result<Verdict, Failure> {
-    let sessions: Vec<Report> = baseline.iter().map(|path| read(path)).collect::<Result<_, _>>()?;
-    let sessions: Vec<&Report> = sessions.iter().collect();
-    let policy = policy(&super::bench::profiles(None)?, report, &GatesFile::built_in()?);
-    let options = Options { today: today()?, look: Look::only(), allow_cross_hardware: false };
-    Ok(gate::judge(report, &sessions, &policy, &options)?)
+fn judge(report: &Report, args: &Args) -> Result<Verdict> {
+    let sessions: Vec<Report> =
+        args.baseline.iter().map(|path| read_report(path)).collect::<Result<_, _>>()?;
+    let rules = args.files.rules()?;
+    Ok(rules.judge(report, Baseline::Sessions(&sessions), InterimLook::only())?)
 }
 
-fn read_verdict(path: &Path, report: &Report) -> Result<Verdict, Failure> {
+fn read_verdict(path: &Path, report: &Report) -> Result<Verdict> {
     let bytes = std::fs::read(path).map_err(|e| Failure::at(path, e))?;
     let verdict = Verdict::parse(&bytes).map_err(|problem| Failure::at(path, problem))?;
     if !verdict.judges(report) {
         let (of, given) = (&verdict.candidate.created, &report.header.created);
         let problem = format!("is on another report: one of {of}, but that of {given} is given");
-        return Err(Failure::at(path, problem).with_help("make it again: anemeter gate REPORT --format json"));
+        return Err(Failure::at(path, problem).with_help("make it again: anemeter gate REPORT --json"));
     }
     Ok(verdict)
 }
 
 /// Reads all reports. Where they are too many to be shown one by one, their samples are not kept in memory.
-fn read_all(args: &Args) -> Result<Vec<Report>, Failure> {
+fn read_all(args: &Args) -> Result<Vec<Report>> {
     let needs_samples =
-        args.reports.len() <= render::DETAILED || matches!(args.format, Format::Csv | Format::Svg);
-    let found: Vec<Result<Report, Failure>> = args
+        args.reports.len() <= render::DETAILED || matches!(args.format(), Format::Csv | Format::Svg);
+    let found: Vec<Result<Report>> = args
         .reports
         .par_iter()
         .map(|path| {
-            let mut report = read(path)?;
+            let mut report = read_report(path)?;
             if !needs_samples {
                 report.forget_samples();
             }
@@ -133,67 +164,21 @@ fn read_all(args: &Args) -> Result<Vec<Report>, Failure> {
     found.into_iter().collect()
 }
 
-/// Whether a path is a URL.
-pub(super) fn is_url(path: &Path) -> bool {
-    path.to_str().is_some_and(|text| text.contains("://"))
-}
-
-/// Reads a report file, `report.json` in a folder, or either by URL.
-pub(super) fn read(path: &Path) -> Result<Report, Failure> {
-    let Some(url) = path.to_str().filter(|_| is_url(path)) else {
-        return Report::read(path).map_err(Failure::bad_input);
-    };
-    let url = url.trim_end_matches('/');
-    let (folder, name) = match url.rsplit_once('/') {
-        Some((folder, name)) if name.ends_with(".json") => (folder, name),
-        _ => (url, "report.json"),
-    };
-    let storage = storage(Path::new(folder))?;
-    let wrong = |problem: String| Failure::bad_input(format!("{}: {problem}", storage.place(name)));
-    let stored = storage.read(name).map_err(Failure::bad_input)?;
-    let stored = stored.ok_or_else(|| wrong("there is no report".to_owned()))?;
-    Report::parse(&stored.bytes).map_err(wrong)
-}
-
 fn text(reports: &[Report]) -> String {
     if reports.len() > render::DETAILED {
-        return render::census(reports).iter().map(|table| format!("{}\n", terminal_table(table))).collect();
+        return render::census(reports).iter().map(|table| format!("{table}\n")).collect();
     }
     let mut text = String::new();
     for report in &render::by_profile(reports) {
         text += &format!("{}\n\n", report.subject.name.escape_debug());
         for table in render::tables(report) {
-            text += &format!("{}\n", terminal_table(&table));
+            text += &format!("{table}\n");
         }
     }
     text
 }
 
-/// A table for the terminal, with its title above and its note below.
-pub(super) fn terminal_table(table: &render::Table) -> String {
-    let headings = table.columns.iter().map(|column| match column.align {
-        Align::Left => column.heading.clone(),
-        Align::Right => format!(">{}", column.heading),
-    });
-    let headings: Vec<String> = headings.collect();
-    let headings: Vec<&str> = headings.iter().map(String::as_str).collect();
-    let mut plain = Table::new(&headings).indented(2);
-    for row in &table.rows {
-        plain.row(row.iter().cloned());
-    }
-    let note = if table.note.is_empty() { String::new() } else { format!("  {}\n", table.note) };
-    let without_headings = table.columns.iter().all(|column| column.heading.is_empty());
-    let plain = plain.to_string();
-    let lines = if without_headings { plain.split_once('\n').map_or("", |(_, rows)| rows) } else { &plain };
-    format!("{}\n{lines}{note}", table.title)
-}
-
-fn charts(
-    args: &Args,
-    reports: &[Report],
-    verdict: Option<&Verdict>,
-    output: &mut Output,
-) -> Result<Status, Failure> {
+fn charts(args: &Args, reports: &[Report], verdict: Option<&Verdict>, output: &mut Output) -> Result<Status> {
     let Some(folder) = &args.out else {
         return Err(
             Failure::bad_input("charts are several files").with_help("give a folder for them: --out DIR")

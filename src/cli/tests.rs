@@ -82,3 +82,42 @@ fn every_option_says_what_it_does() {
         assert!(silent.is_empty(), "`{}`: {silent:?}", command.get_name());
     }
 }
+
+#[test]
+fn every_flag_of_a_remedy_exists() {
+    use crate::advice::Remedy;
+    let wanted = crate::vocabulary::KvForm::State;
+    let remedies = [
+        Remedy::AcceptRegression,
+        Remedy::AcceptOtherMeasurement,
+        Remedy::AllowCrossHardware,
+        Remedy::CommonWorkload,
+        Remedy::Export,
+        Remedy::ExportKvForm { wanted, has: Vec::new() },
+        Remedy::GiveTokenIds,
+        Remedy::ListRules,
+        Remedy::ListWeights,
+        Remedy::MeasureMoreLaunches,
+        Remedy::MeasureUnslowed,
+        Remedy::MoreLoadTime,
+        Remedy::NewBaseline,
+        Remedy::OtherComputeUnits,
+        Remedy::OtherKvForm,
+        Remedy::Overwrite,
+        Remedy::RawPrompt,
+        Remedy::SameProfiles,
+        Remedy::TrainedSeqLens,
+        Remedy::Verify,
+    ];
+    let commands = commands();
+    let flags: Vec<&str> =
+        commands.iter().flat_map(clap::Command::get_arguments).filter_map(clap::Arg::get_long).collect();
+    for remedy in remedies {
+        let phrase = exit::phrase(&remedy);
+        let words = phrase.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
+        let named: Vec<&str> = words.filter_map(|word| word.strip_prefix("--")).collect();
+        assert!(phrase.contains(" -o ") || !named.is_empty(), "{phrase}");
+        assert!(named.iter().all(|flag| flags.contains(flag)), "{phrase}");
+        assert!(!remedy.to_string().contains("--"), "{remedy}");
+    }
+}

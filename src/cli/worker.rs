@@ -2,15 +2,15 @@
 
 use std::io;
 
-use super::{Failure, Status};
+use super::{Failure, Result, Status};
 use crate::harness;
 
-/// Do one job of a benchmark: the job is a line on standard input, answers are lines on standard output.
+/// Run one launch of a benchmark: the job is a line on standard input, results are lines on standard output.
 #[derive(clap::Args)]
 #[command(hide = true)]
 pub(super) struct Args {}
 
-pub(super) fn run(_: &Args) -> Result<Status, Failure> {
+pub(super) fn run(_: &Args) -> Result<Status> {
     let mut input = io::BufReader::new(io::stdin());
     let mut output = io::stdout().lock();
     match harness::serve(&mut input, &mut output) {

@@ -1,16 +1,18 @@
 //! Reports become a baseline, if nothing speaks against it.
 
+use crate::advice::Remedy;
 use crate::baseline::{
-    BlessError, Blessed, Blessing, Facts, Judgement, Proposal, Provenance, Refusal, Sessions, Store, Tree,
-    refusals,
+    BlessError, Blessed, Blessing, Facts, Judgement, Proposal, Provenance, Refusal, Refusals, Sessions,
+    Store, Tree, refusals,
 };
-use crate::gate::{self, Date, GatesFile, Look, Options, Outcome, Policy, Status};
+use crate::evaluate::{Baseline, GateRules};
+use crate::gate::{InterimLook, Outcome, Status};
 use crate::hardware::Profiles;
 use crate::report::Report;
 
 /// What a gate says of a report against the present baseline, with a sentence to record.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Judged {
+pub enum GateVerdict {
     /// It is not slower than allowed.
     Pass(String),
     /// It cannot be told.
@@ -22,36 +24,30 @@ pub enum Judged {
 }
 
 /// Judges a report against the present baseline.
-pub type Gate<'a> = dyn FnMut(&Report, &Blessed) -> Judged + 'a;
+pub type Gate<'a> = dyn FnMut(&Report, &Blessed) -> GateVerdict + 'a;
 
 /// The gate over blessed sessions, as `anemeter gate` judges.
-pub fn stored_gate(
-    profiles: &Profiles,
-    file: &GatesFile,
-    today: Date,
-) -> impl Fn(&Report, &Blessed) -> Judged {
+pub fn stored_gate(rules: &GateRules) -> impl Fn(&Report, &Blessed) -> GateVerdict {
     move |report, present| {
-        let policy = Policy::new(&profiles.of_key(&report.header.hardware_profile_key), file);
-        let options = Options { today, look: Look::only(), allow_cross_hardware: false };
-        let sessions: Vec<&Report> = present.sessions.iter().collect();
-        let verdict = match gate::judge(report, &sessions, &policy, &options) {
+        let judged = rules.judge(report, Baseline::Sessions(&present.sessions), InterimLook::only());
+        let verdict = match judged {
             Ok(verdict) => verdict,
-            Err(error) => return Judged::NotComparable(error.to_string()),
+            Err(error) => return GateVerdict::NotComparable(error.to_string()),
         };
         let listed = |status| {
             let checks = verdict.with(status).map(|check| format!("{}: {}", check.label(), check.reason));
             checks.collect::<Vec<_>>().join("; ")
         };
         match verdict.outcome {
-            Outcome::Pass => Judged::Pass(String::new()),
-            Outcome::Fail => Judged::Fail(listed(Status::Fail)),
-            Outcome::Inconclusive => Judged::Inconclusive(listed(Status::Inconclusive)),
+            Outcome::Pass => GateVerdict::Pass(String::new()),
+            Outcome::Fail => GateVerdict::Fail(listed(Status::Fail)),
+            Outcome::Inconclusive => GateVerdict::Inconclusive(listed(Status::Inconclusive)),
         }
     }
 }
 
 /// What to bless, and what is known about it. Git is one of the facts, so that a scratch folder needs none.
-pub struct Wish<'a> {
+pub struct BlessRequest<'a> {
     /// Reports, a session each.
     pub reports: Vec<Report>,
     /// What happens to the sessions of the present baseline.
@@ -66,80 +62,67 @@ pub struct Wish<'a> {
     pub accept_regression: Option<String>,
 }
 
-/// Why nothing was blessed.
-#[derive(Debug)]
-pub enum NotBlessed {
-    /// Something speaks against it; everything that does.
-    Refused(Vec<Refusal>),
-    /// The store or the present baseline is not good.
-    Store(BlessError<Vec<Refusal>>),
-}
-
 /// Makes reports the baseline of their key.
-pub fn bless(store: &Store, wish: &Wish<'_>, gate: &mut Gate<'_>) -> Result<Blessing, NotBlessed> {
-    let facts = Facts { profiles: wish.profiles, tree: wish.tree.clone() };
-    let refused = refusals(&wish.reports, &facts);
+pub fn bless(
+    store: &Store,
+    request: &BlessRequest<'_>,
+    gate: &mut Gate<'_>,
+) -> Result<Blessing, BlessError<Refusals>> {
+    let facts = Facts { profiles: request.profiles, tree: request.tree.clone() };
+    let refused = refusals(&request.reports, &facts);
     if !refused.is_empty() {
-        return Err(NotBlessed::Refused(refused));
+        return Err(BlessError::Refused(Refusals(refused)));
     }
     let proposal = Proposal {
-        reports: wish.reports.clone(),
-        sessions: wish.sessions,
-        provenance: wish.provenance.clone(),
+        reports: request.reports.clone(),
+        sessions: request.sessions,
+        provenance: request.provenance.clone(),
     };
-    let blessing = store.bless(&proposal, |present| match present {
+    store.bless(&proposal, |present| match present {
         None => Ok(Judgement { gate: "first baseline".to_owned(), accepted_regression: None }),
-        Some(present) => judge(wish, present, gate),
-    });
-    blessing.map_err(|error| match error {
-        BlessError::Refused(refused) => NotBlessed::Refused(refused),
-        other => NotBlessed::Store(other),
+        Some(present) => judge(request, present, gate),
     })
 }
 
 /// Asks the gate about every report; one that fails decides.
-fn judge(wish: &Wish<'_>, present: &Blessed, gate: &mut Gate<'_>) -> Result<Judgement, Vec<Refusal>> {
+fn judge(request: &BlessRequest<'_>, last: &Blessed, gate: &mut Gate<'_>) -> Result<Judgement, Refusals> {
     let mut refused: Vec<Refusal> =
-        wish.reports.iter().filter_map(|r| other_packages(wish, present, r)).collect();
+        request.reports.iter().filter_map(|r| other_packages(request, last, r)).collect();
     let mut words: Vec<String> = Vec::new();
     let mut failed = false;
-    for report in &wish.reports {
-        let (kind, text, help) = match gate(report, present) {
-            Judged::Pass(text) => ("pass", text, None),
-            Judged::Inconclusive(text) => ("inconclusive", text, None),
-            Judged::Fail(text) => {
-                ("fail", text, Some("mend it, or say why it is accepted: --accept-regression REASON"))
+    for report in &request.reports {
+        let (kind, text, remedy) = match gate(report, last) {
+            GateVerdict::Pass(text) => ("pass", text, None),
+            GateVerdict::Inconclusive(text) => ("inconclusive", text, None),
+            GateVerdict::Fail(text) => ("fail", text, Some(Remedy::AcceptRegression)),
+            GateVerdict::NotComparable(text) => {
+                ("not comparable", text, Some(Remedy::AcceptOtherMeasurement))
             }
-            Judged::NotComparable(text) => (
-                "not comparable",
-                text,
-                Some("measure as before, or say why it is accepted: --accept-regression REASON"),
-            ),
         };
         let word = if text.is_empty() { kind.to_owned() } else { format!("{kind}: {text}") };
-        if let Some(help) = help {
+        if let Some(remedy) = remedy {
             failed = true;
-            if wish.accept_regression.is_none() {
+            if request.accept_regression.is_none() {
                 let found = format!("the gate against the present baseline says {word}");
-                refused.push(Refusal { found, help: help.to_owned() });
+                refused.push(Refusal { found, remedy });
             }
         }
         words.push(word);
     }
     if !refused.is_empty() {
-        return Err(refused);
+        return Err(Refusals(refused));
     }
     words.dedup();
-    let accepted_regression = wish.accept_regression.clone().filter(|_| failed);
+    let accepted_regression = request.accept_regression.clone().filter(|_| failed);
     Ok(Judgement { gate: words.join("; "), accepted_regression })
 }
 
 /// A session can only be added to a baseline of the same packages.
-fn other_packages(wish: &Wish<'_>, present: &Blessed, report: &Report) -> Option<Refusal> {
+fn other_packages(request: &BlessRequest<'_>, present: &Blessed, report: &Report) -> Option<Refusal> {
     let same = present.provenance.package_digests == report.subject.package_digests;
-    (wish.sessions == Sessions::Added && !same).then(|| Refusal {
+    (request.sessions == Sessions::Added && !same).then(|| Refusal {
         found: "the report measured other packages than the present baseline".to_owned(),
-        help: "sessions of a baseline measure the same packages: bless it without --add-session".to_owned(),
+        remedy: Remedy::NewBaseline,
     })
 }
 
@@ -149,8 +132,8 @@ mod tests {
     use crate::baseline::Key;
     use crate::baseline::testing::{scaled, session, store};
 
-    fn wish(profiles: &Profiles, report: Report) -> Wish<'_> {
-        Wish {
+    fn request(profiles: &Profiles, report: Report) -> BlessRequest<'_> {
+        BlessRequest {
             reports: vec![report],
             sessions: Sessions::New,
             profiles,
@@ -160,10 +143,10 @@ mod tests {
         }
     }
 
-    fn refused(result: Result<Blessing, NotBlessed>) -> Vec<String> {
+    fn refused(result: Result<Blessing, BlessError<Refusals>>) -> Vec<String> {
         match result.unwrap_err() {
-            NotBlessed::Refused(refused) => refused.into_iter().map(|refusal| refusal.found).collect(),
-            NotBlessed::Store(error) => panic!("{error}"),
+            BlessError::Refused(refused) => refused.0.into_iter().map(|refusal| refusal.found).collect(),
+            error => panic!("{error}"),
         }
     }
 
@@ -171,8 +154,9 @@ mod tests {
     fn a_scratch_folder_needs_no_repository() {
         let (_folder, store) = store();
         let profiles = Profiles::built_in().unwrap();
-        let never = &mut |_: &Report, _: &Blessed| -> Judged { panic!("there is nothing to compare with") };
-        let blessing = bless(&store, &wish(&profiles, session(1)), never).unwrap();
+        let never =
+            &mut |_: &Report, _: &Blessed| -> GateVerdict { panic!("there is nothing to compare with") };
+        let blessing = bless(&store, &request(&profiles, session(1)), never).unwrap();
         assert_eq!(blessing.blessed.provenance.gate, "first baseline");
         assert_eq!(store.keys().unwrap(), [Key::of(&session(1))]);
     }
@@ -182,19 +166,17 @@ mod tests {
         let (_folder, store) = store();
         let profiles = Profiles::built_in().unwrap();
         let mut gate =
-            |_: &Report, present: &Blessed| Judged::Fail(format!("slower than {}", present.number));
-        bless(&store, &wish(&profiles, session(1)), &mut gate).unwrap();
-        let mut slower = wish(&profiles, scaled(2, 1.2));
-        assert_eq!(
-            refused(bless(&store, &slower, &mut gate)),
-            ["the gate against the present baseline says fail: slower than 1"]
-        );
+            |_: &Report, present: &Blessed| GateVerdict::Fail(format!("slower than {}", present.number));
+        bless(&store, &request(&profiles, session(1)), &mut gate).unwrap();
+        let mut slower = request(&profiles, scaled(2, 1.2));
+        let expected = ["the gate against the present baseline says fail: slower than 1"];
+        assert_eq!(refused(bless(&store, &slower, &mut gate)), expected);
         slower.accept_regression = Some("a larger vocabulary".to_owned());
         let provenance = bless(&store, &slower, &mut gate).unwrap().blessed.provenance;
         assert_eq!(provenance.gate, "fail: slower than 1");
         assert_eq!(provenance.accepted_regression.as_deref(), Some("a larger vocabulary"));
         slower.reports = vec![session(3)];
-        let passing = &mut |_: &Report, _: &Blessed| Judged::Pass(String::new());
+        let passing = &mut |_: &Report, _: &Blessed| GateVerdict::Pass(String::new());
         let provenance = bless(&store, &slower, passing).unwrap().blessed.provenance;
         assert_eq!((provenance.gate.as_str(), provenance.accepted_regression), ("pass", None));
     }
@@ -203,42 +185,38 @@ mod tests {
     fn the_stored_gate_tells_slower_from_other() {
         let (_folder, store) = store();
         let profiles = Profiles::built_in().unwrap();
-        let (file, today) = (GatesFile::built_in().unwrap(), Date::parse("2026-03-01").unwrap());
-        let mut gate = stored_gate(&profiles, &file, today);
-        bless(&store, &wish(&profiles, session(1)), &mut gate).unwrap();
+        let rules = GateRules::read(None, None).unwrap();
+        let mut gate = stored_gate(&rules);
+        bless(&store, &request(&profiles, session(1)), &mut gate).unwrap();
         let present = store.latest(&Key::of(&session(1))).unwrap();
         let slower = gate(&scaled(2, 1.5), &present);
-        assert!(matches!(&slower, Judged::Fail(text) if text.contains("TTFT p50 at 128")), "{slower:?}");
+        assert!(matches!(&slower, GateVerdict::Fail(text) if text.contains("TTFT p50 at 128")), "{slower:?}");
         let mut other = session(2);
         other.runtime.threads = Some(1);
         let other = gate(&other, &present);
-        assert!(matches!(&other, Judged::NotComparable(text) if text.contains("threads")), "{other:?}");
-        assert!(!matches!(gate(&session(2), &present), Judged::Fail(_)));
+        assert!(matches!(&other, GateVerdict::NotComparable(text) if text.contains("threads")), "{other:?}");
+        assert!(!matches!(gate(&session(2), &present), GateVerdict::Fail(_)));
     }
 
     #[test]
     fn sessions_are_added_to_the_same_packages_only() {
         let (_folder, store) = store();
         let profiles = Profiles::built_in().unwrap();
-        let mut gate = |_: &Report, _: &Blessed| Judged::Inconclusive("too noisy".to_owned());
-        bless(&store, &wish(&profiles, session(1)), &mut gate).unwrap();
+        let mut gate = |_: &Report, _: &Blessed| GateVerdict::Inconclusive("too noisy".to_owned());
+        bless(&store, &request(&profiles, session(1)), &mut gate).unwrap();
         let mut other = session(2);
         other.subject.package_digests = vec!["xxh3:09".to_owned()];
         if let Some(verification) = &mut other.verification {
             verification.package_digests = other.subject.package_digests.clone();
         }
-        let mut added = wish(&profiles, other);
+        let mut added = request(&profiles, other);
         added.sessions = Sessions::Added;
-        assert_eq!(
-            refused(bless(&store, &added, &mut gate)),
-            ["the report measured other packages than the present baseline"]
-        );
+        let expected = ["the report measured other packages than the present baseline"];
+        assert_eq!(refused(bless(&store, &added, &mut gate)), expected);
         added.reports = vec![session(2), session(3)];
         let blessed = bless(&store, &added, &mut gate).unwrap().blessed;
-        assert_eq!(
-            (blessed.sessions.len(), blessed.provenance.gate.as_str()),
-            (3, "inconclusive: too noisy")
-        );
+        let gate = blessed.provenance.gate.as_str();
+        assert_eq!((blessed.sessions.len(), gate), (3, "inconclusive: too noisy"));
     }
 
     #[test]
@@ -248,8 +226,12 @@ mod tests {
         let mut report = session(1);
         report.verification = None;
         report.launches.truncate(2);
-        let never = &mut |_: &Report, _: &Blessed| -> Judged { panic!("it is refused before") };
-        assert_eq!(refused(bless(&store, &wish(&profiles, report), never)).len(), 2);
+        let never = &mut |_: &Report, _: &Blessed| -> GateVerdict { panic!("it is refused before") };
+        let error = bless(&store, &request(&profiles, report), never).unwrap_err().to_string();
+        assert!(
+            error.contains("that nobody verified") && error.contains("; ") && error.contains("launches"),
+            "{error}"
+        );
         assert!(store.keys().unwrap().is_empty());
     }
 }

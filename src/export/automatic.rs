@@ -7,23 +7,23 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::error::ExportError;
-use super::trial::{self, Trial};
-use super::{Progress, Request};
-use crate::bundle::{Bundle, Chunk, KvForm, LayerSensitivity, Sensitivity};
+use super::{Progress, Request, Source, trial};
+use crate::atomic::Staging;
+use crate::bundle::{Bundle, Chunk, LayerSensitivity, Sensitivity};
 use crate::compress::{self, Candidate, Choice, Plan, Precision, Rule};
 use crate::generate::{Driver, GenerateError, SystemClock};
-use crate::mil::verify::Verified;
-use crate::package::atomic::Staging;
+use crate::harness::BUILT_IN_TEXT;
+use crate::mil::verify::verify_rewritten;
 use crate::package::{self, Package, WriteOptions};
-use crate::runtime::Loaded;
+use crate::runtime::LoadedModel;
 use crate::stats::kl_divergence;
+use crate::vocabulary::KvForm;
 
 /// What a layer may become, narrowest first.
 const CANDIDATES: &[&str] = &["lut3:group=16", "lut4:group=16", "lut6:group=16", "int8"];
 /// Tokens of text that are given at once, and how many more are compared one after the other.
 const PROMPT: usize = 64;
 const COMPARED: usize = 48;
-const BUILT_IN: &str = include_str!("../harness/prompt.txt");
 
 /// Bits to spend, and the text that decides where.
 #[derive(Debug, Clone, PartialEq)]
@@ -35,7 +35,7 @@ pub struct Automatic {
 }
 
 /// A part of the model that gets one precision.
-struct Part {
+struct PrecisionGroup {
     name: String,
     /// The package it is in.
     chunk: usize,
@@ -46,20 +46,21 @@ struct Part {
 /// Measures what each layer can do without, and chooses.
 pub(super) fn choose(
     request: &Request,
+    source: &Source,
     wanted: &Automatic,
     progress: &dyn Progress,
 ) -> Result<(Plan, Sensitivity), ExportError> {
     // Never committed: it goes when it is dropped, or with the next export if this one is killed.
     let scratch = Staging::new(&request.output).map_err(|e| ExportError::io(&request.output, &e))?;
     let length = (PROMPT + COMPARED).next_power_of_two();
-    let Trial { bundle, is_tied } = trial::export_layers(request, scratch.path(), length, progress)?;
-    let ruler = Ruler::new(&bundle, wanted)?;
-    let parts = parts(&bundle, is_tied);
+    let bundle = trial::export_layers(request, source, (scratch.path(), length), progress)?;
+    let probe = SensitivityProbe::new(&bundle, wanted)?;
+    let parts = parts(&bundle, source.decoder.head.tied);
     let candidates: Vec<Precision> = CANDIDATES.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
     let mut choices = Vec::with_capacity(parts.len());
     for part in &parts {
         progress.began(&format!("sensitivity of {}", part.name), None);
-        choices.push(ruler.choice(part, &candidates, scratch.path())?);
+        choices.push(probe.choice(part, &candidates, scratch.path())?);
     }
     let chosen = compress::choose(&choices, wanted.target_bits)?;
     let rules = parts.iter().zip(&choices).zip(&chosen).map(|((part, choice), &chosen)| Rule {
@@ -75,14 +76,17 @@ fn failed(message: &str) -> ExportError {
     ExportError::option("precision", format!("auto: {message}"))
 }
 
-fn parts(bundle: &Bundle, tied: bool) -> Vec<Part> {
+fn parts(bundle: &Bundle, tied: bool) -> Vec<PrecisionGroup> {
     let chunks = &bundle.manifest().chunks;
     let layer = |(chunk, described): (usize, &Chunk)| {
         let layer = described.first_layer;
-        Part { name: format!("layer {layer}"), chunk, pattern: format!("layers_{layer}_*_weight") }
+        PrecisionGroup { name: format!("layer {layer}"), chunk, pattern: format!("layers_{layer}_*_weight") }
     };
-    let part =
-        |name: &str, chunk, pattern: &str| Part { name: name.to_owned(), chunk, pattern: pattern.to_owned() };
+    let part = |name: &str, chunk, pattern: &str| PrecisionGroup {
+        name: name.to_owned(),
+        chunk,
+        pattern: pattern.to_owned(),
+    };
     let last = chunks.len() - 1;
     let ends = match tied {
         true => vec![part("embedding and head", last, "embedding_weight*")],
@@ -92,27 +96,32 @@ fn parts(bundle: &Bundle, tied: bool) -> Vec<Part> {
 }
 
 /// The model as it is, with the logits that it gives.
-struct Ruler<'a> {
+struct SensitivityProbe<'a> {
     bundle: &'a Bundle,
     packages: Vec<Package>,
-    loaded: Vec<Arc<dyn Loaded>>,
+    loaded: Vec<Arc<dyn LoadedModel>>,
     ids: Vec<u32>,
     logits: Vec<Vec<f32>>,
 }
 
-impl<'a> Ruler<'a> {
-    fn new(bundle: &'a Bundle, wanted: &Automatic) -> Result<Ruler<'a>, ExportError> {
-        let text = wanted.calibration.as_deref().unwrap_or(BUILT_IN);
+impl<'a> SensitivityProbe<'a> {
+    fn new(bundle: &'a Bundle, wanted: &Automatic) -> Result<SensitivityProbe<'a>, ExportError> {
+        let text = wanted.calibration.as_deref().unwrap_or(BUILT_IN_TEXT);
         let mut ids = trial::tokens(bundle, text, PROMPT + COMPARED, failed)?;
         ids.truncate(PROMPT + COMPARED);
         let packages = trial::packages(bundle)?;
         let loaded = packages.iter().map(|package| trial::load(package, failed)).collect::<Result<_, _>>()?;
-        let mut ruler = Ruler { bundle, packages, loaded, ids, logits: Vec::new() };
-        ruler.logits = ruler.logits_with(None)?;
-        Ok(ruler)
+        let mut probe = SensitivityProbe { bundle, packages, loaded, ids, logits: Vec::new() };
+        probe.logits = probe.logits_with(None)?;
+        Ok(probe)
     }
 
-    fn choice(&self, part: &Part, candidates: &[Precision], scratch: &Path) -> Result<Choice, ExportError> {
+    fn choice(
+        &self,
+        part: &PrecisionGroup,
+        candidates: &[Precision],
+        scratch: &Path,
+    ) -> Result<Choice, ExportError> {
         let mut choice = Choice { name: part.name.clone(), elements: 0, candidates: Vec::new() };
         for &precision in candidates {
             let (candidate, elements) = self.candidate(part, precision, scratch)?;
@@ -125,16 +134,17 @@ impl<'a> Ruler<'a> {
     /// What one part costs and loses at one precision.
     fn candidate(
         &self,
-        part: &Part,
+        part: &PrecisionGroup,
         precision: Precision,
         scratch: &Path,
     ) -> Result<(Candidate, u64), ExportError> {
         let rules = vec![Rule { pattern: part.pattern.clone(), precision }];
-        let model = self.packages[part.chunk].model().clone();
-        let (model, compression) = compress::apply(model, &Plan { default: Precision::Keep, rules })?;
+        let original = self.packages[part.chunk].model();
+        let plan = Plan { default: Precision::Keep, rules };
+        let (model, compression) = compress::apply(original.clone(), &plan)?;
         let path = scratch.join("candidate.mlpackage");
         let options = WriteOptions { overwrite: true, staged: true };
-        package::write(&Verified::trust(model), &path, options)?;
+        package::write(&verify_rewritten(original, model)?, &path, options)?;
         let log = compression.log().map_err(|e| ExportError::io(&path, &e))?;
         let loaded = trial::load(&Package::open(&path)?, failed)?;
         let found = self.logits_with(Some((part.chunk, loaded)))?;
@@ -152,12 +162,15 @@ impl<'a> Ruler<'a> {
     }
 
     /// Logits of the compared positions, with one package in another's place.
-    fn logits_with(&self, other: Option<(usize, Arc<dyn Loaded>)>) -> Result<Vec<Vec<f32>>, ExportError> {
+    fn logits_with(
+        &self,
+        other: Option<(usize, Arc<dyn LoadedModel>)>,
+    ) -> Result<Vec<Vec<f32>>, ExportError> {
         let mut loaded = self.loaded.clone();
         if let Some((chunk, other)) = other {
             loaded[chunk] = other;
         }
-        let sessions = loaded.into_iter().map(Loaded::session).collect();
+        let sessions = loaded.into_iter().map(LoadedModel::session).collect();
         let clock = Arc::new(SystemClock::default());
         let failed = |e: GenerateError| failed(&e.to_string());
         let mut driver = Driver::new(self.bundle, sessions, Some(KvForm::Io), clock).map_err(failed)?;
@@ -166,7 +179,7 @@ impl<'a> Ruler<'a> {
             logits.push(found.to_vec());
             Ok(())
         };
-        driver.follow(&self.ids, PROMPT, None, &mut keep).map_err(failed)?;
+        driver.teacher_force(&self.ids, PROMPT, None, &mut keep).map_err(failed)?;
         Ok(logits)
     }
 }
@@ -187,7 +200,7 @@ impl Automatic {
     pub fn new(target_bits: f64, calibration: Option<String>) -> Result<Automatic, ExportError> {
         match (1.0..=16.0).contains(&target_bits) {
             true => Ok(Automatic { target_bits, calibration }),
-            false => Err(ExportError::option("target-bits", format!("is {target_bits}, not from 1 to 16"))),
+            false => Err(ExportError::option("target_bits", format!("is {target_bits}, not from 1 to 16"))),
         }
     }
 }

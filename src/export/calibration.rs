@@ -11,16 +11,17 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::error::ExportError;
 use super::trial;
-use super::{Progress, Request};
-use crate::bundle::{Bundle, KvForm, digest_text};
+use super::{Progress, Request, Source};
+use crate::atomic::Staging;
+use crate::bundle::{Bundle, digest_text};
 use crate::compress::{Calibration, Importance, Plan};
 use crate::generate::{Driver, GenerateError, SystemClock};
+use crate::graph::Graph;
 use crate::kernels::convert::to_f32;
 use crate::mil::Model;
-use crate::package::atomic::Staging;
-use crate::runtime::{Executed, Loaded, Observer};
+use crate::runtime::{LoadedModel, Observer, OpExecution};
 use crate::tensor::TensorView;
-use crate::view::Graph;
+use crate::vocabulary::KvForm;
 
 /// Tokens that are given at once, and how many more one after the other, so that the head is seen more than once.
 const PROMPT: usize = 96;
@@ -31,19 +32,20 @@ const PIECES: usize = 8;
 /// Measures how much inputs matter on a text.
 pub(super) fn measure(
     request: &Request,
+    source: &Source,
     text: &str,
     progress: &dyn Progress,
 ) -> Result<(Importance, Calibration), ExportError> {
-    let plan = request.wishes.precision.as_ref();
+    let plan = request.options.precision.as_ref();
     if !plan.is_some_and(Plan::is_weighted) {
         let asked = plan.map_or_else(|| "fp16".to_owned(), ToString::to_string);
         return Err(failed(&format!(
-            "is for `--precision auto` and for palettes, lut1 to lut8; the precision is {asked}"
+            "is for automatic precision and for palettes, lut1 to lut8; the precision is {asked}"
         )));
     }
     // Never committed: it goes when it is dropped, or with the next export if this one is killed.
     let scratch = Staging::new(&request.output).map_err(|e| ExportError::io(&request.output, &e))?;
-    let bundle = trial::export_layers(request, scratch.path(), PROMPT + FOLLOWING, progress)?.bundle;
+    let bundle = trial::export_layers(request, source, (scratch.path(), PROMPT + FOLLOWING), progress)?;
     let ids = trial::tokens(&bundle, text, PROMPT, failed)?;
     progress.began("activations on the calibration text", None);
     let pieces: Vec<&[u32]> =
@@ -60,9 +62,9 @@ fn failed(message: &str) -> ExportError {
 fn importance(bundle: &Bundle, pieces: &[&[u32]]) -> Result<Importance, ExportError> {
     let packages = trial::packages(bundle)?;
     let inputs: Vec<Inputs> = packages.iter().map(|package| inputs(package.model())).collect();
-    let loaded: Vec<Arc<dyn Loaded>> =
+    let loaded: Vec<Arc<dyn LoadedModel>> =
         packages.iter().map(|package| trial::load_shown(package, failed)).collect::<Result<_, _>>()?;
-    let sessions = loaded.into_iter().map(Loaded::session).collect();
+    let sessions = loaded.into_iter().map(LoadedModel::session).collect();
     let generation = |e: GenerateError| failed(&e.to_string());
     let clock = Arc::new(SystemClock::default());
     let mut driver = Driver::new(bundle, sessions, Some(KvForm::Io), clock).map_err(generation)?;
@@ -73,7 +75,7 @@ fn importance(bundle: &Bundle, pieces: &[&[u32]]) -> Result<Importance, ExportEr
     driver.watch(inputs.iter().map(watch).collect());
     let mut followed = Ok(());
     for piece in pieces {
-        followed = driver.follow(piece, PROMPT, None, &mut |_, _| Ok(()));
+        followed = driver.teacher_force(piece, PROMPT, None, &mut |_, _| Ok(()));
         if followed.is_err() {
             break;
         }
@@ -143,7 +145,7 @@ struct Sum {
 }
 
 impl Observer for Squares {
-    fn executed(&mut self, step: &Executed<'_>) {
+    fn executed(&mut self, step: &OpExecution<'_>) {
         if let (Some(sum), Some(view)) = (self.seen.get_mut(step.name), step.outputs.first()) {
             sum.add(view);
         }

@@ -1,6 +1,6 @@
 //! How many packages a model needs.
 
-use super::wishes::Target;
+use super::options::Target;
 use crate::lower::Options;
 use crate::model::{Attention, Decoder, Layer, Linear, Mlp, Weight};
 

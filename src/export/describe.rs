@@ -8,7 +8,6 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::chunking::layer_elements;
 use crate::bundle::{Architecture, Chunk, File, Function, Mask, Port, Rotation, Tool, digest_text};
-use crate::checkpoint::Checkpoint;
 use crate::lower::Positions;
 use crate::mil::{Feature, FeatureType, Flexibility, Interface, LiteralData, Model};
 use crate::model::{Decoder, Position};
@@ -16,13 +15,6 @@ use crate::package::Summary;
 
 pub(super) fn tool() -> Tool {
     Tool { name: env!("CARGO_PKG_NAME").to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() }
-}
-
-/// The name of a checkpoint's folder, or of its file without the ending.
-pub(super) fn name(checkpoint: &Checkpoint) -> String {
-    let path = std::fs::canonicalize(&checkpoint.path).unwrap_or_else(|_| checkpoint.path.clone());
-    let name = if path.is_dir() { path.file_name() } else { path.file_stem() };
-    name.unwrap_or_default().to_string_lossy().into_owned()
 }
 
 pub(super) fn file(name: &str, bytes: &[u8]) -> File {

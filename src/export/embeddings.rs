@@ -9,10 +9,11 @@ use serde_json::{Map, json};
 use xxhash_rust::xxh3::Xxh3;
 
 use super::error::ExportError;
-use crate::bundle::{self, Embeddings, digest_text};
-use crate::lower::{self, Meter, Options};
+use crate::bundle::{self, digest_text};
+use crate::lower::{self, Options, ReadStats};
 use crate::mil::Payload;
 use crate::model::{Decoder, Position, Weight};
+use crate::vocabulary::Embeddings;
 
 const FILE: &str = "embeddings.safetensors";
 
@@ -22,7 +23,7 @@ pub fn write(
     decoder: &Decoder,
     options: &Options,
     folder: &Path,
-    meter: &Arc<Meter>,
+    stats: &Arc<ReadStats>,
 ) -> Result<Option<bundle::File>, ExportError> {
     if options.embeddings != Embeddings::Host {
         return Ok(None);
@@ -32,16 +33,16 @@ pub fn write(
         tensors.push(("position_embeddings", positions));
     }
     let path = folder.join(FILE);
-    write_safetensors(&path, &tensors, meter).map(Some).map_err(|e| ExportError::io(&path, &e))
+    write_safetensors(&path, &tensors, stats).map(Some).map_err(|e| ExportError::io(&path, &e))
 }
 
 fn write_safetensors(
     path: &Path,
     tensors: &[(&str, &Weight)],
-    meter: &Arc<Meter>,
+    stats: &Arc<ReadStats>,
 ) -> io::Result<bundle::File> {
     let payloads: Vec<Arc<dyn Payload>> =
-        tensors.iter().map(|(_, weight)| lower::half(weight, meter)).collect();
+        tensors.iter().map(|(_, weight)| lower::fp16_payload(weight, stats)).collect();
     let mut header = Map::new();
     let mut end = 0;
     for ((name, weight), payload) in tensors.iter().zip(&payloads) {

@@ -1,8 +1,10 @@
 //! What can go wrong in an export.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::advice::{Advice, Remedy};
 use crate::bundle::BundleError;
 use crate::checkpoint::CheckpointError;
 use crate::compress::CompressError;
@@ -42,11 +44,11 @@ pub enum ExportError {
     /// A configuration file is wrong.
     #[error(transparent)]
     Config(#[from] ConfigFileError),
-    /// A shape was not trained.
-    #[error("shape {shape} was not trained: the training configuration has {trained:?}")]
+    /// A sequence length was not trained.
+    #[error("sequence length {seq_len} was not trained: the training configuration has {trained:?}")]
     Untrained {
-        /// The shape to export.
-        shape: usize,
+        /// The length to export.
+        seq_len: usize,
         /// Lengths of the training.
         trained: Vec<usize>,
     },
@@ -58,13 +60,21 @@ pub enum ExportError {
         /// What was found and what is possible.
         message: String,
     },
+    /// The bundle is to be where the checkpoint is.
+    #[error("{}: {how}", path.display())]
+    Overlap {
+        /// Where the bundle is to be.
+        path: PathBuf,
+        /// Where that is, seen from the checkpoint.
+        how: &'static str,
+    },
     /// Something is where the bundle is to be.
     #[error("{}: {what}, so it is not replaced", path.display())]
     Exists {
         /// Where.
         path: PathBuf,
         /// What is there.
-        what: &'static str,
+        what: Occupant,
     },
     /// A file cannot be read.
     #[error("{}: cannot be read: {why}", path.display())]
@@ -84,6 +94,27 @@ pub enum ExportError {
     },
 }
 
+/// What is where a bundle is to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Occupant {
+    /// Another bundle.
+    Bundle,
+    /// In the folder of a bundle, something that no export wrote.
+    Foreign,
+    /// No bundle.
+    Other,
+}
+
+impl fmt::Display for Occupant {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Occupant::Bundle => "holds a bundle already",
+            Occupant::Foreign => "is not from an export",
+            Occupant::Other => "holds something else",
+        })
+    }
+}
+
 impl ExportError {
     pub(super) fn io(path: &Path, error: &io::Error) -> ExportError {
         ExportError::Io { path: path.to_owned(), source: io::Error::new(error.kind(), error.to_string()) }
@@ -98,23 +129,23 @@ impl ExportError {
     pub fn option(option: &'static str, message: impl Into<String>) -> ExportError {
         ExportError::Option { option, message: message.into() }
     }
+}
 
-    /// What to do about it.
-    pub fn help(&self) -> Option<&str> {
+impl Advice for ExportError {
+    fn remedy(&self) -> Option<Remedy> {
         match self {
-            ExportError::Checkpoint(error) => error.help(),
-            ExportError::Package(error) => error.help(),
-            ExportError::Bundle(error) => error.help(),
-            ExportError::Config(error) => error.help(),
-            ExportError::Compress(error) => error.help(),
-            ExportError::Unmatched(_) => Some("`anemeter inspect --weights` shows the names of weights"),
-            ExportError::Untrained { .. } => {
-                Some("export only trained lengths with --shapes, or train the missing one")
-            }
-            ExportError::Exists { what, .. } if what.contains("bundle") => {
-                Some("choose another folder, or replace it with --overwrite")
-            }
-            ExportError::Exists { .. } => Some("choose a folder that is empty or does not exist"),
+            ExportError::Checkpoint(error) => error.remedy(),
+            ExportError::Package(error) => error.remedy(),
+            ExportError::Bundle(error) => error.remedy(),
+            ExportError::Config(error) => error.remedy(),
+            ExportError::Compress(error) => error.remedy(),
+            ExportError::Unmatched(_) => Some(Remedy::ListWeights),
+            ExportError::Untrained { .. } => Some(Remedy::TrainedSeqLens),
+            ExportError::Exists { what, .. } => Some(match what {
+                Occupant::Bundle => Remedy::Overwrite,
+                Occupant::Foreign => "move it elsewhere, or choose another folder".into(),
+                Occupant::Other => "choose a folder that is empty or does not exist".into(),
+            }),
             _ => None,
         }
     }

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::bundle::Phase;
 use crate::checkpoint::Shard;
-use crate::lower::Meter;
+use crate::hardware::{System, memory};
+use crate::lower::ReadStats;
 use crate::package::Summary;
 
 /// The phases so far.
@@ -29,8 +30,8 @@ impl Phases {
     }
 
     /// Records how each weight file was opened, mapped, read and converted.
-    pub(super) fn read(&mut self, shards: &[Shard], meter: &Meter) {
-        for (shard, reading) in shards.iter().zip(meter.readings()) {
+    pub(super) fn read(&mut self, shards: &[Shard], stats: &ReadStats) {
+        for (shard, reading) in shards.iter().zip(stats.readings()) {
             let name = shard.path.file_name().unwrap_or_default().to_string_lossy();
             self.add("map", Some(&name), shard.mapping, shard.bytes.len() as u64);
             self.add("read", Some(&name), reading.read, reading.bytes);
@@ -44,15 +45,7 @@ impl Phases {
 
     fn add(&mut self, name: &str, file: Option<&str>, took: Duration, bytes: u64) {
         let (name, file) = (name.to_owned(), file.map(str::to_owned));
-        let resident_bytes = resident_bytes();
+        let resident_bytes = memory::footprint(&System).resident;
         self.phases.push(Phase { name, file, seconds: took.as_secs_f64(), bytes, resident_bytes });
     }
-}
-
-/// Resident memory of this process, where the system tells it in a file.
-fn resident_bytes() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
-    let kilobytes: u64 = line.trim().strip_suffix(" kB")?.trim().parse().ok()?;
-    Some(kilobytes * 1024)
 }

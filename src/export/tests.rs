@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::checkpoint::testing::{Part, Way, write};
+use crate::checkpoint::testing::{QuantFormat, TestTensor, write};
 use crate::compress::{Plan, Precision};
 use crate::mil::op::{KnownValue, Numerics, decode_all};
 use crate::mil::propagate::{Options, propagate};
@@ -37,14 +37,14 @@ fn config(quantised: Value) -> Value {
 }
 
 /// A checkpoint of one layer whose matrices are quantised in some way.
-fn checkpoint(folder: &Path, way: Way) {
+fn checkpoint(folder: &Path, way: QuantFormat) {
     let numbers = |count: usize| (0..count).map(|i| (i % 13) as f32 * 0.05 - 0.3).collect::<Vec<f32>>();
     let mut parts = vec![
-        Part::halves("model.embed_tokens.weight", &[40, 64], &numbers(40 * 64)),
-        Part::halves("model.norm.weight", &[64], &[1.0; 64]),
+        TestTensor::halves("model.embed_tokens.weight", &[40, 64], &numbers(40 * 64)),
+        TestTensor::halves("model.norm.weight", &[64], &[1.0; 64]),
     ];
     for norm in ["input_layernorm", "post_attention_layernorm"] {
-        parts.push(Part::halves(&format!("model.layers.0.{norm}.weight"), &[64], &[1.0; 64]));
+        parts.push(TestTensor::halves(&format!("model.layers.0.{norm}.weight"), &[64], &[1.0; 64]));
     }
     for &(module, shape) in MODULES {
         parts.extend(way.matrix(&format!("model.layers.0.{module}"), shape).parts);
@@ -53,21 +53,20 @@ fn checkpoint(folder: &Path, way: Way) {
 }
 
 fn request(checkpoint: &Path, output: PathBuf, precision: &str) -> Request {
-    let wishes = Wishes {
+    let options = ExportOptions {
         enumerate_shapes: Some(vec![16]),
         chunks: Some(Chunking::Count(1)),
         precision: Some(precision.parse::<Precision>().unwrap().into()),
-        ..Wishes::default()
+        ..ExportOptions::default()
     };
     Request {
         checkpoint: checkpoint.to_owned(),
         output,
         overwrite: false,
         name: None,
-        wishes,
+        options,
         training_lengths: None,
-        automatic: None,
-        calibration: None,
+        precision: PrecisionPlan::Fixed,
     }
 }
 
@@ -100,26 +99,26 @@ fn halves(bytes: &[u8]) -> Vec<f32> {
 
 #[test]
 fn stored_integers_give_the_elements_to_the_last_bit() {
-    let gptq = |bits, size, zero, by_act| Way::Gptq { bits, size, zero, by_act, is_second: false };
-    let packed = |bits, size, has_zeros| Way::Packed { bits, size, has_zeros };
+    let gptq = |bits, size, zero, by_act| QuantFormat::Gptq { bits, size, zero, by_act, is_second: false };
+    let packed = |bits, size, has_zeros| QuantFormat::Packed { bits, size, has_zeros };
     let cases = [
         (gptq(4, Some(32), Some(8), false), "int4:block=32, carried over"),
         (gptq(4, Some(32), None, false), "int4:block=32:asym, carried over"),
         (gptq(8, None, Some(128), false), "int8:block=64, carried over"),
         (gptq(4, Some(32), Some(16), false), "int4:block=32 with fp16 offsets, carried over"),
-        (Way::Awq { size: 32 }, "int4:block=32:asym, carried over"),
+        (QuantFormat::Awq { size: 32 }, "int4:block=32:asym, carried over"),
         (packed(4, Some(32), false), "int4:block=32, carried over"),
         (packed(8, Some(32), true), "int8:block=32:asym, carried over"),
-        (Way::Bytes, "int8:block=64, carried over"),
-        (Way::Fake { is_exact: true }, "int4:block=64, carried over"),
+        (QuantFormat::Bytes, "int8:block=64, carried over"),
+        (QuantFormat::Fake { is_exact: true }, "int4:block=64, carried over"),
         (gptq(4, Some(16), None, true), "int4:block=16:asym, requantised"),
-        (Way::Fake { is_exact: false }, "int4:block=64, requantised"),
+        (QuantFormat::Fake { is_exact: false }, "int4:block=64, requantised"),
     ];
     for (way, form) in cases {
-        let folder = tempfile::tempdir().unwrap();
+        let (folder, bundles) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         checkpoint(folder.path(), way);
         let exported = |name: &str, precision: &str| {
-            export(&request(folder.path(), folder.path().join(name), precision), &()).unwrap()
+            export(&request(folder.path(), bundles.path().join(name), precision), &()).unwrap()
         };
         let (plain, stored) = (exported("plain", "fp16"), exported("stored", "stored"));
         let log = stored.manifest().compression.clone().unwrap();
@@ -144,11 +143,11 @@ fn stored_integers_give_the_elements_to_the_last_bit() {
 #[test]
 fn scales_that_are_no_numbers_are_an_error() {
     let folder = tempfile::tempdir().unwrap();
-    checkpoint(folder.path(), Way::Bytes);
+    checkpoint(folder.path(), QuantFormat::Bytes);
     let path = folder.path().join("model.safetensors");
     let bytes = fs::read(&path).unwrap();
     let whole = safetensors::SafeTensors::deserialize(&bytes).unwrap();
-    let changed: Vec<Part> = whole
+    let changed: Vec<TestTensor> = whole
         .tensors()
         .into_iter()
         .map(|(name, view)| {
@@ -156,11 +155,12 @@ fn scales_that_are_no_numbers_are_an_error() {
             if name.ends_with("down_proj.weight_scale") {
                 bytes[..2].copy_from_slice(&half::f16::INFINITY.to_le_bytes());
             }
-            Part { name, dtype: view.dtype(), shape: view.shape().to_vec(), bytes }
+            TestTensor { name, dtype: view.dtype(), shape: view.shape().to_vec(), bytes }
         })
         .collect();
-    write(folder.path(), &config(Way::Bytes.config()), &changed);
-    let error = export(&request(folder.path(), folder.path().join("out"), "stored"), &()).unwrap_err();
+    write(folder.path(), &config(QuantFormat::Bytes.config()), &changed);
+    let output = tempfile::tempdir().unwrap().path().join("out");
+    let error = export(&request(folder.path(), output, "stored"), &()).unwrap_err();
     assert!(error.to_string().contains("has an element that is inf and cannot be compressed"), "{error}");
 }
 
@@ -181,7 +181,7 @@ fn palettes_that_know_which_inputs_matter_lose_less_of_the_output() {
     let blind_log = blind.manifest().compression.as_ref().unwrap();
     assert!(blind_log.calibration.is_none() && blind_log.tensors.iter().all(|tensor| !tensor.weighted));
     wanted.output = folder.path().join("weighted");
-    wanted.calibration = Some(TEXT.to_owned());
+    wanted.precision = PrecisionPlan::Calibrated { text: TEXT.to_owned() };
     let weighted = export(&wanted, &()).unwrap();
     let log = weighted.manifest().compression.as_ref().unwrap();
     assert!(
@@ -189,7 +189,10 @@ fn palettes_that_know_which_inputs_matter_lose_less_of_the_output() {
         "{:?}",
         log.calibration
     );
-    let (importance, _) = calibration::measure(&wanted, TEXT, &()).unwrap();
+    let checkpoint = checkpoint::open(&wanted.checkpoint).unwrap();
+    let decoder = model::build(&checkpoint).unwrap();
+    let source = Source { checkpoint, decoder };
+    let (importance, _) = calibration::measure(&wanted, &source, TEXT, &()).unwrap();
 
     let [plain, blind, weighted] = [&plain, &blind, &weighted].map(weights);
     let (mut before, mut after) = (0.0, 0.0);
@@ -218,13 +221,13 @@ fn calibration_is_for_forms_that_use_it() {
     let folder = tempfile::tempdir().unwrap();
     let refused = |precision: &str, text: &str| {
         let mut wanted = request(&quickstart(), folder.path().join("out"), precision);
-        wanted.calibration = Some(text.to_owned());
+        wanted.precision = PrecisionPlan::Calibrated { text: text.to_owned() };
         export(&wanted, &()).unwrap_err().to_string()
     };
     for precision in ["int8", "fp16", "lut4:vector=2", "sparse:0.5+lut4"] {
         let error = refused(precision, TEXT);
         assert!(
-            error.contains("option `calibration`: is for `--precision auto` and for palettes"),
+            error.contains("option `calibration`: is for automatic precision and for palettes"),
             "{error}"
         );
     }

@@ -1,13 +1,13 @@
-//! Shapes that were trained against shapes that are exported.
+//! Sequence lengths that were trained against those that are exported.
 
 use std::path::Path;
 
 use serde::Deserialize;
 
 use super::error::ExportError;
-use super::wishes::Settled;
-use crate::bundle::KvForm;
+use super::options::ResolvedOptions;
 use crate::config::{self, ConfigFileError};
+use crate::vocabulary::KvForm;
 
 /// A training configuration as far as it is read here; its other keys are the trainer's.
 #[derive(Deserialize)]
@@ -29,20 +29,20 @@ pub fn read_lengths(path: &Path) -> Result<Vec<usize>, ConfigFileError> {
     })
 }
 
-impl Settled {
-    /// Fails if a shape was not trained, and warns of trained lengths that are not exported.
+impl ResolvedOptions {
+    /// Fails if a sequence length was not trained, and warns of trained lengths that are not exported.
     pub(super) fn check_training(&mut self, trained: Option<&[usize]>) -> Result<(), ExportError> {
         let Some(trained) = trained else { return Ok(()) };
         let options = &self.options;
         let mut exported: Vec<usize> = Vec::new();
         if options.kv.iter().any(|&form| form != KvForm::State) {
-            exported.extend(&options.shapes);
+            exported.extend(&options.seq_lens);
         }
         if options.kv.contains(&KvForm::State) {
             exported.extend(&options.contexts);
         }
-        if let Some(&shape) = exported.iter().find(|shape| !trained.contains(shape)) {
-            return Err(ExportError::Untrained { shape, trained: trained.to_vec() });
+        if let Some(&seq_len) = exported.iter().find(|seq_len| !trained.contains(seq_len)) {
+            return Err(ExportError::Untrained { seq_len, trained: trained.to_vec() });
         }
         let missing: Vec<usize> =
             trained.iter().copied().filter(|length| !exported.contains(length)).collect();

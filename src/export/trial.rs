@@ -4,53 +4,40 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::error::ExportError;
-use super::wishes::{Chunking, Wishes};
-use super::{Progress, Request, export};
-use crate::bundle::{Bundle, KvForm};
-use crate::checkpoint;
+use super::options::{Chunking, ExportOptions};
+use super::phases::Phases;
+use super::{Measured, PrecisionPlan, Progress, Request, Source, export_as};
+use crate::bundle::Bundle;
 use crate::generate::{Input, Text};
-use crate::model;
 use crate::package::Package;
-use crate::runtime::{self, LoadOptions, Loaded, Runtime};
+use crate::runtime::{self, LoadOptions, LoadedModel, Runtime};
+use crate::vocabulary::KvForm;
 
 /// What an error of a measurement is made from.
 pub(super) type Failed = fn(&str) -> ExportError;
 
-/// The model as it is.
-pub(super) struct Trial {
-    pub(super) bundle: Bundle,
-    /// Whether its head is its embedding.
-    pub(super) is_tied: bool,
-}
-
 /// Exports the model as it is, a layer to a package, for texts of at most so many tokens.
 pub(super) fn export_layers(
     request: &Request,
-    scratch: &Path,
-    length: usize,
+    source: &Source,
+    (scratch, length): (&Path, usize),
     progress: &dyn Progress,
-) -> Result<Trial, ExportError> {
-    let (layers, is_tied) = {
-        let checkpoint = checkpoint::open(&request.checkpoint)?;
-        let decoder = model::build(&checkpoint)?;
-        (decoder.layers.len(), decoder.head.tied)
-    };
-    let wishes = Wishes {
+) -> Result<Bundle, ExportError> {
+    let options = ExportOptions {
         kv: Some(vec![KvForm::Io]),
         enumerate_shapes: Some(vec![length]),
-        chunks: Some(Chunking::Count(layers)),
-        ..Wishes::default()
+        chunks: Some(Chunking::Count(source.decoder.layers.len())),
+        ..ExportOptions::default()
     };
     let request = Request {
         output: scratch.join("layers"),
-        wishes,
+        options,
         overwrite: false,
         training_lengths: None,
-        automatic: None,
-        calibration: None,
+        precision: PrecisionPlan::Fixed,
         ..request.clone()
     };
-    Ok(Trial { bundle: export(&request, progress)?, is_tied })
+    export_as(&request, source, Measured::default(), Phases::default(), progress)
 }
 
 /// The packages of a bundle, in order.
@@ -60,12 +47,12 @@ pub(super) fn packages(bundle: &Bundle) -> Result<Vec<Package>, ExportError> {
 }
 
 /// A package on the CPU runtime.
-pub(super) fn load(package: &Package, failed: Failed) -> Result<Arc<dyn Loaded>, ExportError> {
+pub(super) fn load(package: &Package, failed: Failed) -> Result<Arc<dyn LoadedModel>, ExportError> {
     load_with(package, &LoadOptions::default(), failed)
 }
 
 /// A package on the CPU runtime, whose observers see every value.
-pub(super) fn load_shown(package: &Package, failed: Failed) -> Result<Arc<dyn Loaded>, ExportError> {
+pub(super) fn load_shown(package: &Package, failed: Failed) -> Result<Arc<dyn LoadedModel>, ExportError> {
     load_with(package, &LoadOptions { fuse: false, ..LoadOptions::default() }, failed)
 }
 
@@ -73,7 +60,7 @@ fn load_with(
     package: &Package,
     options: &LoadOptions,
     failed: Failed,
-) -> Result<Arc<dyn Loaded>, ExportError> {
+) -> Result<Arc<dyn LoadedModel>, ExportError> {
     runtime::cpu().load(package, options).map_err(|e| failed(&e.to_string()))
 }
 

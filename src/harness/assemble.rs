@@ -1,13 +1,15 @@
 //! Observations, the bundle and the machine become a report.
 
-use super::plan::{CORE_ML, Plan};
+use super::compression::compressed_weights;
+use super::plan::Plan;
 use super::residency::{load_regimes, residency};
 use super::run::{Observations, Placement};
-use crate::bundle::{ComputeUnits, Manifest, Quality, Verification};
-use crate::hardware::{Conditions, Machine, Match};
-use crate::report::{
-    self, Failure, Figure, Header, KvChoice, Launch, Metric, PredictedResidency, Report, Residency,
-    RuntimeUse, SCHEMA, SpeedLimit, Subject, compressed_weights, figures, mix_figures,
+use anemeter_base::hardware::{Conditions, Machine, Match};
+use anemeter_base::vocabulary::{ComputeUnits, RuntimeName};
+use anemeter_convert::bundle::Manifest;
+use anemeter_measure::report::{
+    Failure, Figure, Header, KvChoice, Launch, MeasuredBandwidth, Metric, PredictedResidency, Quality,
+    Report, Residency, RuntimeUse, SCHEMA, SpeedLimit, Subject, Verification, figures, mix_figures,
 };
 
 /// What a report needs besides observations.
@@ -32,7 +34,7 @@ pub struct Context<'a> {
     pub verification: Option<Verification>,
     /// What `eval` found about them.
     pub quality: Option<Quality>,
-    /// How the form of the key-value cache was chosen, if a probe was asked to.
+    /// How the form of the KV cache was chosen, if a probe was asked to.
     pub kv_choice: Option<KvChoice>,
 }
 
@@ -43,7 +45,7 @@ pub fn assemble(context: Context<'_>, observed: Observations) -> Report {
     let probe = observed.probe;
     let subject = subject(plan, manifest, observed.weight_bytes_per_token);
     let bandwidth = probe.as_ref().map(|probe| probe.bandwidth.clone());
-    let source = bandwidth_for(&plan.runtime, profile, bandwidth.as_ref());
+    let source = bandwidth_for(plan.runtime, profile, bandwidth.as_ref());
     let speed_limits = speed_limits(manifest, &subject, &figures, plan.batch, source);
     let (residency, residency_note) = placement(plan, observed.placement.as_ref(), &observed.launches);
     let placed = observed.placement.as_ref().and_then(|placement| Some(&placement.as_ref().ok()?.placed));
@@ -83,7 +85,7 @@ fn subject(plan: &Plan, manifest: &Manifest, weight_bytes_per_token: Option<u64>
         architecture: manifest.architecture.name.clone(),
         parameters: manifest.architecture.parameters,
         precision: manifest.settings.precision.clone(),
-        kv_form: plan.kv.to_string(),
+        kv_form: plan.kv,
         kv_bytes_per_token: manifest.architecture.kv_bytes_per_token,
         package_bytes: manifest.chunks.iter().map(|chunk| chunk.file.bytes).sum(),
         weight_bytes_per_token,
@@ -108,13 +110,13 @@ fn placement(
 
 /// What executed the model; the units are those that the runtime itself named, or else those that it was asked for.
 fn runtime_use(plan: &Plan, units: Option<ComputeUnits>, remarks: Vec<String>) -> RuntimeUse {
-    let is_core_ml = plan.runtime == CORE_ML;
+    let is_core_ml = plan.runtime == RuntimeName::CoreMl;
     let units = if is_core_ml { units.unwrap_or(plan.units) } else { ComputeUnits::Cpu };
     RuntimeUse {
-        name: plan.runtime.clone(),
-        compute_units: units.to_string(),
+        name: plan.runtime,
+        compute_units: units,
         threads: (!is_core_ml).then_some(plan.threads),
-        numerics: (!is_core_ml).then(|| plan.config.numerics.name().to_owned()),
+        numerics: (!is_core_ml).then_some(plan.config.numerics),
         slowed_down_pct: plan.slow_down_pct,
         remarks,
     }
@@ -123,16 +125,16 @@ fn runtime_use(plan: &Plan, units: Option<ComputeUnits>, remarks: Vec<String>) -
 /// The bandwidth that bounds a runtime, and whose figure it is: the probe reads with the processor, so it
 /// holds for the `cpu` runtime only.
 fn bandwidth_for(
-    runtime: &str,
+    runtime: RuntimeName,
     profile: &Match,
-    probe: Option<&report::MeasuredBandwidth>,
+    probe: Option<&MeasuredBandwidth>,
 ) -> Option<(f64, String)> {
     match runtime {
-        "cpu" => probe.map(|probe| {
+        RuntimeName::Cpu => probe.map(|probe| {
             let source = format!("measured in this run with {} threads", probe.threads);
             (probe.gb_per_s, source)
         }),
-        _ => {
+        RuntimeName::CoreMl | RuntimeName::CoreMlRs => {
             let listed = profile.profile.ane_bandwidth.as_ref();
             listed.map(|listed| (listed.gb_per_s, listed.source.clone()))
         }
@@ -151,11 +153,11 @@ fn speed_limits(
     };
     let rates = figures.iter().filter(|figure| figure.metric == Metric::Tps);
     let limit = |figure: &Figure| {
-        let (shape, tps) = (figure.shape?, figure.summary.percentiles.p50?);
+        let (seq_len, tps) = (figure.seq_len?, figure.summary.percentiles.p50?);
         // One reading of the weights serves all sequences of a batch.
         let steps = tps / batch.max(1) as f64;
-        let kv_bytes = manifest.kv_bytes(shape) * batch as u64;
-        Some(SpeedLimit::new(shape, kv_bytes, weights, bandwidth.clone(), steps))
+        let kv_bytes = manifest.kv_bytes(seq_len) * batch as u64;
+        Some(SpeedLimit::new(seq_len, kv_bytes, weights, bandwidth.clone(), steps))
     };
     rates.filter_map(limit).collect()
 }

@@ -14,11 +14,16 @@ const LONGEST_LINE: u64 = 64 << 20;
 /// How much of standard error is kept: its end.
 const KEPT_STDERR: usize = 16 << 10;
 
-/// Starts workers.
+/// Starts worker processes.
 pub trait Launcher {
     /// Starts a worker on a job.
-    fn launch(&mut self, job: &Job) -> Result<Box<dyn Child>, String>;
+    fn launch(&mut self, job: &Job) -> Result<Box<dyn Child>, LaunchError>;
 }
+
+/// Why a worker was not started.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct LaunchError(pub String);
 
 /// A worker that was started.
 pub trait Child {
@@ -26,7 +31,7 @@ pub trait Child {
     fn next(&mut self, limit: Duration) -> Incoming;
 
     /// Ends it if it still runs.
-    fn end(&mut self) -> Ended;
+    fn end(&mut self) -> WorkerExit;
 }
 
 /// What comes from a worker.
@@ -42,7 +47,7 @@ pub enum Incoming {
 
 /// How a worker ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
+pub struct WorkerExit {
     /// Its exit status in words.
     pub status: String,
     /// Whether that is success.
@@ -74,18 +79,17 @@ struct Process {
 }
 
 impl Launcher for Processes {
-    fn launch(&mut self, job: &Job) -> Result<Box<dyn Child>, String> {
-        let mut line = serde_json::to_vec(job).map_err(|e| e.to_string())?;
+    fn launch(&mut self, job: &Job) -> Result<Box<dyn Child>, LaunchError> {
+        let mut line = serde_json::to_vec(job).expect("a job is plain data");
         line.push(b'\n');
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().map_err(|e| format!("{}: {e}", self.program.display()))?;
+        let child = command.spawn();
+        let mut child = child.map_err(|e| LaunchError(format!("{}: {e}", self.program.display())))?;
         log::debug!("worker {} started", child.id());
-        let (Some(mut stdin), Some(stdout), Some(stderr)) =
-            (child.stdin.take(), child.stdout.take(), child.stderr.take())
-        else {
-            return Err("a pipe to the worker is missing".to_owned());
-        };
+        let mut stdin = child.stdin.take().expect("it is piped");
+        let stdout = child.stdout.take().expect("it is piped");
+        let stderr = child.stderr.take().expect("it is piped");
         let (sender, lines) = mpsc::sync_channel(64);
         std::thread::spawn(move || {
             // A worker that does not read its job is noticed by what it says, or does not say.
@@ -137,7 +141,7 @@ impl Child for Process {
         }
     }
 
-    fn end(&mut self) -> Ended {
+    fn end(&mut self) -> WorkerExit {
         // A worker that has closed its output is about to end; whatever else it does, it is ended now.
         let waited = match self.lines.try_recv() {
             Err(mpsc::TryRecvError::Disconnected) => wait(&mut self.child),
@@ -151,7 +155,7 @@ impl Child for Process {
             Ok,
         );
         let stderr = self.stderr.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
-        Ended {
+        WorkerExit {
             status: status.as_ref().map_or_else(ToString::to_string, ToString::to_string),
             success: status.is_ok_and(|status| status.success()),
             stderr: String::from_utf8_lossy(&stderr).into_owned(),
@@ -235,7 +239,7 @@ mod tests {
         fn what_cannot_be_started_says_so() {
             let mut nothing = Processes { program: PathBuf::from("/no/such/program"), arguments: vec![] };
             let error = nothing.launch(&Job::Probe { threads: 1 }).err().unwrap();
-            assert!(error.starts_with("/no/such/program: "), "{error}");
+            assert!(error.to_string().starts_with("/no/such/program: "), "{error}");
         }
     }
 }

@@ -5,39 +5,38 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::bundle::{ComputeUnits, KvForm};
-use crate::config::{self, ConfigFileError};
-use crate::hardware::ShapeMix;
-use crate::mil::op::Numerics;
+use anemeter_base::config::{self, ConfigFileError};
+use anemeter_base::hardware::ProductionMix;
+use anemeter_base::vocabulary::{ComputeUnits, KvForm, Numerics};
 
 /// The configuration that comes with the program.
-const BUILT_IN: &str = include_str!("../../configs/bench.yaml");
+const BUILT_IN: &str = include_str!("configs/bench.yaml");
 const BUILT_IN_PATH: &str = "configs/bench.yaml";
 const SCHEMA: &str = "anemeter.bench/1";
 
-/// A workload.
+/// What every launch of a benchmark does.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BenchConfig {
     /// `anemeter.bench/1`.
-    pub(super) schema: String,
-    /// Shapes to measure; those of the bundle if none are given.
+    pub schema: String,
+    /// Sequence lengths to measure; those of the bundle if none are given.
     #[serde(default)]
     pub shapes: Option<Vec<usize>>,
-    /// How often each shape occurs; the hardware profile's mix if none is given.
+    /// How often each sequence length occurs; the hardware profile's mix if none is given.
     #[serde(default)]
-    pub mix: Option<ShapeMix>,
+    pub mix: Option<ProductionMix>,
     /// Where prompts come from.
     pub prompts: PromptConfig,
     /// Tokens to generate per request, the first included.
     pub generated_tokens: usize,
-    /// Rounds over all shapes that are discarded in each launch.
+    /// Rounds over all sequence lengths that are discarded in each launch.
     pub warm_up_rounds: usize,
-    /// Measured requests per shape and launch.
-    pub requests_per_shape: usize,
-    /// Fresh processes.
+    /// Measured requests per sequence length and launch.
+    pub requests_per_seq_len: usize,
+    /// Launches, each a fresh process.
     pub launches: usize,
-    /// Seed of the order of shapes and of made-up prompts.
+    /// Seed of the order of sequence lengths and of made-up prompts.
     pub seed: u64,
     /// Seconds of rest before each launch.
     pub cool_down_s: f64,
@@ -46,7 +45,7 @@ pub struct BenchConfig {
     /// Seconds after which no further launch begins.
     #[serde(default)]
     pub budget_s: Option<f64>,
-    /// Form of the key-value cache; the bundle's first if none is given.
+    /// Form of the KV cache; the bundle's first if none is given.
     #[serde(default)]
     pub kv: Option<KvForm>,
     /// Where Core ML may place operations; as the bundle says if none is given.
@@ -60,7 +59,7 @@ pub struct BenchConfig {
     pub threads: Option<usize>,
     /// How the `cpu` runtime computes fp16.
     #[serde(default)]
-    pub numerics: NumericsConfig,
+    pub numerics: Numerics,
 }
 
 /// Where prompts come from.
@@ -78,44 +77,14 @@ pub struct PromptConfig {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum PromptSource {
-    /// English text that comes with the program, as long as the shape allows.
+    /// English text that comes with the program, as long as the sequence length allows.
     BuiltIn,
-    /// Random tokens, as many as the shape allows; no tokenizer is involved.
+    /// Random tokens, as many as the sequence length allows; no tokenizer is involved.
     Tokens,
-    /// A text file, repeated and cut to what the shape allows.
+    /// A text file, repeated and cut to what the sequence length allows.
     Text,
-    /// Lines with a JSON object whose `prompt` is text; used in turn, cut to what the shape allows.
+    /// Lines with a JSON object whose `prompt` is text; used in turn, cut to what the sequence length allows.
     Jsonl,
-}
-
-/// How the `cpu` runtime computes fp16.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub enum NumericsConfig {
-    /// Rounds where a tensor is stored.
-    #[default]
-    Fast,
-    /// Rounds after every step.
-    Fp16Exact,
-}
-
-impl NumericsConfig {
-    /// Its name in configurations and reports.
-    pub fn name(self) -> &'static str {
-        match self {
-            NumericsConfig::Fast => "fast",
-            NumericsConfig::Fp16Exact => "fp16-exact",
-        }
-    }
-}
-
-impl From<NumericsConfig> for Numerics {
-    fn from(numerics: NumericsConfig) -> Numerics {
-        match numerics {
-            NumericsConfig::Fast => Numerics::Fast,
-            NumericsConfig::Fp16Exact => Numerics::Fp16Exact,
-        }
-    }
 }
 
 impl BenchConfig {
@@ -149,7 +118,7 @@ impl BenchConfig {
         let counts = [
             ("generated_tokens", self.generated_tokens, 2, 1 << 20),
             ("warm_up_rounds", self.warm_up_rounds, 0, 1000),
-            ("requests_per_shape", self.requests_per_shape, 1, 100_000),
+            ("requests_per_seq_len", self.requests_per_seq_len, 1, 100_000),
             ("launches", self.launches, 1, 1000),
             ("threads", self.threads.unwrap_or(1), 1, 4096),
         ];
@@ -174,7 +143,7 @@ impl BenchConfig {
     }
 
     fn shapes_problem(&self) -> Option<String> {
-        if let Some(problem) = self.mix.as_ref().and_then(ShapeMix::problem) {
+        if let Some(problem) = self.mix.as_ref().and_then(ProductionMix::problem) {
             return Some(format!("`mix`: {problem}"));
         }
         let shapes = self.shapes.as_ref()?;
@@ -218,8 +187,8 @@ mod tests {
     #[test]
     fn the_defaults_are_those_that_gates_want() {
         let config = BenchConfig::built_in().unwrap();
-        assert_eq!((config.launches, config.requests_per_shape, config.warm_up_rounds), (10, 5, 1));
-        assert_eq!((config.shapes, config.mix, config.numerics), (None, None, NumericsConfig::Fast));
+        assert_eq!((config.launches, config.requests_per_seq_len, config.warm_up_rounds), (10, 5, 1));
+        assert_eq!((config.shapes, config.mix, config.numerics), (None, None, Numerics::Fast));
     }
 
     #[test]
@@ -233,7 +202,7 @@ mod tests {
         assert!(refused(("source: built-in", "source: built-in\n  file: a")).contains("does not use"));
         assert!(refused(("seed: 1", "seed: 1\nshapes: [8]")).contains("above the 32 `generated_tokens`"));
         assert!(refused(("seed: 1", "seed: 1\nshapes: [64, 64]")).contains("expected each once"));
-        assert!(refused(("seed: 1", "seed: 1\nmix: { shapes: [64], weights: [0.5] }")).contains("`mix`: "));
+        assert!(refused(("seed: 1", "seed: 1\nmix: { seq_lens: [64], weights: [0.5] }")).contains("`mix`: "));
     }
 
     #[test]
@@ -241,7 +210,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("b.yaml");
         let text = BUILT_IN.replace("source: built-in", "source: text\n  file: p.txt");
-        crate::package::atomic::write_file(&path, text.as_bytes()).unwrap();
+        anemeter_base::atomic::write_file(&path, text.as_bytes()).unwrap();
         let config = BenchConfig::read(&path).unwrap();
         assert_eq!(config.prompts.file, Some(folder.path().join("p.txt")));
     }

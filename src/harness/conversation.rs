@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::child::{Child, Ended, Incoming, Launcher};
+use super::child::{Child, Incoming, Launcher, WorkerExit};
 use super::protocol::{Job, Message};
 use crate::generate::Clock;
-use crate::report::{Failure, Outcome};
+use anemeter_measure::report::{Failure, Outcome};
 
 /// How much of a line that is not a message is kept.
 const SHOWN: usize = 200;
@@ -32,10 +32,10 @@ pub(super) fn converse(
     let began = clock.now();
     let mut child = match launcher.launch(job) {
         Ok(child) => child,
-        Err(why) => return failed(Failure::NotStarted(why), String::new()),
+        Err(why) => return failed(Failure::NotStarted(why.to_string()), String::new()),
     };
     let failure = listen(child.as_mut(), limit, &|| clock.now().saturating_sub(began), hear);
-    let Ended { status, success, stderr } = child.end();
+    let WorkerExit { status, success, stderr } = child.end();
     let failure = failure.or_else(|| (!success).then(|| Failure::Crashed(status.clone())));
     match failure {
         None => Conversation { outcome: Outcome::Completed, stderr: None, said: stderr },

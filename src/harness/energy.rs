@@ -1,6 +1,6 @@
 //! Energy of the machine, where the system tells it without special rights.
 
-use crate::hardware::Source;
+use anemeter_base::hardware::Source;
 
 const ZONES: &str = "/sys/class/powercap";
 

@@ -1,4 +1,4 @@
-//! Which form of the key-value cache to take: `state` if the model runs with it, or `io`, and why.
+//! Which form of the KV cache to take: `state` if the model runs with it, or `io`, and why.
 //!
 //! Whether states work depends on chip, system and graph, and a model whose states do not may end the process that
 //! runs it. So the form is tried in a worker: loaded, run for hundreds of steps, and asked where it is planned to run.
@@ -6,9 +6,9 @@
 use super::conversation::converse;
 use super::plan::Plan;
 use super::protocol::Message;
-use super::run::Surroundings;
-use crate::bundle::KvForm;
-use crate::report::{KvChoice, Outcome};
+use super::run::BenchEnv;
+use anemeter_base::vocabulary::KvForm;
+use anemeter_measure::report::{KvChoice, Outcome};
 
 /// Failures have been reported after one or two hundred predictions.
 pub const PROBE_STEPS: usize = 500;
@@ -18,18 +18,16 @@ pub const PROBE_STEPS: usize = 500;
 pub fn choose_form<E: std::fmt::Display>(
     forms: &[KvForm],
     plan_of: &mut dyn FnMut(KvForm) -> Result<Plan, E>,
-    around: &mut Surroundings<'_>,
+    env: &mut BenchEnv<'_>,
     floor: f64,
 ) -> (KvForm, KvChoice) {
     let first = forms.first().copied().unwrap_or(KvForm::Io);
-    let choice = |form: KvForm, reason: String| {
-        (form, KvChoice { form: form.to_string(), steps: PROBE_STEPS, reason })
-    };
+    let choice = |form: KvForm, reason: String| (form, KvChoice { form, steps: PROBE_STEPS, reason });
     if !forms.contains(&KvForm::State) {
         return choice(first, "the bundle has no form `state`".to_owned());
     }
     let tried = match plan_of(KvForm::State) {
-        Ok(plan) => try_out(&plan, around, floor),
+        Ok(plan) => try_out(&plan, env, floor),
         Err(problem) => Err(format!("`state` does not fit: {problem}")),
     };
     let other = forms.iter().copied().find(|form| *form != KvForm::State);
@@ -41,15 +39,14 @@ pub fn choose_form<E: std::fmt::Display>(
 }
 
 /// Why a form is good, or why not.
-fn try_out(plan: &Plan, around: &mut Surroundings<'_>, floor: f64) -> Result<String, String> {
+fn try_out(plan: &Plan, env: &mut BenchEnv<'_>, floor: f64) -> Result<String, String> {
     let mut result = None;
     let limit = plan.launch_limit().saturating_mul(2);
-    let conversation =
-        converse(around.launcher, &plan.try_out(PROBE_STEPS), limit, around.clock, &mut |message| {
-            if let Message::Tried { steps, residency } = message {
-                result = Some((steps, residency));
-            }
-        });
+    let conversation = converse(env.launcher, &plan.try_out(PROBE_STEPS), limit, env.clock, &mut |message| {
+        if let Message::Tried { steps, residency } = message {
+            result = Some((steps, residency));
+        }
+    });
     if let Outcome::Failed(failure) = conversation.outcome {
         return Err(format!("a trial of `state` {failure}"));
     }

@@ -2,19 +2,19 @@
 
 use half::f16;
 
-use crate::bundle::{
-    Architecture, Checkpoint, Chunk, ComputeUnits, Embeddings, File, Function, KvForm, Manifest, Mask, Port,
-    SCHEMA, Settings, Tool,
+use anemeter_base::vocabulary::{ComputeUnits, Embeddings, FunctionRole, KvForm};
+use anemeter_convert::bundle::{
+    Architecture, Checkpoint, Chunk, File, Function, Manifest, Mask, Port, SCHEMA, Settings, Tool,
 };
-use crate::runtime::{Observer, RuntimeError, Session};
-use crate::tensor::{DType, Tensor, TensorView};
+use anemeter_kernels::tensor::{DType, Tensor, TensorView};
+use anemeter_runtime::{Observer, RuntimeError, Session};
 
 const VOCABULARY: usize = 32;
 const CHANNELS: usize = 8;
 const HEADS: usize = 1;
 
 /// The description of a model with one layer that keeps keys and values with the caller.
-pub(crate) fn manifest(shapes: &[usize], batch: usize) -> Manifest {
+pub(crate) fn manifest(seq_lens: &[usize], batch: usize) -> Manifest {
     let file = || File { name: "null.mlpackage".to_owned(), bytes: 0, digest: String::new() };
     Manifest {
         schema: SCHEMA.to_owned(),
@@ -29,7 +29,7 @@ pub(crate) fn manifest(shapes: &[usize], batch: usize) -> Manifest {
             kv_heads: HEADS,
             head_dim: CHANNELS,
             parameters: 0,
-            max_positions: shapes.iter().max().copied().unwrap_or(0),
+            max_positions: seq_lens.iter().max().copied().unwrap_or(0),
             kv_bytes_per_token: 4 * CHANNELS as u64,
             embedding_scale: 1.0,
             learned_positions: false,
@@ -37,7 +37,7 @@ pub(crate) fn manifest(shapes: &[usize], batch: usize) -> Manifest {
         checkpoint: Checkpoint { name: "null".to_owned(), bytes: 0, digest: String::new() },
         settings: Settings {
             kv: vec![KvForm::Io],
-            shapes: shapes.to_vec(),
+            seq_lens: seq_lens.to_vec(),
             contexts: Vec::new(),
             query: 1,
             batch,
@@ -46,7 +46,7 @@ pub(crate) fn manifest(shapes: &[usize], batch: usize) -> Manifest {
             opset: "CoreML8".to_owned(),
             compute_units: ComputeUnits::Cpu,
             precision: "fp16".to_owned(),
-            training_shapes: None,
+            training_seq_lens: None,
         },
         chunks: vec![Chunk {
             file: file(),
@@ -55,8 +55,8 @@ pub(crate) fn manifest(shapes: &[usize], batch: usize) -> Manifest {
             masks: vec![Mask { input: "mask".to_owned(), window: None }],
             rotations: Vec::new(),
             functions: vec![
-                function("prefill", &["input_ids", "mask", "select"]),
-                function("decode", &["input_ids", "mask", "k_cache", "v_cache"]),
+                function(FunctionRole::PREFILL, &["input_ids", "mask", "select"]),
+                function(FunctionRole::DECODE, &["input_ids", "mask", "k_cache", "v_cache"]),
             ],
         }],
         host_embeddings: None,
@@ -113,12 +113,12 @@ impl NullSession {
 
 fn zeros(batch: usize, width: usize) -> Tensor {
     let values = vec![f16::ZERO; batch * CHANNELS * width];
-    Tensor::from_slice(&[batch, CHANNELS, 1, width], &values).unwrap_or_else(|_| Tensor::scalar(f16::ZERO))
+    Tensor::from_slice(&[batch, CHANNELS, 1, width], &values).expect("as many values as the shape has")
 }
 
 impl Session for NullSession {
     fn predict(&mut self, function: &str, inputs: &[(&str, TensorView<'_>)]) -> Result<(), RuntimeError> {
-        self.decodes = function == "decode";
+        self.decodes = function == FunctionRole::DECODE;
         let ids = inputs.iter().find(|(name, _)| *name == "input_ids");
         let width = ids.and_then(|(_, ids)| ids.shape().last().copied()).unwrap_or(1);
         if !self.decodes && self.new[1].shape()[3] != width {

@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::protocol::ModelUse;
-use super::slow_down::SlowedDown;
-use crate::bundle::{Bundle, Chunk, KvForm};
-use crate::cost;
-use crate::generate::{Clock, Driver, Generator, Text};
-use crate::mil::Model;
-use crate::package::Package;
-use crate::report::Load;
-use crate::runtime::{self, Compilation, LoadOptions, Loaded, Runtime, RuntimeError, Session};
-use crate::view::Graph;
+use super::slow_down::slowed_down;
+use crate::generate::{Clock, Driver, GenerateError, Generator, Text};
+use anemeter_base::advice::{Advice, Remedy};
+use anemeter_base::vocabulary::{FunctionRole, KvForm};
+use anemeter_convert::bundle::{Bundle, BundleError, Chunk};
+use anemeter_measure::report::Load;
+use anemeter_mil::Model;
+use anemeter_mil::cost;
+use anemeter_mil::graph::Graph;
+use anemeter_mil::package::{Package, PackageError};
+use anemeter_runtime::{Compilation, LoadOptions, LoadedModel, Runtime, RuntimeError, Session};
 
 /// A model that is ready to run.
 pub(super) struct Ready {
@@ -27,7 +29,7 @@ pub(super) struct Ready {
 /// A loaded chunk.
 pub(super) struct ReadyPart {
     pub(super) package: String,
-    pub(super) loaded: Arc<dyn Loaded>,
+    pub(super) loaded: Arc<dyn LoadedModel>,
     /// The functions that are going to run.
     pub(super) functions: Vec<String>,
 }
@@ -38,31 +40,55 @@ impl ReadyPart {
     }
 }
 
+/// Why a bundle cannot be run.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub(super) enum OpenError {
+    /// Its description.
+    Bundle(#[from] BundleError),
+    /// A package.
+    Package(#[from] PackageError),
+    /// What is to execute it.
+    Runtime(#[from] RuntimeError),
+    /// What is to generate with it.
+    Generate(#[from] GenerateError),
+}
+
+impl Advice for OpenError {
+    fn remedy(&self) -> Option<Remedy> {
+        match self {
+            OpenError::Bundle(error) => error.remedy(),
+            OpenError::Package(error) => error.remedy(),
+            OpenError::Runtime(error) => error.remedy(),
+            OpenError::Generate(error) => error.remedy(),
+        }
+    }
+}
+
 /// Opens and loads a bundle.
-pub(super) fn open(model: &ModelUse, clock: &Arc<dyn Clock>) -> Result<Ready, String> {
+pub(super) fn open(model: &ModelUse, clock: &Arc<dyn Clock>) -> Result<Ready, OpenError> {
     let began = clock.now();
-    let bundle = Bundle::open(&model.bundle).map_err(|e| e.to_string())?;
+    let bundle = Bundle::open(&model.bundle)?;
     let chunks = &bundle.manifest().chunks;
     let packages = chunks.iter().map(|chunk| Package::open(bundle.path(&chunk.file.name)));
-    let packages: Vec<Package> = packages.collect::<Result<_, _>>().map_err(|e| e.to_string())?;
+    let packages: Vec<Package> = packages.collect::<Result<_, _>>()?;
     let opened = clock.now();
 
-    let runtime = runtime::choose(&model.runtime).map_err(|e| e.to_string())?;
+    let runtime = anemeter_runtime::choose(Some(model.runtime))?;
     let parts = chunks.iter().zip(&packages).map(|(chunk, package)| load(runtime, chunk, package, model));
-    let parts: Vec<ReadyPart> = parts.collect::<Result<_, _>>().map_err(|e| told(&e))?;
+    let parts: Vec<ReadyPart> = parts.collect::<Result<_, _>>()?;
     let slow = |session: Box<dyn Session>| match model.slow_down_pct {
-        Some(percent) => Box::new(SlowedDown::new(session, Arc::clone(clock), percent)) as Box<dyn Session>,
+        Some(percent) => slowed_down(session, Arc::clone(clock), percent),
         None => session,
     };
     let sessions = parts.iter().map(|part| slow(Arc::clone(&part.loaded).session())).collect();
-    let driver =
-        Driver::new(&bundle, sessions, Some(model.kv), Arc::clone(clock)).map_err(|e| e.to_string())?;
+    let driver = Driver::new(&bundle, sessions, Some(model.kv), Arc::clone(clock))?;
     let ready = clock.now();
 
-    let shortest = driver.lengths().first().copied().unwrap_or(0);
+    let shortest = *driver.lengths().first().expect("a layout without lengths is refused");
     let bytes = packages.iter().map(|package| weight_bytes(package.model(), driver.form(), shortest));
     let weight_bytes_per_token = bytes.sum::<Option<u64>>();
-    let text = Text::open(&bundle, None).map_err(|e| e.to_string())?.map(Arc::new);
+    let text = Text::open(&bundle, None)?.map(Arc::new);
     let ms = |from: Duration, to: Duration| to.saturating_sub(from).as_secs_f64() * 1e3;
     let compilations: Vec<Compilation> =
         parts.iter().filter_map(|part| part.loaded.loading().compilation).collect();
@@ -87,7 +113,7 @@ fn load(
     model: &ModelUse,
 ) -> Result<ReadyPart, RuntimeError> {
     let options = LoadOptions {
-        numerics: model.numerics.into(),
+        numerics: model.numerics,
         threads: model.threads,
         units: model.units,
         load_limit: Duration::try_from_secs_f64(model.load_limit_s)
@@ -95,28 +121,19 @@ fn load(
         ..LoadOptions::default()
     };
     let loaded = runtime.load(package, &options)?;
-    let runs = |name: &str| model.shapes.iter().any(|&shape| model.kv.runs_at(name, shape));
+    let runs = |name: &str| {
+        let role = name.parse::<FunctionRole>();
+        role.is_ok_and(|role| model.seq_lens.iter().any(|&seq_len| model.kv.runs_at(role, seq_len)))
+    };
     let names = chunk.functions.iter().map(|function| &function.name).filter(|name| runs(name));
     let part = ReadyPart { package: chunk.file.name.clone(), loaded, functions: names.cloned().collect() };
     part.loaded.prepare(&part.function_names())?;
     Ok(part)
 }
 
-/// A failure with what to do about it, since a worker has one line for both.
-fn told(error: &RuntimeError) -> String {
-    match error.help() {
-        Some(help) => format!("{error}; help: {help}"),
-        None => error.to_string(),
-    }
-}
-
 /// Bytes of weights that a prediction of one token reads, as they are stored; `None` if no function makes one.
-fn weight_bytes(model: &Model, form: KvForm, shape: usize) -> Option<u64> {
-    let name = match form {
-        KvForm::Io => "decode".to_owned(),
-        KvForm::State => format!("decode_c{shape}"),
-        KvForm::None => "main".to_owned(),
-    };
+fn weight_bytes(model: &Model, form: KvForm, seq_len: usize) -> Option<u64> {
+    let name = form.decode_role(seq_len).to_string();
     let function = model.program.function(&name)?;
     let graph = Graph::new(function, model.interface(&name), 0);
     Some(cost::of(&graph).total.weight_bytes)
@@ -125,8 +142,8 @@ fn weight_bytes(model: &Model, form: KvForm, shape: usize) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mil::{Builder, Literal, Opset, TensorType};
-    use crate::tensor::{DType, Tensor};
+    use anemeter_kernels::tensor::{DType, Tensor};
+    use anemeter_mil::{Builder, Literal, Opset, TensorType};
 
     #[test]
     fn a_token_reads_every_weight_but_only_a_row_of_a_table() {

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use super::null::{self, Act, NullSession};
 use crate::generate::{Clock, Driver, GenerateError, Generator, Prompt, Request, Sampling};
 
-const SHAPE: usize = 512;
+const SEQ_LEN: usize = 512;
 const STEPS: usize = 400;
 
 /// Microseconds per step, the median of several hundred.
 pub(super) fn per_step_us(clock: Arc<dyn Clock>) -> Result<f64, GenerateError> {
-    let mut generator = generator(&[SHAPE], 1, clock, Box::new(|_, _| Ok(())))?;
-    let request = request(SHAPE, STEPS);
+    let mut generator = generator(&[SEQ_LEN], 1, clock, Box::new(|_, _| Ok(())))?;
+    let request = request(SEQ_LEN, STEPS);
     generator.generate(&request, &mut |_| Ok(ControlFlow::Continue(())))?;
     let answer = generator.generate(&request, &mut |_| Ok(ControlFlow::Continue(())))?;
     let mut totals: Vec<_> = answer.timings.steps.iter().map(|step| step.total).collect();
@@ -22,24 +22,24 @@ pub(super) fn per_step_us(clock: Arc<dyn Clock>) -> Result<f64, GenerateError> {
 
 /// A generator over a model that does what `act` does.
 pub(super) fn generator(
-    shapes: &[usize],
+    seq_lens: &[usize],
     batch: usize,
     clock: Arc<dyn Clock>,
     act: Act,
 ) -> Result<Generator, GenerateError> {
     let session = Box::new(NullSession::new(batch, act));
-    let manifest = null::manifest(shapes, batch);
+    let manifest = null::manifest(seq_lens, batch);
     let driver = Driver::over(&manifest, None, vec![session], None, Arc::clone(&clock))?;
     Ok(Generator::new(driver, None, clock))
 }
 
-fn request(shape: usize, steps: usize) -> Request {
+fn request(seq_len: usize, steps: usize) -> Request {
     Request {
-        prompts: vec![Prompt { ids: vec![1; shape - steps - 1], ..Prompt::default() }],
+        prompts: vec![Prompt { ids: vec![1; seq_len - steps - 1], ..Prompt::default() }],
         max_tokens: steps + 1,
         sampling: Sampling::default(),
         ends: Vec::new(),
-        length: Some(shape),
+        length: Some(seq_len),
         top_logits: 0,
     }
 }
@@ -58,9 +58,9 @@ mod tests {
     #[test]
     fn steps_allocate_nothing() {
         let clock = Arc::new(SystemClock::default());
-        let mut generator = generator(&[SHAPE], 1, clock, Box::new(|_, _| Ok(()))).unwrap();
+        let mut generator = generator(&[SEQ_LEN], 1, clock, Box::new(|_, _| Ok(()))).unwrap();
         let mut allocations = |steps: usize| {
-            let request = request(SHAPE, steps);
+            let request = request(SEQ_LEN, steps);
             let run = || {
                 generator.generate(&request, &mut |_| Ok(ControlFlow::Continue(()))).unwrap();
             };

@@ -6,25 +6,25 @@ use std::time::Duration;
 use super::config::BenchConfig;
 use super::protocol::{Job, ModelUse};
 use super::schedule::schedule;
-use crate::bundle::{Bundle, ComputeUnits, KvForm, digest_text};
-use crate::hardware::ShapeMix;
-use crate::report::Workload;
+use anemeter_base::advice::{Advice, Remedy};
+use anemeter_base::hardware::ProductionMix;
+use anemeter_base::vocabulary::{ComputeUnits, KvForm, RuntimeName};
+use anemeter_convert::bundle::{Bundle, digest_text};
+use anemeter_measure::report::Workload;
 
 /// Requests of a long run, at least.
 const SOAK_REQUESTS: usize = 40;
-/// The runtime that plans where operations run.
-pub(super) const CORE_ML: &str = "coreml";
 
 /// What is going to be run.
 #[derive(Debug, Clone)]
 pub struct Plan {
     pub(super) config: BenchConfig,
     pub(super) bundle: PathBuf,
-    pub(super) runtime: String,
+    pub(super) runtime: RuntimeName,
     pub(super) kv: KvForm,
-    pub(super) shapes: Vec<usize>,
+    pub(super) seq_lens: Vec<usize>,
     pub(super) batch: usize,
-    pub(super) mix: ShapeMix,
+    pub(super) mix: ProductionMix,
     pub(super) threads: usize,
     pub(super) units: ComputeUnits,
     pub(super) soak_steps: Option<usize>,
@@ -32,12 +32,19 @@ pub struct Plan {
 }
 
 /// Why a workload does not fit a bundle.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}")]
 pub struct PlanError {
     /// What is wrong.
     pub problem: String,
     /// What to do about it.
-    pub help: String,
+    pub remedy: Remedy,
+}
+
+impl Advice for PlanError {
+    fn remedy(&self) -> Option<Remedy> {
+        Some(self.remedy.clone())
+    }
 }
 
 impl Plan {
@@ -45,40 +52,35 @@ impl Plan {
     pub fn new(
         config: BenchConfig,
         bundle: &Bundle,
-        runtime: &str,
-        mix: &ShapeMix,
+        runtime: RuntimeName,
+        mix: &ProductionMix,
         soak_steps: Option<usize>,
     ) -> Result<Plan, PlanError> {
         let settings = &bundle.manifest().settings;
         let kv = match config.kv.or(settings.kv.first().copied()) {
             Some(kv) if settings.kv.contains(&kv) => kv,
             Some(kv) => {
-                let forms: Vec<String> = settings.kv.iter().map(ToString::to_string).collect();
-                return Err(PlanError {
-                    problem: format!("the bundle has no key-value form `{kv}`"),
-                    help: format!("it has {}", forms.join(", ")),
-                });
+                let problem = format!("the bundle has no cache form `{kv}`");
+                let remedy = Remedy::ExportKvForm { wanted: kv, has: settings.kv.clone() };
+                return Err(PlanError { problem, remedy });
             }
             None => {
-                return Err(PlanError {
-                    problem: "the bundle has no key-value form".to_owned(),
-                    help: "export it again".to_owned(),
-                });
+                let problem = "the bundle has no cache form".to_owned();
+                return Err(PlanError { problem, remedy: "export it again".into() });
             }
         };
-        let known = if kv == KvForm::State { &settings.contexts } else { &settings.shapes };
-        let shapes = shapes(&config, known)?;
+        let known = if kv == KvForm::State { &settings.contexts } else { &settings.seq_lens };
+        let seq_lens = seq_lens(&config, known)?;
         let threads = config.threads.unwrap_or_else(num_cpus::get_physical).max(1);
         let mix = config.mix.clone().unwrap_or_else(|| mix.clone());
         let units = config.compute_units.unwrap_or(settings.compute_units);
         let (batch, bundle) = (settings.batch, bundle.folder().to_owned());
-        let runtime = runtime.to_owned();
         Ok(Plan {
             config,
             bundle,
             runtime,
             kv,
-            shapes,
+            seq_lens,
             batch,
             mix,
             threads,
@@ -98,11 +100,11 @@ impl Plan {
         let config = &self.config;
         Workload {
             digest: self.workload_digest(),
-            shapes: self.shapes.clone(),
+            seq_lens: self.seq_lens.clone(),
             batch: self.batch,
             mix: self.mix.clone(),
             launches: config.launches,
-            requests_per_shape: config.requests_per_shape,
+            requests_per_seq_len: config.requests_per_seq_len,
             warm_up_rounds: config.warm_up_rounds,
             generated_tokens: config.generated_tokens,
             seed: config.seed,
@@ -116,34 +118,35 @@ impl Plan {
         let mut config = self.config.clone();
         (config.launches, config.launch_limit_s, config.budget_s) = (0, 0.0, None);
         (config.mix, config.threads) = (None, None);
-        (config.shapes, config.kv) = (Some(self.shapes.clone()), Some(self.kv));
-        let text = serde_json::to_vec(&config).unwrap_or_default();
+        (config.shapes, config.kv) = (Some(self.seq_lens.clone()), Some(self.kv));
+        let text = serde_json::to_vec(&config).expect("a configuration has only strings as keys");
         digest_text(xxhash_rust::xxh3::xxh3_128(&text))
     }
 
     /// The job of a launch.
     pub(super) fn launch(&self, index: usize) -> Job {
-        let BenchConfig { warm_up_rounds, requests_per_shape, seed, .. } = self.config;
-        let slots = schedule(&self.shapes, warm_up_rounds, requests_per_shape, seed, index);
+        let BenchConfig { warm_up_rounds, requests_per_seq_len, seed, .. } = self.config;
+        let slots = schedule(&self.seq_lens, warm_up_rounds, requests_per_seq_len, seed, index);
         Job::Measure { model: self.model(), slots }
     }
 
-    /// The job of the long run, at the shape that occurs most.
+    /// The job of the long run, at the sequence length that occurs most.
     pub(super) fn soak(&self, steps: usize) -> Job {
         let mut model = self.model();
         // Verdicts need many requests, so that short runs have short ones.
         model.generated_tokens = (steps / SOAK_REQUESTS + 1).clamp(2, model.generated_tokens.max(2));
-        Job::Soak { model, shape: self.soak_shape(), steps }
+        Job::Soak { model, seq_len: self.soak_seq_len(), steps }
     }
 
-    /// The job that sees whether the model runs, at the shape that occurs most.
+    /// The job that sees whether the model runs, at the sequence length that occurs most.
     pub(super) fn try_out(&self, steps: usize) -> Job {
-        Job::Try { model: self.model(), shape: self.soak_shape(), steps }
+        Job::Try { model: self.model(), seq_len: self.soak_seq_len(), steps }
     }
 
     /// The job that asks where operations are planned to run; only Core ML plans.
     pub(super) fn place(&self) -> Option<Job> {
-        (self.runtime == CORE_ML).then(|| Job::Place { model: self.model(), shape: self.soak_shape() })
+        (self.runtime == RuntimeName::CoreMl)
+            .then(|| Job::Place { model: self.model(), seq_len: self.soak_seq_len() })
     }
 
     /// Seconds that loading a function may take. A worker says more of a load that takes too long than its parent could,
@@ -153,11 +156,11 @@ impl Plan {
         self.config.load_limit_s.unwrap_or(most).min(most)
     }
 
-    /// The shape that occurs most in the mix, or the shortest.
-    pub(super) fn soak_shape(&self) -> usize {
+    /// The sequence length that occurs most in the mix, or the shortest.
+    pub(super) fn soak_seq_len(&self) -> usize {
         let most =
-            self.shapes.iter().rev().max_by(|a, b| self.mix.weight(**a).total_cmp(&self.mix.weight(**b)));
-        most.copied().unwrap_or(0)
+            self.seq_lens.iter().rev().max_by(|a, b| self.mix.weight(**a).total_cmp(&self.mix.weight(**b)));
+        *most.expect("a plan has a sequence length")
     }
 
     pub(super) fn launch_limit(&self) -> Duration {
@@ -168,9 +171,9 @@ impl Plan {
         let config = &self.config;
         ModelUse {
             bundle: self.bundle.clone(),
-            runtime: self.runtime.clone(),
+            runtime: self.runtime,
             kv: self.kv,
-            shapes: self.shapes.clone(),
+            seq_lens: self.seq_lens.clone(),
             units: self.units,
             load_limit_s: self.load_limit_s(),
             threads: config.threads,
@@ -183,26 +186,26 @@ impl Plan {
     }
 }
 
-fn shapes(config: &BenchConfig, known: &[usize]) -> Result<Vec<usize>, PlanError> {
-    let mut shapes = config.shapes.clone().unwrap_or_else(|| known.to_vec());
-    shapes.sort_unstable();
-    shapes.dedup();
-    if let Some(missing) = shapes.iter().find(|shape| !known.contains(shape)) {
+fn seq_lens(config: &BenchConfig, known: &[usize]) -> Result<Vec<usize>, PlanError> {
+    let mut seq_lens = config.shapes.clone().unwrap_or_else(|| known.to_vec());
+    seq_lens.sort_unstable();
+    seq_lens.dedup();
+    if let Some(missing) = seq_lens.iter().find(|seq_len| !known.contains(seq_len)) {
         let list: Vec<String> = known.iter().map(ToString::to_string).collect();
         return Err(PlanError {
-            problem: format!("the bundle has no shape {missing}"),
-            help: format!("it has {}", list.join(", ")),
+            problem: format!("the bundle has no seq_len {missing}"),
+            remedy: format!("it has {}", list.join(", ")).into(),
         });
     }
     let tokens = config.generated_tokens;
-    match shapes.first() {
-        Some(&shortest) if shortest > tokens => Ok(shapes),
+    match seq_lens.first() {
+        Some(&shortest) if shortest > tokens => Ok(seq_lens),
         shortest => Err(PlanError {
             problem: format!(
-                "shape {} has no room for a prompt beside {tokens} tokens",
+                "seq_len {} has no room for a prompt beside {tokens} tokens",
                 shortest.unwrap_or(&0)
             ),
-            help: "lower `generated_tokens`, or leave the shape out with `shapes`".to_owned(),
+            remedy: "lower `generated_tokens`, or leave the length out with `shapes`".into(),
         }),
     }
 }

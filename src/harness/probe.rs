@@ -7,7 +7,7 @@ use std::time::Duration;
 use rayon::prelude::*;
 
 use crate::generate::Clock;
-use crate::report::MeasuredBandwidth;
+use anemeter_measure::report::MeasuredBandwidth;
 
 /// A buffer that no cache holds.
 const BUFFER_BYTES: usize = 256 << 20;

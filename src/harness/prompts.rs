@@ -10,13 +10,13 @@ use super::config::{PromptConfig, PromptSource};
 use crate::generate::{Generator, Input, Prompt};
 
 /// English text that comes with the program.
-const BUILT_IN: &str = include_str!("prompt.txt");
+/// A text that comes with the program, for prompts and calibration.
+pub const BUILT_IN_TEXT: &str = include_str!("prompt.txt");
 /// No file of prompts is longer than this.
 const LONGEST_FILE: u64 = 1 << 28;
 /// More bytes of a text than this per token are never needed.
 const BYTES_PER_TOKEN: usize = 32;
 
-/// A source of prompts.
 #[derive(Debug)]
 pub(super) struct Prompts {
     source: Source,
@@ -36,7 +36,7 @@ enum Source {
 
 /// A line of a file of prompts.
 #[derive(Deserialize)]
-struct Line {
+struct PromptLine {
     prompt: String,
 }
 
@@ -45,7 +45,7 @@ impl Prompts {
     pub(super) fn open(config: &PromptConfig, seed: u64, has_tokenizer: bool) -> Result<Prompts, String> {
         let file = || config.file.as_deref().ok_or_else(|| "no file of prompts is given".to_owned());
         let source = match config.source {
-            PromptSource::BuiltIn if has_tokenizer => Source::Repeated(BUILT_IN.to_owned()),
+            PromptSource::BuiltIn if has_tokenizer => Source::Repeated(BUILT_IN_TEXT.to_owned()),
             PromptSource::BuiltIn | PromptSource::Tokens => Source::Tokens,
             PromptSource::Text => Source::Repeated(read(file()?)?),
             PromptSource::Jsonl => Source::InTurn(lines(file()?)?),
@@ -122,11 +122,11 @@ fn lines(path: &Path) -> Result<Vec<String>, String> {
     let text = read(path)?;
     let filled = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let prompts = filled.map(|(index, line)| {
-        let parsed: Result<Line, _> = serde_json::from_str(line);
+        let parsed: Result<PromptLine, _> = serde_json::from_str(line);
         let problem = |what: &str| format!("{}: line {}: {what}", path.display(), index + 1);
         match parsed {
-            Ok(Line { prompt }) if prompt.is_empty() => Err(problem("the prompt is empty")),
-            Ok(Line { prompt }) => Ok(prompt),
+            Ok(PromptLine { prompt }) if prompt.is_empty() => Err(problem("the prompt is empty")),
+            Ok(PromptLine { prompt }) => Ok(prompt),
             Err(error) => Err(problem(&format!("expected an object with `prompt`: {error}"))),
         }
     });
@@ -139,7 +139,7 @@ mod tests {
 
     use super::*;
     use crate::generate::{Driver, ManualClock, Text, Tokenizer};
-    use crate::harness::null::{self, NullSession};
+    use crate::null::{self, NullSession};
 
     /// A generator whose tokenizer knows words.
     fn generator() -> Generator {
@@ -161,12 +161,12 @@ mod tests {
     fn from_file(source: PromptSource, text: &str) -> Result<Prompts, String> {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("prompts");
-        crate::package::atomic::write_file(&path, text.as_bytes()).unwrap();
+        anemeter_base::atomic::write_file(&path, text.as_bytes()).unwrap();
         Prompts::open(&PromptConfig { source, file: Some(path) }, 1, true)
     }
 
     #[test]
-    fn the_built_in_text_fills_any_shape() {
+    fn the_built_in_text_fills_any_seq_len() {
         let config = PromptConfig { source: PromptSource::BuiltIn, file: None };
         let mut prompts = Prompts::open(&config, 1, true).unwrap();
         let mut generator = generator();
@@ -213,10 +213,8 @@ mod tests {
         let mut ids = |slot| prompts.next(&mut generator, slot, 60).unwrap().0.ids;
         assert_eq!([ids(0), ids(1), ids(2)], [vec![1], vec![2, 1], vec![1]]);
         let problem = |text: &str| from_file(PromptSource::Jsonl, text).unwrap_err();
-        assert!(
-            problem("{\"prompt\": \"a\"}\n{\"text\": 1}\n")
-                .contains("line 2: expected an object with `prompt`")
-        );
+        let unknown = problem("{\"prompt\": \"a\"}\n{\"text\": 1}\n");
+        assert!(unknown.contains("line 2: expected an object with `prompt`"));
         assert!(problem("{\"prompt\": \"\"}").ends_with("line 1: the prompt is empty"));
         assert!(problem(" \n").ends_with("is empty"));
         let nothing = PromptConfig { source: PromptSource::Text, file: Some("nowhere".into()) };

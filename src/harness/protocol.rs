@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::config::{NumericsConfig, PromptConfig};
-use super::residency::Placed;
+use super::config::PromptConfig;
+use super::residency::PlannedPlacement;
 use super::schedule::Slot;
-use crate::bundle::{ComputeUnits, KvForm};
-use crate::report::{Load, MeasuredBandwidth, Memory, Request, SoakPoint};
+use anemeter_base::vocabulary::{ComputeUnits, KvForm, Numerics, RuntimeName};
+use anemeter_measure::report::{Load, MeasuredBandwidth, Memory, Request, SoakPoint};
 
 /// What a worker is to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,8 +30,8 @@ pub enum Job {
     Try {
         /// The model.
         model: ModelUse,
-        /// The shape to run at.
-        shape: usize,
+        /// The sequence length to run at.
+        seq_len: usize,
         /// Steps to do.
         steps: usize,
     },
@@ -39,15 +39,15 @@ pub enum Job {
     Place {
         /// The model.
         model: ModelUse,
-        /// The shape to run at with the CPU only.
-        shape: usize,
+        /// The sequence length to run at with the CPU only.
+        seq_len: usize,
     },
     /// Run steps for a long time.
     Soak {
         /// The model.
         model: ModelUse,
-        /// The shape to run at.
-        shape: usize,
+        /// The sequence length to run at.
+        seq_len: usize,
         /// Steps to do.
         steps: usize,
     },
@@ -59,11 +59,11 @@ pub struct ModelUse {
     /// The bundle's folder.
     pub bundle: PathBuf,
     /// The runtime's name.
-    pub runtime: String,
-    /// Form of the key-value cache.
+    pub runtime: RuntimeName,
+    /// Form of the KV cache.
     pub kv: KvForm,
-    /// Shapes that are going to be run.
-    pub shapes: Vec<usize>,
+    /// Sequence lengths that are going to be run.
+    pub seq_lens: Vec<usize>,
     /// Where operations may run.
     pub units: ComputeUnits,
     /// Seconds that loading a function may take.
@@ -71,7 +71,7 @@ pub struct ModelUse {
     /// Threads, if not the runtime's choice.
     pub threads: Option<usize>,
     /// How fp16 is computed.
-    pub numerics: NumericsConfig,
+    pub numerics: Numerics,
     /// Where prompts come from.
     pub prompts: PromptConfig,
     /// Seed of made-up prompts.
@@ -88,7 +88,7 @@ pub struct ModelUse {
 pub enum Message {
     /// What the machine and the harness can do.
     Probed {
-        /// Memory bandwidth.
+        /// Memory bandwidth that was measured.
         bandwidth: MeasuredBandwidth,
         /// Time the harness adds to a step, in microseconds.
         overhead_us_per_step: f64,
@@ -97,14 +97,14 @@ pub enum Message {
     },
     /// The fixed computation took so many milliseconds.
     Canary {
-        /// Milliseconds.
+        /// Time of the canary in milliseconds.
         ms: f64,
     },
     /// The model is ready.
     Loaded {
-        /// What it took.
+        /// Times of loading.
         load: Load,
-        /// Resident memory then.
+        /// Resident memory after loading.
         resident_bytes: Option<u64>,
         /// Bytes of weights that one decoded token reads.
         weight_bytes_per_token: Option<u64>,
@@ -119,7 +119,7 @@ pub enum Message {
         residency: Option<f64>,
     },
     /// Where operations are planned to run.
-    Placed(Placed),
+    Placed(PlannedPlacement),
     /// A request that was to warm up is done.
     WarmedUp,
     /// A request was measured.
@@ -142,7 +142,7 @@ pub enum Message {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::testing::request;
+    use anemeter_measure::report::testing::request;
 
     #[test]
     fn messages_are_single_lines_and_come_back_exactly() {

@@ -3,16 +3,16 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use crate::bundle::digest_text;
-use crate::generate::utc_time;
-use crate::hardware::{Match, Source};
-use crate::report::{Git, Header};
-use crate::tensor::Bytes;
+use anemeter_base::hardware::{Match, Source};
+use anemeter_base::time::iso8601;
+use anemeter_convert::bundle::digest_text;
+use anemeter_kernels::tensor::Bytes;
+use anemeter_measure::report::{Git, Header};
 
 /// The header of a report that begins now. The commit is that of the folder the program was called in.
 pub fn header(profile: &Match, now: SystemTime, source: &dyn Source) -> Header {
     Header {
-        created: utc_time(now, "%Y-%m-%dT%H:%M:%SZ"),
+        created: iso8601(now),
         hardware_profile_key: profile.profile.key.clone(),
         hardware_profile_listed: profile.listed,
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),

@@ -2,18 +2,21 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::bundle::ComputeUnits;
-use crate::report::{FunctionResidency, Launch, LoadRegimes, Outcome, Request, Residency};
-use crate::runtime::placement::{self, Evidence, FunctionPlacement, Share, Standing};
+use anemeter_base::vocabulary::{ComputeUnits, FunctionRole};
+use anemeter_measure::report::{
+    FunctionResidency, Launch, LoadRegimes, OffAneOperation, Outcome, Request, Residency,
+};
+use anemeter_measure::stats::median;
+use anemeter_runtime::placement::{self, Evidence, FunctionPlacement, Share, Standing};
 
 /// Words of the Neural Engine's compiler when it fails while a load seems to succeed.
 const COMPILER_FAILURES: [&str; 2] = ["ANECCompile", "MILCompilerForANE"];
 
 /// Where the functions of a model are planned to run, and what speaks for it.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Placed {
+pub struct PlannedPlacement {
     /// Functions of all packages.
-    pub functions: Vec<PlacedFunction>,
+    pub functions: Vec<FunctionResidency>,
     /// Where operations were allowed to run, as read back.
     pub units: Option<ComputeUnits>,
     /// Median time of a decoded token with the CPU only.
@@ -22,57 +25,38 @@ pub struct Placed {
     pub reload_ms: Option<f64>,
 }
 
-/// Where a function is planned to run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PlacedFunction {
-    /// The package.
-    pub package: String,
-    /// The function.
-    pub function: String,
-    /// Operations with a device.
-    pub operations: usize,
-    /// Operations without.
-    pub unplanned: usize,
-    /// Share of the operations on the Neural Engine.
-    pub by_count: Option<f64>,
-    /// Share of the cost.
-    pub by_cost: Option<f64>,
-    /// Share of the cost that could be.
-    pub eligible_by_cost: Option<f64>,
-    /// Changes of device.
-    pub transitions: usize,
-    /// Operations elsewhere, with their kind, device and whether they could be on the Neural Engine.
-    pub elsewhere: Vec<String>,
-}
-
-impl PlacedFunction {
-    /// What a report keeps of a placement.
-    pub(super) fn new(package: &str, placement: &FunctionPlacement) -> PlacedFunction {
-        let elsewhere = placement.elsewhere().map(|operation| {
-            let why = if operation.eligible { "eligible" } else { "unsupported" };
-            format!("{} ({}, {}, {why})", operation.name, operation.kind, operation.device)
-        });
-        PlacedFunction {
-            package: package.to_owned(),
-            function: placement.function.clone(),
-            operations: placement.operations,
-            unplanned: placement.unplanned,
-            by_count: placement.by_count,
-            by_cost: placement.by_cost,
-            eligible_by_cost: placement.eligible_by_cost,
-            transitions: placement.transitions,
-            elsewhere: elsewhere.collect(),
-        }
+/// What a report keeps of a placement.
+pub(super) fn function_residency(package: &str, placement: FunctionPlacement) -> FunctionResidency {
+    let not_on_ane = placement.not_on_ane().map(|operation| OffAneOperation {
+        name: operation.name.clone(),
+        kind: operation.kind.clone(),
+        device: operation.device,
+        eligible: operation.eligible,
+        reasons: Vec::new(),
+    });
+    FunctionResidency {
+        package: package.to_owned(),
+        share: placement.by_cost,
+        by_count: placement.by_count,
+        eligible: placement.eligible_by_cost,
+        unplanned: placement.unplanned,
+        transitions: placement.transitions,
+        not_on_ane: not_on_ane.collect(),
+        function: placement.function,
     }
 }
 
 /// The residency of a report and the note beside it.
-pub(super) fn residency(placed: &Placed, said: &str, launches: &[Launch]) -> (Option<Residency>, String) {
+pub(super) fn residency(
+    placed: &PlannedPlacement,
+    said: &str,
+    launches: &[Launch],
+) -> (Option<Residency>, String) {
     let requests: Vec<&Request> = measured(launches).flat_map(|launch| &launch.requests).collect();
     let without: Vec<&str> = placed
         .functions
         .iter()
-        .filter(|function| function.by_cost.is_none())
+        .filter(|function| function.share.is_none())
         .map(|function| function.function.as_str())
         .collect();
     if let Some(first) = without.first() {
@@ -88,76 +72,55 @@ pub(super) fn residency(placed: &Placed, said: &str, launches: &[Launch]) -> (Op
         return (None, note);
     }
     let weighted = weights(placed, &requests);
-    let Some(share) = placement::overall(&weighted.iter().map(|(f, share)| (f, *share)).collect::<Vec<_>>())
-    else {
+    let Some(share) = placement::overall(&weighted) else {
         return (None, "Core ML planned none of the functions that were measured".to_owned());
     };
     let evidence = Evidence {
         units: placed.units,
         compiler_failure: compiler_failure(said),
         cpu_ms: placed.cpu_step_ms,
-        measured_ms: median(requests.iter().flat_map(|request| request.steps_ms.iter().copied())),
-        power: None,
+        measured_ms: median(
+            &requests.iter().flat_map(|request| request.steps_ms.iter().copied()).collect::<Vec<_>>(),
+        ),
     };
     let (verified, note) = match evidence.standing() {
         Standing::Verified => (true, "planned by Core ML and verified by run times".to_owned()),
         Standing::Planned(why) => (false, format!("planned by Core ML, not verified: {why}")),
     };
-    let functions = placed.functions.iter().map(function_residency).collect();
-    (Some(Residency { share, verified, functions }), note)
-}
-
-fn function_residency(placed: &PlacedFunction) -> FunctionResidency {
-    FunctionResidency {
-        function: placed.function.clone(),
-        package: Some(placed.package.clone()),
-        share: placed.by_cost.unwrap_or(0.0),
-        by_count: placed.by_count,
-        eligible: placed.eligible_by_cost,
-        unplanned: placed.unplanned,
-        transitions: placed.transitions,
-        elsewhere: placed.elsewhere.clone(),
-    }
+    (Some(Residency { share, verified, functions: placed.functions.clone() }), note)
 }
 
 /// Each function with the time that it took in the requests. Chunks of a model take equal parts of it.
-fn weights(placed: &Placed, requests: &[&Request]) -> Vec<(FunctionPlacement, Share)> {
+fn weights(placed: &PlannedPlacement, requests: &[&Request]) -> Vec<(Option<f64>, Share)> {
     let times = placed.functions.iter().map(|function| {
         let name = function.function.as_str();
-        let context =
-            name.split_once("_c").and_then(|(_, rest)| rest.split('_').next()?.parse::<usize>().ok());
-        let chunks = placed.functions.iter().filter(|other| other.function == name).count().max(1);
-        let at = requests.iter().filter(|request| context.is_none_or(|context| context == request.shape));
-        let samples: Vec<f64> = match name {
-            "embed" => at.map(|request| request.embed_ms).collect(),
-            _ if name.starts_with("prefill") || name == "main" => {
+        let Ok(role) = name.parse::<FunctionRole>() else {
+            return (function.share, Share { calls: 0.0, median_ms: 0.0 });
+        };
+        let chunks = placed.functions.iter().filter(|other| other.function == name).count();
+        let at =
+            requests.iter().filter(|request| role.context().is_none_or(|context| context == request.seq_len));
+        let samples: Vec<f64> = match role {
+            FunctionRole::Embed => at.map(|request| request.embed_ms).collect(),
+            FunctionRole::Main | FunctionRole::Prefill | FunctionRole::PrefillState { .. } => {
                 at.map(|request| request.prefill_ms).collect()
             }
-            _ => at.flat_map(|request| request.steps_ms.iter().copied()).collect(),
+            FunctionRole::Decode | FunctionRole::DecodeState { .. } => {
+                at.flat_map(|request| request.steps_ms.iter().copied()).collect()
+            }
         };
-        let (calls, median_ms) = (samples.len() as f64 / chunks as f64, median(samples).unwrap_or(0.0));
-        let placement = FunctionPlacement {
-            function: name.to_owned(),
-            operations: function.operations,
-            unplanned: function.unplanned,
-            by_count: function.by_count,
-            by_cost: function.by_cost,
-            eligible_by_count: None,
-            eligible_by_cost: function.eligible_by_cost,
-            transitions: function.transitions,
-            islands: Vec::new(),
-        };
-        (placement, Share { calls, median_ms })
+        let (calls, median_ms) = (samples.len() as f64 / chunks as f64, median(&samples).unwrap_or(0.0));
+        (function.share, Share { calls, median_ms })
     });
     times.collect()
 }
 
 /// What making the model ready took in each situation; `None` if the runtime does not compile.
-pub(super) fn load_regimes(placed: Option<&Placed>, launches: &[Launch]) -> Option<LoadRegimes> {
+pub(super) fn load_regimes(placed: Option<&PlannedPlacement>, launches: &[Launch]) -> Option<LoadRegimes> {
     let times = |compiled_before: bool| {
         let loads = launches.iter().filter_map(|launch| launch.load.as_ref());
         let loads = loads.filter(move |load| load.compiled_before == Some(compiled_before));
-        median(loads.map(|load| load.compile_ms.unwrap_or(0.0) + load.load_ms))
+        median(&loads.map(|load| load.compile_ms.unwrap_or(0.0) + load.load_ms).collect::<Vec<_>>())
     };
     let regimes = LoadRegimes {
         first_ms: times(false),
@@ -177,35 +140,27 @@ fn compiler_failure(said: &str) -> Option<String> {
     Some(line.chars().take(200).collect())
 }
 
-/// The middle of samples that are in no order.
-pub(super) fn median(samples: impl IntoIterator<Item = f64>) -> Option<f64> {
-    let mut samples: Vec<f64> = samples.into_iter().collect();
-    samples.sort_by(f64::total_cmp);
-    samples.get(samples.len() / 2).copied()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::testing::launch;
+    use anemeter_measure::report::testing::launch;
 
-    fn function(name: &str, by_cost: Option<f64>) -> PlacedFunction {
-        PlacedFunction {
+    fn function(name: &str, share: Option<f64>) -> FunctionResidency {
+        FunctionResidency {
             package: "model.mlpackage".to_owned(),
             function: name.to_owned(),
-            operations: 10,
             unplanned: 1,
             by_count: Some(0.9),
-            by_cost,
-            eligible_by_cost: Some(1.0),
+            share,
+            eligible: Some(1.0),
             transitions: 2,
-            elsewhere: vec!["x (gather, CPU, unsupported)".to_owned()],
+            not_on_ane: Vec::new(),
         }
     }
 
-    fn placed(functions: Vec<PlacedFunction>) -> Placed {
+    fn placed(functions: Vec<FunctionResidency>) -> PlannedPlacement {
         let units = Some(ComputeUnits::CpuAne);
-        Placed { functions, units, cpu_step_ms: Some(100.0), reload_ms: Some(5.0) }
+        PlannedPlacement { functions, units, cpu_step_ms: Some(100.0), reload_ms: Some(5.0) }
     }
 
     #[test]
@@ -213,16 +168,12 @@ mod tests {
         let placed = placed(vec![function("prefill", Some(1.0)), function("decode", Some(0.5))]);
         let (residency, note) = residency(&placed, "", &[launch(0, 1.0)]);
         let residency = residency.unwrap();
-        // Four requests of 9 to 40.5 ms to prefill, four steps each.
-        let (prefill, decode) = (4.0 * 36.0, 16.0 * 8.0);
-        assert!(
-            (residency.share - (prefill + 0.5 * decode) / (prefill + decode)).abs() < 1e-12,
-            "{}",
-            residency.share
-        );
+        // Four requests of 9, 13.5, 36 and 40.5 ms to prefill; of their sixteen steps the middle two take 5.25 and 8 ms.
+        let (prefill, decode) = (4.0 * 24.75, 16.0 * 6.625);
+        let (share, expected) = (residency.share, (prefill + 0.5 * decode) / (prefill + decode));
+        assert!((share - expected).abs() < 1e-12, "{share}");
         assert!(residency.verified);
         assert_eq!(note, "planned by Core ML and verified by run times");
-        assert_eq!(residency.functions[0].elsewhere, ["x (gather, CPU, unsupported)"]);
     }
 
     #[test]
@@ -257,10 +208,8 @@ mod tests {
             let load = launch.load.as_mut().unwrap();
             (load.compiled_before, load.compile_ms) = (Some(index > 0), Some(1.0));
         }
-        let regimes = load_regimes(Some(&placed(vec![])), &launches).unwrap();
-        assert_eq!(
-            (regimes.first_ms, regimes.cached_ms, regimes.in_process_ms),
-            (Some(201.0), Some(41.0), Some(5.0))
-        );
+        let found = load_regimes(Some(&placed(vec![])), &launches).unwrap();
+        let expected = (Some(201.0), Some(41.0), Some(5.0));
+        assert_eq!((found.first_ms, found.cached_ms, found.in_process_ms), expected);
     }
 }

@@ -6,79 +6,55 @@ use super::child::Launcher;
 use super::conversation::converse;
 use super::plan::Plan;
 use super::protocol::{Job, Message};
-use super::residency::Placed;
+use super::residency::PlannedPlacement;
 use super::soak;
 use crate::generate::Clock;
-use crate::hardware::{Conditions, Source};
-use crate::report::{Failure, Launch, Load, MeasuredBandwidth, Memory, Outcome, Request, Soak, SoakPoint};
+use anemeter_base::hardware::{Conditions, Source};
+use anemeter_measure::report::{
+    Failure, Launch, Load, MeasuredBandwidth, Memory, Outcome, Request, Soak, SoakPoint,
+};
 
 /// Time for the probe, whatever the limit of launches.
 const PROBE_LIMIT: Duration = Duration::from_secs(60);
 
 /// What the benchmark works with.
-pub struct Surroundings<'a> {
-    /// Starts workers.
+pub struct BenchEnv<'a> {
+    /// Starts worker processes.
     pub launcher: &'a mut dyn Launcher,
     /// Time of the parent.
     pub clock: &'a dyn Clock,
-    /// The machine.
+    /// Where facts about the machine come from.
     pub source: &'a dyn Source,
     /// Waits before a launch.
-    pub rest: &'a mut dyn FnMut(Duration),
+    pub sleep: &'a mut dyn FnMut(Duration),
 }
 
 /// What happens while a benchmark runs.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(missing_docs, reason = "the names of the fields say it")]
 pub enum Event {
     /// A launch begins.
-    LaunchBegins {
-        /// Its number.
-        index: usize,
-        /// How many are planned.
-        of: usize,
-    },
+    LaunchBegins { index: usize, of: usize },
     /// A request is done, measured or discarded.
-    Requested {
-        /// How many of the launch are done.
-        done: usize,
-        /// How many it has.
-        of: usize,
-    },
+    Requested { done: usize, of: usize },
     /// A launch ended.
-    LaunchEnded {
-        /// Its number.
-        index: usize,
-        /// How.
-        outcome: Outcome,
-    },
+    LaunchEnded { index: usize, outcome: Outcome },
     /// The probe failed, so bandwidth and overhead are unknown.
     ProbeFailed(Failure),
     /// The time is used up; no further launch begins.
-    BudgetSpent {
-        /// Launches that were made.
-        launches: usize,
-    },
+    BudgetSpent { launches: usize },
     /// The long run begins.
-    SoakBegins {
-        /// Steps it is to take.
-        steps: usize,
-    },
+    SoakBegins { steps: usize },
     /// The long run goes on.
-    Soaked {
-        /// Steps done.
-        steps: usize,
-    },
+    Soaked { steps: usize },
     /// The long run ended.
-    SoakEnded {
-        /// How.
-        outcome: Outcome,
-    },
+    SoakEnded { outcome: Outcome },
 }
 
 /// Everything that was observed.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Observations {
-    pub(super) probe: Option<Probed>,
+    pub(super) probe: Option<ProbeResult>,
     pub(super) launches: Vec<Launch>,
     pub(super) weight_bytes_per_token: Option<u64>,
     pub(super) soak: Option<Soak>,
@@ -91,40 +67,40 @@ pub struct Observations {
 /// What a worker said of where operations are planned to run.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Placement {
-    pub(super) placed: Placed,
+    pub(super) placed: PlannedPlacement,
     /// What it wrote to standard error meanwhile.
     pub(super) said: String,
 }
 
 /// What the probe found.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Probed {
+pub(super) struct ProbeResult {
     pub(super) bandwidth: MeasuredBandwidth,
     pub(super) overhead_us_per_step: f64,
     pub(super) clock_resolution_ns: u64,
 }
 
 /// Runs a plan. Failures of workers are part of what is observed.
-pub fn run(plan: &Plan, around: &mut Surroundings<'_>, tell: &mut dyn FnMut(Event)) -> Observations {
-    let began = around.clock.now();
-    let mut observed = Observations::begin(plan, around, tell);
+pub fn run(plan: &Plan, env: &mut BenchEnv<'_>, on_event: &mut dyn FnMut(Event)) -> Observations {
+    let began = env.clock.now();
+    let mut observed = Observations::begin(plan, env, on_event);
     let count = plan.config.launches;
     let budget = plan.config.budget_s.map(Duration::from_secs_f64);
     for index in 0..count {
-        if budget.is_some_and(|budget| around.clock.now().saturating_sub(began) >= budget) {
-            tell(Event::BudgetSpent { launches: index });
+        if budget.is_some_and(|budget| env.clock.now().saturating_sub(began) >= budget) {
+            on_event(Event::BudgetSpent { launches: index });
             break;
         }
-        observed.launch(plan, (index, count), around, tell);
+        observed.launch(plan, (index, count), env, on_event);
     }
-    observed.finish(plan, around, tell);
+    observed.finish(plan, env, on_event);
     observed
 }
 
 impl Observations {
     /// What is observed before the first launch.
-    pub fn begin(plan: &Plan, around: &mut Surroundings<'_>, tell: &mut dyn FnMut(Event)) -> Observations {
-        Observations { probe: probe(plan, around, tell), ..Observations::default() }
+    pub fn begin(plan: &Plan, env: &mut BenchEnv<'_>, on_event: &mut dyn FnMut(Event)) -> Observations {
+        Observations { probe: probe(plan, env, on_event), ..Observations::default() }
     }
 
     /// Adds the next launch of the plan, which is told as launch `index` of `of`.
@@ -132,43 +108,43 @@ impl Observations {
         &mut self,
         plan: &Plan,
         (index, of): (usize, usize),
-        around: &mut Surroundings<'_>,
-        tell: &mut dyn FnMut(Event),
+        env: &mut BenchEnv<'_>,
+        on_event: &mut dyn FnMut(Event),
     ) {
         if plan.config.cool_down_s > 0.0 {
-            (around.rest)(Duration::from_secs_f64(plan.config.cool_down_s));
+            (env.sleep)(Duration::from_secs_f64(plan.config.cool_down_s));
         }
-        tell(Event::LaunchBegins { index, of });
-        let (launch, weights) = launch(plan, self.launches.len(), around, &mut self.remarks, tell);
-        tell(Event::LaunchEnded { index, outcome: launch.outcome.clone() });
+        on_event(Event::LaunchBegins { index, of });
+        let (launch, weights) = launch(plan, self.launches.len(), env, &mut self.remarks, on_event);
+        on_event(Event::LaunchEnded { index, outcome: launch.outcome.clone() });
         self.weight_bytes_per_token = self.weight_bytes_per_token.or(weights);
         self.launches.push(launch);
     }
 
     /// Adds what is observed after the last launch.
-    pub fn finish(&mut self, plan: &Plan, around: &mut Surroundings<'_>, tell: &mut dyn FnMut(Event)) {
-        self.placement = plan.place().map(|job| place(plan, &job, around, &mut self.remarks));
-        self.soak = plan.soak_steps.map(|steps| long_run(plan, steps, around, tell));
+    pub fn finish(&mut self, plan: &Plan, env: &mut BenchEnv<'_>, on_event: &mut dyn FnMut(Event)) {
+        self.placement = plan.place().map(|job| place(plan, &job, env, &mut self.remarks));
+        self.soak = plan.soak_steps.map(|steps| long_run(plan, steps, env, on_event));
         // Whatever disturbed one probe may have spared the other; no bandwidth is measured too high.
-        let again = probe(plan, around, tell);
+        let again = probe(plan, env, on_event);
         if again.as_ref().map(|p| p.bandwidth.gb_per_s) > self.probe.as_ref().map(|p| p.bandwidth.gb_per_s) {
             self.probe = again;
         }
     }
 }
 
-fn probe(plan: &Plan, around: &mut Surroundings<'_>, tell: &mut dyn FnMut(Event)) -> Option<Probed> {
+fn probe(plan: &Plan, env: &mut BenchEnv<'_>, on_event: &mut dyn FnMut(Event)) -> Option<ProbeResult> {
     let mut found = None;
     let job = Job::Probe { threads: plan.threads };
-    let conversation = converse(around.launcher, &job, PROBE_LIMIT, around.clock, &mut |message| {
+    let conversation = converse(env.launcher, &job, PROBE_LIMIT, env.clock, &mut |message| {
         if let Message::Probed { bandwidth, overhead_us_per_step, clock_resolution_ns } = message {
-            found = Some(Probed { bandwidth, overhead_us_per_step, clock_resolution_ns });
+            found = Some(ProbeResult { bandwidth, overhead_us_per_step, clock_resolution_ns });
         }
     });
     match conversation.outcome {
         Outcome::Completed => found,
         Outcome::Failed(failure) => {
-            tell(Event::ProbeFailed(failure));
+            on_event(Event::ProbeFailed(failure));
             None
         }
     }
@@ -176,7 +152,7 @@ fn probe(plan: &Plan, around: &mut Surroundings<'_>, tell: &mut dyn FnMut(Event)
 
 /// What a worker has said of itself so far.
 #[derive(Default)]
-struct Heard {
+struct WorkerLog {
     canary_ms: Option<f64>,
     load: Option<Load>,
     weight_bytes_per_token: Option<u64>,
@@ -189,7 +165,7 @@ struct Heard {
     remarks: Vec<String>,
 }
 
-impl Heard {
+impl WorkerLog {
     fn hear(&mut self, message: Message) {
         match message {
             Message::Canary { ms } => self.canary_ms = Some(ms),
@@ -216,19 +192,19 @@ impl Heard {
 fn launch(
     plan: &Plan,
     index: usize,
-    around: &mut Surroundings<'_>,
+    env: &mut BenchEnv<'_>,
     remarks: &mut Vec<String>,
-    tell: &mut dyn FnMut(Event),
+    on_event: &mut dyn FnMut(Event),
 ) -> (Launch, Option<u64>) {
-    let conditions = Conditions::observe(around.source);
+    let conditions = Conditions::observe(env.source);
     let job = plan.launch(index);
     let planned = if let Job::Measure { slots, .. } = &job { slots.len() } else { 0 };
-    let mut heard = Heard::default();
-    let conversation = converse(around.launcher, &job, plan.launch_limit(), around.clock, &mut |message| {
+    let mut heard = WorkerLog::default();
+    let conversation = converse(env.launcher, &job, plan.launch_limit(), env.clock, &mut |message| {
         let is_request = matches!(message, Message::WarmedUp | Message::Request(_));
         heard.hear(message);
         if is_request {
-            tell(Event::Requested { done: heard.warm_up_requests + heard.requests.len(), of: planned });
+            on_event(Event::Requested { done: heard.warm_up_requests + heard.requests.len(), of: planned });
         }
     });
     add_new(remarks, std::mem::take(&mut heard.remarks));
@@ -258,13 +234,13 @@ fn launch(
 fn place(
     plan: &Plan,
     job: &Job,
-    around: &mut Surroundings<'_>,
+    env: &mut BenchEnv<'_>,
     remarks: &mut Vec<String>,
 ) -> Result<Placement, Failure> {
-    let (mut placed, mut heard) = (None, Heard::default());
+    let (mut placed, mut heard) = (None, WorkerLog::default());
     // The model is loaded three times and planned once.
     let limit = plan.launch_limit().saturating_mul(4);
-    let conversation = converse(around.launcher, job, limit, around.clock, &mut |message| match message {
+    let conversation = converse(env.launcher, job, limit, env.clock, &mut |message| match message {
         Message::Placed(found) => placed = Some(found),
         other => heard.hear(other),
     });
@@ -284,21 +260,21 @@ fn add_new(all: &mut Vec<String>, new: Vec<String>) {
     }
 }
 
-fn long_run(plan: &Plan, steps: usize, around: &mut Surroundings<'_>, tell: &mut dyn FnMut(Event)) -> Soak {
-    tell(Event::SoakBegins { steps });
-    let mut heard = Heard::default();
+fn long_run(plan: &Plan, steps: usize, env: &mut BenchEnv<'_>, on_event: &mut dyn FnMut(Event)) -> Soak {
+    on_event(Event::SoakBegins { steps });
+    let mut heard = WorkerLog::default();
     let limit = plan.launch_limit().saturating_mul(10);
-    let conversation = converse(around.launcher, &plan.soak(steps), limit, around.clock, &mut |message| {
+    let conversation = converse(env.launcher, &plan.soak(steps), limit, env.clock, &mut |message| {
         if let Message::Point(point) = &message {
-            tell(Event::Soaked { steps: point.steps });
+            on_event(Event::Soaked { steps: point.steps });
         }
         heard.hear(message);
     });
-    tell(Event::SoakEnded { outcome: conversation.outcome.clone() });
+    on_event(Event::SoakEnded { outcome: conversation.outcome.clone() });
     Soak {
         steps_asked: steps,
         steps: heard.points.last().map_or(0, |point| point.steps),
-        shape: plan.soak_shape(),
+        seq_len: plan.soak_seq_len(),
         outcome: conversation.outcome,
         memory: soak::memory_trend(&heard.points),
         latency: soak::latency_drift(&heard.points),

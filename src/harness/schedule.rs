@@ -1,4 +1,4 @@
-//! The order of requests in a launch: rounds over all shapes, each round in an order of its own.
+//! The order of requests in a launch: rounds over all sequence lengths, each round in an order of its own.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,32 +7,26 @@ use serde::{Deserialize, Serialize};
 pub struct Slot {
     /// Its place in the order.
     pub slot: usize,
-    /// The shape to run at.
-    pub shape: usize,
+    /// The sequence length to run at.
+    pub seq_len: usize,
     /// Whether it is discarded.
     pub warm_up: bool,
 }
 
-/// The order of a launch. Shapes are interleaved, so that a disturbance does not hit one shape only; the same
+/// The order of a launch. Lengths are interleaved, so that a disturbance does not hit one length only; the same
 /// seed and launch give the same order.
-pub fn schedule(
-    shapes: &[usize],
-    warm_up_rounds: usize,
-    rounds: usize,
-    seed: u64,
-    launch: usize,
-) -> Vec<Slot> {
+pub fn schedule(seq_lens: &[usize], warm_ups: usize, rounds: usize, seed: u64, launch: usize) -> Vec<Slot> {
     let mut random = fastrand::Rng::with_seed(seed);
     for _ in 0..=launch {
         random = random.fork();
     }
-    let mut order = Vec::with_capacity(shapes.len() * (warm_up_rounds + rounds));
-    for round in 0..warm_up_rounds + rounds {
-        let mut shapes = shapes.to_vec();
-        random.shuffle(&mut shapes);
-        let warm_up = round < warm_up_rounds;
-        for shape in shapes {
-            order.push(Slot { slot: order.len(), shape, warm_up });
+    let mut order = Vec::with_capacity(seq_lens.len() * (warm_ups + rounds));
+    for round in 0..warm_ups + rounds {
+        let mut seq_lens = seq_lens.to_vec();
+        random.shuffle(&mut seq_lens);
+        let warm_up = round < warm_ups;
+        for seq_len in seq_lens {
+            order.push(Slot { slot: order.len(), seq_len, warm_up });
         }
     }
     order
@@ -42,16 +36,16 @@ pub fn schedule(
 mod tests {
     use super::*;
 
-    const SHAPES: [usize; 4] = [512, 1024, 2048, 4096];
+    const SEQ_LENS: [usize; 4] = [512, 1024, 2048, 4096];
 
     #[test]
-    fn every_round_has_every_shape_once_and_warm_up_comes_first() {
-        let order = schedule(&SHAPES, 2, 5, 1, 3);
+    fn every_round_has_every_seq_len_once_and_warm_up_comes_first() {
+        let order = schedule(&SEQ_LENS, 2, 5, 1, 3);
         assert_eq!(order.len(), 28);
         for (round, slots) in order.chunks(4).enumerate() {
-            let mut shapes: Vec<usize> = slots.iter().map(|slot| slot.shape).collect();
-            shapes.sort_unstable();
-            assert_eq!(shapes, SHAPES);
+            let mut seq_lens: Vec<usize> = slots.iter().map(|slot| slot.seq_len).collect();
+            seq_lens.sort_unstable();
+            assert_eq!(seq_lens, SEQ_LENS);
             assert!(slots.iter().all(|slot| slot.warm_up == (round < 2)));
         }
         assert!(order.iter().enumerate().all(|(index, slot)| slot.slot == index));
@@ -59,16 +53,16 @@ mod tests {
 
     #[test]
     fn the_seed_and_the_launch_decide() {
-        assert_eq!(schedule(&SHAPES, 1, 5, 7, 0), schedule(&SHAPES, 1, 5, 7, 0));
-        assert_ne!(schedule(&SHAPES, 1, 5, 7, 0), schedule(&SHAPES, 1, 5, 8, 0));
-        assert_ne!(schedule(&SHAPES, 1, 5, 7, 0), schedule(&SHAPES, 1, 5, 7, 1));
+        assert_eq!(schedule(&SEQ_LENS, 1, 5, 7, 0), schedule(&SEQ_LENS, 1, 5, 7, 0));
+        assert_ne!(schedule(&SEQ_LENS, 1, 5, 7, 0), schedule(&SEQ_LENS, 1, 5, 8, 0));
+        assert_ne!(schedule(&SEQ_LENS, 1, 5, 7, 0), schedule(&SEQ_LENS, 1, 5, 7, 1));
     }
 
     #[test]
     fn orders_differ_from_round_to_round() {
-        let order = schedule(&SHAPES, 0, 20, 1, 0);
+        let order = schedule(&SEQ_LENS, 0, 20, 1, 0);
         let rounds: Vec<Vec<usize>> =
-            order.chunks(4).map(|slots| slots.iter().map(|slot| slot.shape).collect()).collect();
+            order.chunks(4).map(|slots| slots.iter().map(|slot| slot.seq_len).collect()).collect();
         assert!(rounds.iter().any(|round| *round != rounds[0]));
     }
 }

@@ -1,7 +1,7 @@
 //! What a long run came to: does memory grow steadily, does speed fall?
 
-use crate::report::{LatencyDrift, LeakVerdict, MemoryTrend, SoakPoint};
-use crate::stats::{Interval, locate, students_t, theil_sen};
+use anemeter_measure::report::{LatencyDrift, LeakVerdict, MemoryTrend, SoakPoint};
+use anemeter_measure::stats::{Interval, locate, students_t, theil_sen};
 
 /// Points that trends are computed from, at most; more are combined.
 const MOST_POINTS: usize = 160;

@@ -5,16 +5,18 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::open::{self, Ready, ReadyPart};
+use super::open::{self, OpenError, Ready, ReadyPart};
 use super::prompts::Prompts;
 use super::protocol::{Job, Message, ModelUse};
-use super::residency::{Placed, PlacedFunction, median};
+use super::residency::{PlannedPlacement, function_residency};
 use super::schedule::Slot;
-use super::{energy, memory, overhead, probe};
-use crate::bundle::ComputeUnits;
+use super::{energy, overhead, probe};
 use crate::generate::{self, Answer, Clock, GenerateError, Prompt, Sampling, SystemClock};
-use crate::hardware::{Source, System};
-use crate::report::{Memory, Request, SoakPoint};
+use anemeter_base::advice::Advice;
+use anemeter_base::hardware::{Source, System, memory};
+use anemeter_base::vocabulary::{ComputeUnits, FunctionRole};
+use anemeter_measure::report::{FunctionResidency, Memory, Request, SoakPoint};
+use anemeter_measure::stats::median;
 
 /// The longest description of a job.
 const LONGEST_JOB: u64 = 1 << 30;
@@ -43,8 +45,18 @@ impl From<String> for Stop {
     }
 }
 
+/// With what to do about it, since a worker has one line for both.
+impl From<OpenError> for Stop {
+    fn from(error: OpenError) -> Stop {
+        Stop::Failed(match error.remedy() {
+            Some(remedy) => format!("{error}; help: {remedy}"),
+            None => error.to_string(),
+        })
+    }
+}
+
 /// Makes a model ready.
-pub(super) type Open<'a> = &'a dyn Fn(&ModelUse, &Arc<dyn Clock>) -> Result<Ready, String>;
+pub(super) type Open<'a> = &'a dyn Fn(&ModelUse, &Arc<dyn Clock>) -> Result<Ready, OpenError>;
 
 /// What a worker works with.
 pub(super) struct Bench<'a> {
@@ -85,9 +97,9 @@ impl Bench<'_> {
         match job {
             Job::Probe { threads } => self.probe(*threads, emit),
             Job::Measure { model, slots } => self.measure(model, slots, emit),
-            Job::Try { model, shape, steps } => self.try_out(model, *shape, *steps, emit),
-            Job::Place { model, shape } => self.place(model, *shape, emit),
-            Job::Soak { model, shape, steps } => self.soak(model, *shape, *steps, emit),
+            Job::Try { model, seq_len, steps } => self.try_out(model, *seq_len, *steps, emit),
+            Job::Place { model, seq_len } => self.place(model, *seq_len, emit),
+            Job::Soak { model, seq_len, steps } => self.soak(model, *seq_len, *steps, emit),
         }
     }
 
@@ -110,7 +122,7 @@ impl Bench<'_> {
         let mut generated = 0;
         for slot in slots {
             let started = self.clock.now().saturating_sub(began);
-            let (answer, prompt_tokens, tokenized) = run.request(slot.slot, slot.shape)?;
+            let (answer, prompt_tokens, tokenized) = run.request(slot.slot, slot.seq_len)?;
             let answer = answer.map_err(|e| e.to_string())?;
             generated += answer.sequences.iter().map(|sequence| sequence.ids.len()).sum::<usize>();
             if slot.warm_up {
@@ -128,13 +140,13 @@ impl Bench<'_> {
     }
 
     /// Runs steps and asks where operations are planned to run.
-    fn try_out(&self, model: &ModelUse, shape: usize, steps: usize, emit: Emit<'_>) -> Result<(), Stop> {
+    fn try_out(&self, model: &ModelUse, seq_len: usize, steps: usize, emit: Emit<'_>) -> Result<(), Stop> {
         let (mut run, at_load) = self.ready(model, emit)?;
-        let done = run.steps(shape, steps)?.len();
+        let done = run.steps(seq_len, steps)?.len();
         let functions = run.placed()?;
         // Looking token vectors up is the same in every form and says nothing of this one.
-        let of_form = functions.iter().filter(|function| function.function != "embed");
-        let shares = of_form.map(|function| function.by_cost);
+        let of_form = functions.iter().filter(|f| f.function.parse() != Ok(FunctionRole::Embed));
+        let shares = of_form.map(|function| function.share);
         let residency = shares.min_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal)).flatten();
         run.tell_remarks(emit)?;
         emit(&Message::Tried { steps: done, residency })?;
@@ -143,7 +155,7 @@ impl Bench<'_> {
     }
 
     /// Asks where operations are planned to run, loads the model once more and times it with the CPU only.
-    fn place(&self, model: &ModelUse, shape: usize, emit: Emit<'_>) -> Result<(), Stop> {
+    fn place(&self, model: &ModelUse, seq_len: usize, emit: Emit<'_>) -> Result<(), Stop> {
         let run = self.ready(model, emit)?.0;
         let (functions, units) = (run.placed()?, run.units());
         run.tell_remarks(emit)?;
@@ -152,10 +164,10 @@ impl Bench<'_> {
         let on_cpu = ModelUse { units: ComputeUnits::Cpu, ..model.clone() };
         // Without a time on the CPU the plan stays unverified, which says enough.
         let cpu_step_ms = self.ready(&on_cpu, &mut |_| Ok(())).and_then(|(mut run, _)| {
-            let steps = run.steps(shape, CPU_STEPS)?;
-            Ok(median(steps.into_iter().map(ms)))
+            let steps = run.steps(seq_len, CPU_STEPS)?;
+            Ok(median(&steps.into_iter().map(ms).collect::<Vec<_>>()))
         });
-        emit(&Message::Placed(Placed {
+        emit(&Message::Placed(PlannedPlacement {
             functions,
             units,
             cpu_step_ms: cpu_step_ms.ok().flatten(),
@@ -165,13 +177,13 @@ impl Bench<'_> {
         Ok(())
     }
 
-    fn soak(&self, model: &ModelUse, shape: usize, steps: usize, emit: Emit<'_>) -> Result<(), Stop> {
+    fn soak(&self, model: &ModelUse, seq_len: usize, steps: usize, emit: Emit<'_>) -> Result<(), Stop> {
         emit(&Message::Canary { ms: probe::canary(&*self.clock) })?;
         let (mut run, at_load) = self.ready(model, emit)?;
         let began = self.clock.now();
         let (mut done, mut slot) = (0, 0);
         while done < steps {
-            let (answer, ..) = run.request(slot, shape)?;
+            let (answer, ..) = run.request(slot, seq_len)?;
             let answer = match answer {
                 Ok(answer) => answer,
                 Err(error @ GenerateError::Logits { .. }) => {
@@ -216,13 +228,13 @@ impl Bench<'_> {
         tokenized: bool,
     ) -> Result<Request, Stop> {
         let timings = &answer.timings;
-        if answer.lengths != (slot.shape, slot.shape) {
-            return Err(format!("a request for shape {} ran at {:?}", slot.shape, answer.lengths).into());
+        if answer.lengths != (slot.seq_len, slot.seq_len) {
+            return Err(format!("a request for seq_len {} ran at {:?}", slot.seq_len, answer.lengths).into());
         }
         let footprint = memory::footprint(self.source);
         Ok(Request {
             slot: slot.slot,
-            shape: slot.shape,
+            seq_len: slot.seq_len,
             batch: answer.sequences.len(),
             prompt_tokens,
             generated_tokens: timings.steps.len() + 1,
@@ -258,11 +270,11 @@ struct Run {
 
 impl Run {
     /// Runs requests until so many steps are done; gives the time of each.
-    fn steps(&mut self, shape: usize, steps: usize) -> Result<Vec<Duration>, Stop> {
+    fn steps(&mut self, seq_len: usize, steps: usize) -> Result<Vec<Duration>, Stop> {
         let mut times = Vec::new();
         let mut slot = 0;
         while times.len() < steps {
-            let (answer, ..) = self.request(slot, shape)?;
+            let (answer, ..) = self.request(slot, seq_len)?;
             let answer = answer.map_err(|e| format!("after {} steps: {e}", times.len()))?;
             times.extend(answer.timings.steps.iter().map(|step| step.total));
             slot += 1;
@@ -271,12 +283,12 @@ impl Run {
     }
 
     /// Where the functions that run are planned to run; none where the runtime has no choice.
-    fn placed(&self) -> Result<Vec<PlacedFunction>, Stop> {
+    fn placed(&self) -> Result<Vec<FunctionResidency>, Stop> {
         let mut all = Vec::new();
         for part in &self.parts {
             let placement = part.loaded.placement(&part.function_names()).map_err(|e| e.to_string())?;
             let functions = placement.map(|placement| placement.functions).unwrap_or_default();
-            all.extend(functions.iter().map(|function| PlacedFunction::new(&part.package, function)));
+            all.extend(functions.into_iter().map(|function| function_residency(&part.package, function)));
         }
         Ok(all)
     }
@@ -292,25 +304,25 @@ impl Run {
         if remarks.is_empty() { Ok(()) } else { emit(&Message::Remarks(remarks)) }
     }
 
-    /// One request that fills a shape; gives the number of prompt tokens and whether a tokenizer made them too.
+    /// One request that fills `seq_len`; gives the number of prompt tokens and whether a tokenizer made them too.
     fn request(
         &mut self,
         slot: usize,
-        shape: usize,
+        seq_len: usize,
     ) -> Result<(Result<Answer, GenerateError>, usize, bool), Stop> {
-        let room = shape.saturating_sub(self.generated_tokens);
+        let room = seq_len.saturating_sub(self.generated_tokens);
         if room == 0 {
             let tokens = self.generated_tokens;
-            return Err(format!("shape {shape} has no room for a prompt beside {tokens} tokens").into());
+            return Err(format!("seq_len {seq_len} has no room for a prompt beside {tokens} tokens").into());
         }
         let (prompt, tokenized) = self.prompts.next(&mut self.generator, slot, room)?;
         let prompt_tokens = prompt.ids.len();
-        let request = self.ask(prompt, Some(shape), self.generated_tokens);
+        let request = self.ask(prompt, Some(seq_len), self.generated_tokens);
         let answer = self.generator.generate(&request, &mut |_| Ok(ControlFlow::Continue(())));
         Ok((answer, prompt_tokens, tokenized))
     }
 
-    /// The time to one token after a prompt of one, at the shortest shape.
+    /// The time to one token after a prompt of one, at the shortest sequence length.
     fn first_prediction(&mut self) -> Result<Duration, GenerateError> {
         let request = self.ask(Prompt { ids: vec![0], ..Prompt::default() }, None, 1);
         let answer = self.generator.generate(&request, &mut |_| Ok(ControlFlow::Continue(())))?;

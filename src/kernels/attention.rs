@@ -1,4 +1,6 @@
-//! Scaled dot product attention of one head, a few query rows at a time.
+//! Scaled dot-product attention (Vaswani et al. 2017) of one head as the operation defines it: GEMM of the scores,
+//! softmax and GEMM with the values, for a block of query rows at a time. `decode_attention` and `prefill_attention`
+//! are the fast forms.
 
 use super::convert::round_f16;
 use super::gemm::{Extents, Matrix, gemm};
@@ -7,7 +9,7 @@ use super::softmax::{softmax_f16_steps, softmax_f32};
 /// The extents of one head.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Head {
-    /// Query rows.
+    /// Number of query rows.
     pub queries: usize,
     /// Key and value rows.
     pub keys: usize,
@@ -19,7 +21,7 @@ pub struct Head {
     pub round_steps: bool,
 }
 
-/// Scores held at a time.
+/// Scores held at a time: 256 KiB, for the second-level cache.
 const SCORES: usize = 1 << 16;
 const ROWS: usize = 64;
 
@@ -43,6 +45,7 @@ impl Head {
         out: &mut [f32],
     ) {
         let Head { queries, keys, embedding, features, round_steps } = *self;
+        // A softmax over no keys has no shares to weigh values with.
         if keys == 0 {
             out.fill(0.0);
             return;
@@ -56,6 +59,7 @@ impl Head {
             gemm(Extents { m: rows, k: embedding, n: keys }, query, key, scores, round_steps);
             for (row, scores) in scores.chunks_exact_mut(keys).enumerate() {
                 for score in &mut *scores {
+                    // The device holds the scale in fp16 as well.
                     *score = if round_steps { round_f16(*score * round_f16(scale)) } else { *score * scale };
                 }
                 mask(first + row, scores);

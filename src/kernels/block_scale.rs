@@ -1,5 +1,8 @@
-//! Scales for blocks of numbers that become integers: of several ranges the one with the least squared error, all of
-//! them tried while a block is at hand.
+//! Scales for blocks of numbers that become integers: of several clipping ratios the one with the least squared error, all of
+//! them tried while a block is in registers.
+//!
+//! For given integers `v` of numbers `w` the best scale is a least-squares fit, `sum w v / sum v v`; a clipping ratio decides which
+//! integers they are.
 
 use super::quantize::Range;
 use super::simd::{LANES, Op, Simd, dispatch};
@@ -14,16 +17,16 @@ pub const LONGEST: usize = 256;
 /// What is tried for each block.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Search {
-    /// Shares of the tightest scale that cuts nothing off.
-    pub shares: [f32; LANES],
-    /// The integers.
+    /// Clipping ratios: shares of the tightest scale that clips nothing.
+    pub clip_ratios: [f32; LANES],
+    /// The integers that numbers are rounded to.
     pub range: Range,
     /// Whether scales are fp16.
     pub half: bool,
 }
 
 /// The scale for each block of `block` numbers, which must be a multiple of [`LANES`] and at most [`LONGEST`]. Besides
-/// the shares, the scale that maps the largest magnitude to the largest integer is tried; each with the scale that fits
+/// the ratios, the scale that maps the largest magnitude to the largest integer is tried; each with the scale that fits
 /// its integers best. NaN where a block is all zero, not finite, or so large or small that its scale takes more care.
 pub fn best_scales(values: &[f32], block: usize, search: &Search, scales: &mut [f32]) {
     dispatch(BestScales { values, block, search, scales });
@@ -53,6 +56,7 @@ fn best_scale<S: Simd>(s: S, values: &[[f32; LANES]], search: &Search) -> f32 {
     let (mut low, mut high, mut test) = (zero, zero, zero);
     for v in values {
         let v = s.load(v);
+        // `max` passes over a NaN; `test` finds it, since NaN * 0 and inf * 0 are NaN and all else is 0.
         low = s.max(s.sub(zero, v), low);
         high = s.max(v, high);
         test = s.mul_add(v, zero, test);
@@ -63,9 +67,10 @@ fn best_scale<S: Simd>(s: S, values: &[[f32; LANES]], search: &Search) -> f32 {
         return f32::NAN;
     }
     let Range { low: least, high: greatest } = search.range;
+    // -8 to 7 has one negative integer more: `tight` uses it, `wide` maps the largest magnitude to 7.
     let (tight, wide) = ((high / greatest).max(low / -least), largest / greatest);
     let mut inverses = [0.0; LANES];
-    let tried = s.mul(s.splat(tight), s.load(&search.shares));
+    let tried = s.mul(s.splat(tight), s.load(&search.clip_ratios));
     s.store(s.div(s.splat(1.0), tried), &mut inverses);
     let (mut products, mut squares) = ([0.0; LANES], [0.0; LANES]);
     for ((inverse, product), square) in inverses.into_iter().zip(&mut products).zip(&mut squares) {
@@ -103,6 +108,7 @@ fn fitted<S: Simd>(s: S, products: [f32; LANES], squares: [f32; LANES], half: bo
     let (product, square) = (s.load(&products), s.load(&squares));
     let scale = s.div(product, square);
     let scale = if half { s.round_f16(scale) } else { scale };
+    // `|w|^2 - |w - scale v|^2`, of which the first term is the same for all attempts.
     let gain = s.mul(scale, s.sub(s.add(product, product), s.mul(scale, square)));
     let (mut scales, mut gains) = ([0.0; LANES], [0.0; LANES]);
     s.store(scale, &mut scales);
@@ -125,7 +131,7 @@ mod tests {
     use super::*;
 
     const SEARCH: Search = Search {
-        shares: [1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.62],
+        clip_ratios: [1.0, 0.95, 0.9, 0.85, 0.8, 0.75, 0.7, 0.62],
         range: Range { low: -8.0, high: 7.0 },
         half: false,
     };
@@ -181,7 +187,7 @@ mod tests {
             let plain = noise(&values, largest / 7.0);
             prop_assert!(found <= plain + 1e-6 * signal, "{found} against {plain} of the largest magnitude");
             let (low, high) = values.iter().fold((0.0f32, 0.0f32), |(l, h), &x| (l.max(-x), h.max(x)));
-            for share in SEARCH.shares {
+            for share in SEARCH.clip_ratios {
                 let tried = noise(&values, (high / 7.0).max(low / 8.0) * share);
                 prop_assert!(found <= tried + 1e-6 * signal, "{found} against {tried} of {share}");
             }

@@ -1,4 +1,4 @@
-//! The data movement of convolution as matrix multiplication, and depthwise convolution without it.
+//! Convolution as GEMM: im2col ([`unfold`]) and its transpose ([`fold`]), and depthwise convolution without it.
 
 use std::ops::Range;
 
@@ -20,6 +20,7 @@ pub fn unfold(window: &Window, planes: &[f32], positions: Range<usize>, columns:
         out.fill(0.0);
         window.runs(window.tap(row % taps), positions.clone(), |at, from, length| {
             let out = &mut out[at - positions.start..][..length];
+            // At stride 1 a run of outputs is a run of inputs.
             if stride == 1 {
                 out.copy_from_slice(&plane[from..from + length]);
             } else {
@@ -58,6 +59,7 @@ pub fn depthwise(window: &Window, plane: &[f32], kernel: &[f32], output: &mut [f
                     *out = round_f16(*out + round_f16(value * weight));
                 }
             } else if window.stride[2] == 1 {
+                // A loop of its own: `step_by` keeps the compiler from vectorising the one below.
                 for (out, value) in output.iter_mut().zip(&plane[from..from + length]) {
                     *out += value * weight;
                 }

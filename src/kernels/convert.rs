@@ -47,6 +47,7 @@ fn each<T: Pod>(bytes: &[u8], range: Range<usize>, out: &mut [f32], f: impl Fn(T
 fn vectors<T: Load>(bytes: &[u8], range: Range<usize>, out: &mut [f32]) {
     match bytemuck::try_cast_slice::<u8, T>(bytes) {
         Ok(values) => convert(&values[range], out),
+        // Bytes of a mapped file need not be aligned to their elements.
         Err(_) => each(bytes, range, out, T::widen),
     }
 }

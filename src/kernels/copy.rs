@@ -83,6 +83,7 @@ impl StridedCopy {
         let src: &[[u8; N]] = bytemuck::cast_slice(src);
         let dst: &mut [[u8; N]] = bytemuck::cast_slice_mut(dst);
         let elements: usize = self.axes.iter().map(|axis| axis.len).product();
+        // Threads get disjoint parts of the destination, which must therefore be without gaps.
         if elements * N < PARALLEL_BYTES || self.axes.len() < 2 || !is_row_major(&self.axes) {
             return copy(&self.axes, self.from, self.to, src, dst);
         }
@@ -130,10 +131,12 @@ fn copy<T: Copy>(axes: &[Axis], from: usize, to: usize, src: &[T], dst: &mut [T]
             dst[to..to + inner.len].copy_from_slice(&src[from..from + inner.len]);
         });
     }
+    // Broadcasting: a stride of 0 reads one element over and over.
     if inner.to == 1 && inner.from == 0 {
         return walk(outer, from, to, |from, to| dst[to..to + inner.len].fill(src[from]));
     }
     match outer.iter().position(|axis| axis.from == 1) {
+        // A transposition. In square blocks every cache line of either side is used up before it leaves the cache.
         Some(at) => {
             let mut outer = Axes::from_slice(outer);
             let across = outer.remove(at);
@@ -185,6 +188,7 @@ fn walk(axes: &[Axis], mut from: usize, mut to: usize, mut f: impl FnMut(usize, 
             if index[at] < axis.len {
                 break;
             }
+            // An odometer: the axis goes back to its beginning and the next one outside advances.
             from = step(from, axis.from.wrapping_neg(), axis.len);
             to = step(to, axis.to.wrapping_neg(), axis.len);
             index[at] = 0;

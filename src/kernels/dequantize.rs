@@ -1,4 +1,4 @@
-//! Expanding compressed elements: unpacking bit fields, looking up palettes, shifting and scaling.
+//! Dequantization: unpacking bit fields, looking up LUTs, shifting and scaling.
 //!
 //! Streams are row-major and little endian: element `i` of `b` bits starts at bit `i * b`.
 
@@ -33,6 +33,7 @@ fn unpack_groups<const BITS: u32, const COUNT: usize, const BYTES: usize>(
     start: usize,
     out: &mut [u8],
 ) {
+    // Whole groups begin on a byte. What lies before the first and after the last is read field by field.
     let before = (start.next_multiple_of(COUNT) - start).min(out.len());
     let (head, rest) = out.split_at_mut(before);
     for (i, out) in head.iter_mut().enumerate() {
@@ -97,15 +98,15 @@ pub fn round_to_f16(values: &mut [f32]) {
 
 /// A lookup table of `2^bits` entries of `vector` numbers.
 #[derive(Debug, Clone, Copy)]
-pub struct Palette<'a> {
+pub struct Lut<'a> {
     values: &'a [f32],
     vector: usize,
 }
 
-impl<'a> Palette<'a> {
+impl<'a> Lut<'a> {
     /// A table over `values`, entry by entry.
-    pub fn new(values: &'a [f32], vector: usize) -> Palette<'a> {
-        Palette { values, vector }
+    pub fn new(values: &'a [f32], vector: usize) -> Lut<'a> {
+        Lut { values, vector }
     }
 
     /// Number `component` of the entry each index names.
@@ -175,10 +176,10 @@ mod tests {
     fn palettes_give_scalars_and_components() {
         let values = [1.0, 2.0, 3.0, 4.0];
         let mut out = [0.0; 3];
-        Palette::new(&values, 1).look_up(&[3, 0, 2], 0, &mut out);
+        Lut::new(&values, 1).look_up(&[3, 0, 2], 0, &mut out);
         assert_eq!(out, [4.0, 1.0, 3.0]);
-        Palette::new(&values, 2).look_up(&[1, 0, 1], 1, &mut out);
+        Lut::new(&values, 2).look_up(&[1, 0, 1], 1, &mut out);
         assert_eq!(out, [4.0, 2.0, 4.0]);
-        assert_eq!(Palette::new(&values, 2).entry(1), [3.0, 4.0]);
+        assert_eq!(Lut::new(&values, 2).entry(1), [3.0, 4.0]);
     }
 }

@@ -111,6 +111,7 @@ functions! {
     Sub: 2 = |s, x| s.sub(x[0], x[1]);
     Mul: 2 = |s, x| s.mul(x[0], x[1]);
     Div: 2 = |s, x| s.div(x[0], x[1]);
+    // `Simd::max` gives the second operand if either is NaN, which is right for a NaN in the second alone.
     Max: 2 = |s, x| s.select_nan(x[0], x[0], s.max(x[0], x[1]));
     Min: 2 = |s, x| s.select_nan(x[0], x[0], s.min(x[0], x[1]));
 }
@@ -138,6 +139,7 @@ impl Function<1> for Clamp {
 
     #[inline(always)]
     fn eval<S: Simd>(self, s: S, [x]: [S::V; 1]) -> S::V {
+        // The element is the second operand of both, so that a NaN comes through.
         s.min(s.splat(self.high), s.max(s.splat(self.low), x))
     }
 }
@@ -215,6 +217,7 @@ impl<T: Store, F: Function<N>, const N: usize> Op for Zip<'_, T, F, N> {
             match x[i] {
                 Operand::Each(x) => (lanes[i], ends[i]) = x.as_chunks(),
                 Operand::All(x) => {
+                    // A step of 0 reads the same vector again: no branch in the loop.
                     *constant = [x; LANES];
                     let constant: &[T; LANES] = constant;
                     (lanes[i], ends[i], steps[i]) = (std::slice::from_ref(constant), constant, 0);

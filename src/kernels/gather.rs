@@ -6,42 +6,14 @@ use crate::tensor::Shape;
 /// How a tensor of indices addresses a tensor of data. Runs of data correspond to rows: equally long runs, one
 /// after the other, of the gathered result or of the updates to scatter.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the layouts say it")]
 pub enum Addressing {
     /// Data `[batch, outer, size, inner]`, indices `[batch, count]`, rows `[batch, outer, count, inner]`.
-    Slices {
-        /// Dimensions that data and indices share.
-        batch: usize,
-        /// Dimensions between those and the indexed one.
-        outer: usize,
-        /// The indexed dimension.
-        size: usize,
-        /// Indices per batch.
-        count: usize,
-        /// Elements of a slice.
-        inner: usize,
-    },
+    Slices { batch: usize, outer: usize, size: usize, count: usize, inner: usize },
     /// Data `[outer, size, inner]`, indices and rows `[outer, count, inner]`, one element each.
-    Elements {
-        /// Dimensions before the indexed one.
-        outer: usize,
-        /// The indexed dimension.
-        size: usize,
-        /// Indices along that dimension.
-        count: usize,
-        /// Dimensions after the indexed one.
-        inner: usize,
-    },
+    Elements { outer: usize, size: usize, count: usize, inner: usize },
     /// Data `[batch, sizes.., inner]`, indices `[batch, count, sizes.len()]`, rows `[batch, count, inner]`.
-    Points {
-        /// Dimensions that data and indices share.
-        batch: usize,
-        /// The indexed dimensions.
-        sizes: Shape,
-        /// Points per batch.
-        count: usize,
-        /// Elements of a slice.
-        inner: usize,
-    },
+    Points { batch: usize, sizes: Shape, count: usize, inner: usize },
 }
 
 impl Addressing {

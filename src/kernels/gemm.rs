@@ -1,17 +1,19 @@
-//! Matrix multiplication.
+//! GEMM: `out = a x b`, for strided matrices of f32, fp16 and integers.
 //!
-//! Three ways, chosen by extents and strides alone: few rows times columns that lie in memory one after the
-//! other are dot products (`gemv`); few rows times a row-major matrix are sums of its rows; all else
-//! is cut into blocks that fit the caches, packed, and computed in register tiles (`tiles`). In the last two
-//! every element is the fused sum of its products in index order, whatever the blocking and the number of
-//! threads.
+//! Three ways, chosen by extents and strides alone: few rows times contiguous columns are dot products, few rows times a
+//! row-major matrix are weighted sums of rows (`gemv`), and all else is packed and blocked (`blocked_gemm`).
+//!
+//! There are libraries for this. They choose the order of a sum by the machine and the number of threads; here results are the
+//! same bits on every instruction set and number of threads, which regression gates rely on. In the last two ways every
+//! element is the fused sum of its products in index order. Operands of fp16 and compressed weights are widened while they
+//! are packed, and results rounded once where they are stored.
 
 use std::ops::Range;
 
+use super::blocked_gemm::{DecodedRows, FmaF32, Gemm, RoundF16, blocked_gemm};
 use super::gemv;
 use super::parallel;
 use super::simd::{Grid, Isa, Load, Store};
-use super::tiles::{Fused, Product, Reader, Rounded, divide};
 
 /// The extents of a product `[m, k] x [k, n]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,14 +24,14 @@ pub struct Extents {
     pub n: usize,
 }
 
-/// A strided matrix.
+/// A strided view of a matrix.
 #[derive(Debug, Clone, Copy)]
 pub struct Matrix<'a, T = f32> {
     /// Elements, starting with the first of the matrix.
     pub data: &'a [T],
-    /// Distance between rows.
+    /// Elements from a row to the next.
     pub row_stride: usize,
-    /// Distance between columns.
+    /// Elements from a column to the next.
     pub column_stride: usize,
 }
 
@@ -68,6 +70,7 @@ fn gemm_with(isa: Isa, extents: Extents, a: Matrix<'_>, b: Matrix<'_>, out: &mut
     if round_steps {
         multiply_rounded_with(isa, extents, a, b, out);
     } else if n == 1 {
+        // A single column is the transposed product of a row, which takes a GEMV form.
         multiply_with(isa, Extents { m: 1, k, n: m }, b.transposed(), a.transposed(), out);
     } else {
         multiply_with(isa, extents, a, b, out);
@@ -96,13 +99,13 @@ pub(super) fn multiply_with<T: Load>(
         return out.fill(0.0);
     }
     let pieces = parallel::pieces(m.saturating_mul(n).saturating_mul(k));
-    if gemv::takes_dots(extents, a, b) {
-        gemv::dots(isa, k, a, b.transposed(), Grid::new(out, n), pieces);
-    } else if gemv::takes_row_sums(extents, b) {
-        gemv::row_sums(isa, k, a, b, Grid::new(out, n), pieces);
+    if gemv::uses_dots(extents, a, b) {
+        gemv::dot_gemv(isa, k, a, b, Grid::new(out, n), pieces);
+    } else if gemv::uses_axpy(extents, b) {
+        gemv::axpy_gemv(isa, k, a, b, Grid::new(out, n), pieces);
     } else {
         let out = Grid::new(out, n);
-        divide(Product { isa, mode: Fused, k, left: a, right: b, bias: None, out }, pieces);
+        blocked_gemm(Gemm { isa, mode: FmaF32, k, left: a, right: b, bias: None, out }, pieces);
     }
 }
 
@@ -123,18 +126,19 @@ fn multiply_rounded_with<T: Load>(
     if out.is_empty() || k == 0 {
         return out.fill(0.0);
     }
+    // Blocked whatever the extents: lanes of the dot form would round in another order than the index's.
     let pieces = parallel::pieces(m.saturating_mul(n).saturating_mul(k));
     let out = Grid::new(out, n);
-    divide(Product { isa, mode: Rounded, k, left: a, right: b, bias: None, out }, pieces);
+    blocked_gemm(Gemm { isa, mode: RoundF16, k, left: a, right: b, bias: None, out }, pieces);
 }
 
-/// The left operand of [`weigh`], one row per output row.
+/// The left operand of [`weight_gemm`], one row per output row.
 #[derive(Clone, Copy)]
 pub enum Weights<'a, T> {
-    /// In memory.
+    /// All of them in memory.
     Dense(Matrix<'a, T>),
     /// Produced a few rows at a time.
-    Read(&'a (dyn Fn(Range<usize>, &mut [f32]) + Sync)),
+    Decode(&'a (dyn Fn(Range<usize>, &mut [f32]) + Sync)),
 }
 
 /// `out = weights x b + bias`, row-major, in fused sums that are rounded once where they are stored. There is an
@@ -142,7 +146,7 @@ pub enum Weights<'a, T> {
 ///
 /// # Panics
 /// If a matrix or the output has fewer elements than the extents imply.
-pub fn weigh<T: Load, U: Load, O: Store>(
+pub fn weight_gemm<T: Load, U: Load, O: Store>(
     extents: Extents,
     weights: Weights<'_, T>,
     b: Matrix<'_, U>,
@@ -158,29 +162,31 @@ pub fn weigh<T: Load, U: Load, O: Store>(
     let pieces = parallel::pieces(m.saturating_mul(n).saturating_mul(k));
     let out = Grid::new(out, n);
     match weights {
-        Weights::Dense(left) => divide(Product { isa, mode: Fused, k, left, right: b, bias, out }, pieces),
-        Weights::Read(read) => {
-            let left = Reader { read, columns: k };
-            divide(Product { isa, mode: Fused, k, left, right: b, bias, out }, pieces);
+        Weights::Dense(left) => {
+            blocked_gemm(Gemm { isa, mode: FmaF32, k, left, right: b, bias, out }, pieces);
+        }
+        Weights::Decode(read) => {
+            let left = DecodedRows { read, columns: k };
+            blocked_gemm(Gemm { isa, mode: FmaF32, k, left, right: b, bias, out }, pieces);
         }
     }
 }
 
 /// `out = a x b` in fused sums that are rounded once where they are stored, on this thread alone.
-pub(super) fn product_here<T: Load, U: Load, O: Store>(
+pub(super) fn gemm_on_this_thread<T: Load, U: Load, O: Store>(
     isa: Isa,
     k: usize,
     left: Matrix<'_, T>,
     right: Matrix<'_, U>,
     out: Grid<'_, O>,
 ) {
-    divide(Product { isa, mode: Fused, k, left, right, bias: None, out }, 1);
+    blocked_gemm(Gemm { isa, mode: FmaF32, k, left, right, bias: None, out }, 1);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::simd::LANES;
+    use crate::simd::LANES;
     use half::f16;
     use proptest::prelude::*;
 
@@ -232,8 +238,8 @@ mod tests {
     /// Dot products are within the bound of their lanes, other ways give fused sums in index order.
     fn assert_sums(e: Extents, a: Matrix<'_>, b: Matrix<'_>, found: &[f32]) {
         let Extents { m, k, n } = e;
-        let column = n == 1 && gemv::takes_dots(Extents { m: 1, k, n: m }, b.transposed(), a.transposed());
-        if !column && !gemv::takes_dots(e, a, b) {
+        let column = n == 1 && gemv::uses_dots(Extents { m: 1, k, n: m }, b.transposed(), a.transposed());
+        if !column && !gemv::uses_dots(e, a, b) {
             return assert_eq!(found, naive(e, a, b, f32::mul_add), "{e:?}");
         }
         for (i, &x) in found.iter().enumerate() {
@@ -342,12 +348,12 @@ mod tests {
                 |rows: Range<usize>, out: &mut [f32]| out.copy_from_slice(&w[rows.start * k..rows.end * k]);
             let (mut wide, mut rounded) = (vec![f32::NAN; m * n], vec![f16::NAN; m * n]);
             let x = Matrix::row_major(&x[..], n);
-            weigh(e, Weights::Dense(Matrix::row_major(&halves[..], k)), x, Some(&bias), &mut wide);
+            weight_gemm(e, Weights::Dense(Matrix::row_major(&halves[..], k)), x, Some(&bias), &mut wide);
             assert_eq!(wide, expected, "{e:?}");
-            weigh(e, Weights::<f32>::Read(&read), x, None, &mut wide);
+            weight_gemm(e, Weights::<f32>::Decode(&read), x, None, &mut wide);
             assert_eq!(wide, sums, "{e:?}");
             let x = Matrix::row_major(&narrow[..], n);
-            weigh(e, Weights::Dense(Matrix::row_major(&w[..], k)), x, Some(&bias), &mut rounded);
+            weight_gemm(e, Weights::Dense(Matrix::row_major(&w[..], k)), x, Some(&bias), &mut rounded);
             assert!(rounded.iter().zip(&expected).all(|(&r, &e)| r == f16::from_f32(e)), "{e:?}");
         }
     }

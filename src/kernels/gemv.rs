@@ -1,72 +1,82 @@
-//! Products of a few rows with a matrix that is read from memory once and used as it lies there.
+//! GEMV and skinny GEMM: few rows times a matrix that is read from memory once, without packing.
+//!
+//! The *dot form* serves columns that are contiguous (`[n, k]` weights), the *axpy form* a row-major matrix. Packing costs a pass
+//! over the matrix, which few rows do not repay: it starts to beyond 16 rows in the first form and 8 in the second.
 
 use std::ops::Range;
 
 use super::gemm::{Extents, Matrix};
 use super::parallel;
-use super::row_products::RowDots;
+use super::row_gemv::DenseGemv;
 use super::simd::{Grid, Isa, LANES, Load, Op, Simd};
 
 /// Rows up to which dot products are faster than packing.
 pub(super) const DOT_ROWS: usize = 16;
-/// Steps of a dot product for which several rows fit the first-level cache; a multiple of the lanes.
+/// Elements of a dot product at a time, 4 KiB of f32: several rows fit the first-level cache. A multiple of the lanes.
 const DOT_DEPTH: usize = 1024;
-/// Bytes that come from memory at once.
+/// Bytes of a cache line.
 const CACHE_LINE: usize = 64;
 /// Rows up to which sums of rows are faster than packing.
-const SUM_ROWS: usize = 8;
+const AXPY_ROWS: usize = 8;
 /// Rows whose sums are taken at a time.
-const SUM_GROUP: usize = 4;
-/// Columns whose sums are kept in the first-level cache.
-const SUM_COLUMNS: usize = 512;
+const AXPY_GROUP: usize = 4;
+/// Columns at a time: the sums of [`AXPY_GROUP`] rows are 8 KiB, which stay in the first-level cache.
+const AXPY_COLUMNS: usize = 512;
 
-/// Whether [`dots`] is the way to compute a product.
-pub(super) fn takes_dots<T: Copy>(extents: Extents, a: Matrix<'_>, b: Matrix<'_, T>) -> bool {
+/// Whether [`dot_gemv`] is the way to compute a product.
+pub(super) fn uses_dots<T: Copy>(extents: Extents, a: Matrix<'_>, b: Matrix<'_, T>) -> bool {
     extents.m <= DOT_ROWS && a.column_stride == 1 && b.row_stride == 1
 }
 
-/// Whether [`row_sums`] is the way to compute a product.
-pub(super) fn takes_row_sums<T: Copy>(extents: Extents, b: Matrix<'_, T>) -> bool {
-    extents.m <= SUM_ROWS && b.column_stride == 1
+/// Whether [`axpy_gemv`] is the way to compute a product.
+pub(super) fn uses_axpy<T: Copy>(extents: Extents, b: Matrix<'_, T>) -> bool {
+    extents.m <= AXPY_ROWS && b.column_stride == 1
 }
 
-/// Dot products of the rows of `x` with the rows of `w`, both of `k` contiguous elements.
+/// Dot form: each result is the dot product of a row of `a` and a column of `b`, both of `k` contiguous elements.
 ///
-/// Lane `i` sums the products at `i`, `i + 8`, and so on; the lanes are then added by halves. For a single row of `x` there
-/// are 64 lanes, so that rows of `w` can be read one after the other, as fast as memory gives them.
-pub(super) fn dots<T: Load>(
+/// Lane `i` sums the products at `i`, `i + 8`, and so on; the lanes are then added by halves. For a single row of `a` there
+/// are 64 lanes, so that columns of `b` can be read one after the other, as fast as memory gives them.
+pub(super) fn dot_gemv<T: Load>(
     isa: Isa,
     k: usize,
-    x: Matrix<'_>,
-    w: Matrix<'_, T>,
+    a: Matrix<'_>,
+    b: Matrix<'_, T>,
     out: Grid<'_>,
     pieces: usize,
 ) {
     if out.rows() == 1 {
         return parallel::parts(out.into_row(), LANES, pieces, &|start, out| {
-            isa.run(RowDots { x: &x.data[..k], w: w.skip_rows(start), out });
+            isa.run(DenseGemv { x: &a.data[..k], w: b.skip_columns(start).transposed(), out });
         });
     }
-    match parallel::half(out.columns(), LANES, pieces) {
-        Some(middle) => {
-            let (left, right) = out.split_columns(middle);
-            parallel::join(
-                || dots(isa, k, x, w, left, pieces / 2),
-                || dots(isa, k, x, w.skip_rows(middle), right, pieces - pieces / 2),
-            );
-        }
-        None => isa.run(Dots { k, x, w, out }),
-    }
+    by_columns(b, out, LANES, pieces, &|b, out| isa.run(DotGemv { k, x: a, w: b.transposed(), out }));
 }
 
-struct Dots<'a, T> {
+/// Divides the columns of a product, in multiples of `unit`, among up to `pieces` threads.
+fn by_columns<T: Load>(
+    b: Matrix<'_, T>,
+    out: Grid<'_>,
+    unit: usize,
+    pieces: usize,
+    multiply: &(impl Fn(Matrix<'_, T>, Grid<'_>) + Sync),
+) {
+    let Some(middle) = parallel::half(out.columns(), unit, pieces) else { return multiply(b, out) };
+    let (left, right) = out.split_columns(middle);
+    parallel::join(
+        || by_columns(b, left, unit, pieces / 2, multiply),
+        || by_columns(b.skip_columns(middle), right, unit, pieces - pieces / 2, multiply),
+    );
+}
+
+struct DotGemv<'a, T> {
     k: usize,
     x: Matrix<'a>,
     w: Matrix<'a, T>,
     out: Grid<'a>,
 }
 
-impl<T: Load> Op for Dots<'_, T> {
+impl<T: Load> Op for DotGemv<'_, T> {
     type Output = ();
 
     #[inline(always)]
@@ -84,7 +94,7 @@ impl<T: Load> Op for Dots<'_, T> {
     }
 }
 
-impl<T: Load> Dots<'_, T> {
+impl<T: Load> DotGemv<'_, T> {
     /// All results of `W` rows of `w` from `j` on.
     #[inline(always)]
     fn columns<S: Simd, const W: usize>(&mut self, s: S, j: usize) {
@@ -98,6 +108,7 @@ impl<T: Load> Dots<'_, T> {
             }
             let w = (w, (j + W) * self.w.row_stride + start);
             let mut i = 0;
+            // 3 x 4 sums, 3 vectors of `x` and one of `w` are the 16 registers of AVX2.
             while i + 3 <= m {
                 self.tile::<S, 3, W>(s, i, depth.clone(), w, &mut sums[i..]);
                 i += 3;
@@ -132,8 +143,10 @@ impl<T: Load> Dots<'_, T> {
                 *total = s.load(sum);
             }
         }
+        // The first tile asks for the next columns; the tiles after it give memory the time.
         let ahead = if i == 0 { self.w.data.get(next..).unwrap_or_default() } else { &[] };
-        let totals = dot_tile(s, depth.len(), x, w, Ahead { rows: ahead, stride: self.w.row_stride }, totals);
+        let totals =
+            dot_tile(s, depth.len(), x, w, Prefetch { rows: ahead, stride: self.w.row_stride }, totals);
         for (totals, sums) in totals.into_iter().zip(sums) {
             for (total, sum) in totals.into_iter().zip(sums) {
                 s.store(total, sum);
@@ -142,15 +155,15 @@ impl<T: Load> Dots<'_, T> {
     }
 }
 
-/// What is read next. A row is too short for a processor to see by itself where reading goes on.
+/// What is read next. A row is too short for a hardware prefetcher to see where reading goes on.
 #[derive(Clone, Copy)]
-struct Ahead<'a, T> {
+struct Prefetch<'a, T> {
     rows: &'a [T],
     stride: usize,
 }
 
-impl<T> Ahead<'_, T> {
-    /// Has a cache line of each of `W` rows brought near.
+impl<T> Prefetch<'_, T> {
+    /// Prefetches a cache line of each of `W` rows.
     #[inline(always)]
     fn prefetch<S: Simd, const W: usize>(&self, s: S, column: usize) {
         for row in 0..W {
@@ -168,7 +181,7 @@ fn dot_tile<S: Simd, T: Load, const X: usize, const W: usize>(
     k: usize,
     x: [&[f32]; X],
     w: [&[T]; W],
-    ahead: Ahead<'_, T>,
+    ahead: Prefetch<'_, T>,
     mut sums: [[S::V; W]; X],
 ) -> [[S::V; W]; X] {
     let whole = k / LANES;
@@ -207,8 +220,8 @@ fn dot_tile<S: Simd, T: Load, const X: usize, const W: usize>(
     sums
 }
 
-/// The rows of `b`, whose elements are contiguous, weighted by each row of `a` and summed in order.
-pub(super) fn row_sums<T: Load>(
+/// Axpy form: rows of `b`, whose elements are contiguous, weighted by each row of `a` and summed in order.
+pub(super) fn axpy_gemv<T: Load>(
     isa: Isa,
     k: usize,
     a: Matrix<'_>,
@@ -216,56 +229,48 @@ pub(super) fn row_sums<T: Load>(
     out: Grid<'_>,
     pieces: usize,
 ) {
-    match parallel::half(out.columns(), COLUMN_UNIT, pieces) {
-        Some(middle) => {
-            let (left, right) = out.split_columns(middle);
-            parallel::join(
-                || row_sums(isa, k, a, b, left, pieces / 2),
-                || row_sums(isa, k, a, b.skip_columns(middle), right, pieces - pieces / 2),
-            );
-        }
-        None => isa.run(RowSums { k, a, b, out }),
-    }
+    by_columns(b, out, COLUMN_UNIT, pieces, &|b, out| isa.run(AxpyGemv { k, a, b, out }));
 }
 
 /// Columns below which dividing a row among threads shortens the runs read from memory too much.
 const COLUMN_UNIT: usize = 64;
 
-struct RowSums<'a, T> {
+struct AxpyGemv<'a, T> {
     k: usize,
     a: Matrix<'a>,
     b: Matrix<'a, T>,
     out: Grid<'a>,
 }
 
-impl<T: Load> Op for RowSums<'_, T> {
+impl<T: Load> Op for AxpyGemv<'_, T> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(mut self, s: S) {
         let (m, n) = (self.out.rows(), self.out.columns());
-        for start in (0..n).step_by(SUM_COLUMNS) {
-            let columns = start..n.min(start + SUM_COLUMNS);
-            for first in (0..m).step_by(SUM_GROUP) {
+        for start in (0..n).step_by(AXPY_COLUMNS) {
+            let columns = start..n.min(start + AXPY_COLUMNS);
+            for first in (0..m).step_by(AXPY_GROUP) {
                 match m - first {
                     1 => self.block::<S, 1>(s, first, columns.clone()),
                     2 => self.block::<S, 2>(s, first, columns.clone()),
                     3 => self.block::<S, 3>(s, first, columns.clone()),
-                    _ => self.block::<S, SUM_GROUP>(s, first, columns.clone()),
+                    _ => self.block::<S, AXPY_GROUP>(s, first, columns.clone()),
                 }
             }
         }
     }
 }
 
-type Sums<const R: usize> = [[[f32; LANES]; SUM_COLUMNS / LANES]; R];
+type Sums<const R: usize> = [[[f32; LANES]; AXPY_COLUMNS / LANES]; R];
 
-impl<T: Load> RowSums<'_, T> {
+impl<T: Load> AxpyGemv<'_, T> {
     #[inline(always)]
     fn block<S: Simd, const R: usize>(&mut self, s: S, first: usize, columns: Range<usize>) {
-        let mut sums: Sums<R> = [[[0.0; LANES]; SUM_COLUMNS / LANES]; R];
+        let mut sums: Sums<R> = [[[0.0; LANES]; AXPY_COLUMNS / LANES]; R];
         let a = self.a.skip_rows(first);
         let mut step = 0;
+        // Four rows of `b` at a time: a sum is loaded and stored once for four multiply-adds.
         while step + 4 <= self.k {
             self.add::<S, R, 4>(s, a.skip_columns(step), step, columns.clone(), &mut sums);
             step += 4;

@@ -1,4 +1,4 @@
-//! Functions of vectors, as polynomials on a range to which any argument can be reduced.
+//! Elementary functions of vectors: range reduction (Cody & Waite: `ln 2` in two parts) and a polynomial.
 //!
 //! The coefficients are minimax fits (Remez exchange in 40 digits). The bounds given here are in units of the
 //! last place of the f32 result, subnormal ones included, and hold for every f32 argument; NaN gives NaN.
@@ -31,6 +31,7 @@ fn powers<S: Simd>(s: S, x: S::V) -> (S::V, S::V) {
     const LN_2_LOW: f32 = -1.904_654_3e-9;
     const TERMS: [f32; 5] = [0.499_999_94, 0.166_665_21, 0.041_668_39, 0.008_368_745, 0.001_381_454];
     let n = s.round(s.mul(x, s.splat(std::f32::consts::LOG2_E)));
+    // `|r| <= ln 2 / 2`. Fused, the product with the upper part of ln 2 is not rounded before it is subtracted.
     let r = s.mul_add(n, s.splat(-std::f32::consts::LN_2), x);
     let r = s.mul_add(n, s.splat(-LN_2_LOW), r);
     let tail = s.mul_add(s.mul(r, r), polynomial(s, r, TERMS), r);
@@ -40,6 +41,7 @@ fn powers<S: Simd>(s: S, x: S::V) -> (S::V, S::V) {
 /// `e^x` of numbers up to zero, within 1.1 ulp; zero where it would be subnormal.
 #[inline(always)]
 pub(super) fn exp_of_distance<S: Simd>(s: S, x: S::V) -> S::V {
+    // e^-87.3 is the least normal f32; below it `exp2_int` would need an exponent under -126.
     const LEAST: f32 = -87.0;
     let clamped = s.max(s.splat(LEAST), x);
     let (n, mantissa) = powers(s, clamped);
@@ -49,6 +51,7 @@ pub(super) fn exp_of_distance<S: Simd>(s: S, x: S::V) -> S::V {
 /// `1 / (1 + e^-x)`, within 2.5 ulp.
 #[inline(always)]
 pub(super) fn sigmoid<S: Simd>(s: S, x: S::V) -> S::V {
+    // `e^-|x|` cannot overflow: `1 / (1 + small)` for positive arguments, `small / (1 + small)` for negative ones.
     let small = exp(s, s.sub(s.splat(0.0), s.abs(x)));
     let above = s.select_gt(s.splat(0.0), x, small, s.splat(1.0));
     s.div(above, s.add(s.splat(1.0), small))
@@ -58,6 +61,7 @@ pub(super) fn sigmoid<S: Simd>(s: S, x: S::V) -> S::V {
 #[inline(always)]
 pub(super) fn tanh<S: Simd>(s: S, x: S::V) -> S::V {
     const TERMS: [f32; 5] = [-0.333_332_8, 0.133_314_42, -0.053_739_715, 0.020_639_088, -0.005_704_987];
+    // Below, `1 - 2 / (e^2x + 1)` cancels and a polynomial takes over, as in Cephes.
     const NEAR: f32 = 0.625;
     let size = s.abs(x);
     let square = s.mul(x, x);
@@ -88,6 +92,7 @@ fn erf_near<S: Simd>(s: S, x: S::V) -> S::V {
 /// `1 - erf x` for `x` above [`ERF_NEAR`].
 #[inline(always)]
 fn erfc_far<S: Simd>(s: S, x: S::V) -> S::V {
+    // erfc spans 38 decades; its logarithm is nearly a parabola, which a polynomial follows.
     const LOGARITHM: [f32; 10] = [
         0.000_387_737_7,
         -1.130_589_6,

@@ -1,4 +1,8 @@
-//! Normalisation of float data in place. With `round_steps` every step is rounded to fp16.
+//! Layer norm (Ba et al. 2016) and instance norm (Ulyanov et al. 2016) as [`standardize`], batch norm (Ioffe & Szegedy
+//! 2015), L2 norm and local response norm (Krizhevsky et al. 2012), in place. With `round_steps` every step is rounded
+//! to fp16.
+//!
+//! `y = (x - mean) / sqrt(variance + epsilon) * gamma + beta`, where mean and variance are those of the reduced axes.
 
 use super::convert::round_f16;
 use super::parallel;
@@ -55,6 +59,7 @@ pub fn standardize(
         *mean = round(*mean / count);
     }
     deviations.fill(0.0);
+    // A second pass over the distances: `E[x^2] - E[x]^2` cancels where the mean is large.
     add_up(axes, data, deviations, round_steps, None, |x, at| {
         let distance = round(f64::from(x) - means[at]);
         distance * distance
@@ -105,6 +110,7 @@ struct Rescale<'a> {
 
 impl<'a> Rescale<'a> {
     fn new(data: &'a mut [f32], mean: f64, scale: f64) -> Rescale<'a> {
+        // The mean as a sum of two f32: one alone would cost a row with a large mean and a small variance its digits.
         let high = mean as f32;
         let mean = [high, (mean - f64::from(high)) as f32];
         Rescale { data, mean, scale: scale as f32, offset: 0.0, affine: Affine::default() }

@@ -1,4 +1,4 @@
-//! Pooling of one plane.
+//! Max, average and L2 pooling of one plane with sliding windows.
 
 use std::ops::Range;
 
@@ -31,6 +31,7 @@ pub fn pool(window: &Window, pooling: Pooling, input: &[f32], output: &mut [f32]
                 let at = [z, y, x];
                 *out = match pooling {
                     Pooling::Max => fold(window, at, input, f32::NEG_INFINITY, |max, v| {
+                        // A NaN is taken and stays: nothing is greater than it.
                         if v > max || v.is_nan() { v } else { max }
                     }),
                     Pooling::L2 => {
@@ -45,6 +46,7 @@ pub fn pool(window: &Window, pooling: Pooling, input: &[f32], output: &mut [f32]
                                 window.kernel[axis].min(padded[axis].saturating_sub(start))
                             }
                         };
+                        // A window that lies in the padding alone has no elements and a sum of 0.
                         round(sum / (0..3).map(|axis| counted(axis) as f32).product::<f32>().max(1.0))
                     }
                 };

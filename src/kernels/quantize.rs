@@ -1,4 +1,9 @@
-//! Compressing elements: rounding to a grid of integers, what that loses, and packing bit fields.
+//! Uniform quantisation by round to nearest: the extent of numbers, the least-squares scale of their integers, codes
+//! with what they lose (SNR, cosine), and bit fields packed without gaps.
+//!
+//! ```text
+//! v = clamp(round(w / scale), low, high)        code = v + zero        read back: scale * (code - zero)
+//! ```
 
 use std::ops::AddAssign;
 
@@ -7,7 +12,7 @@ use super::simd::{LANES, Op, Simd, dispatch};
 /// Elements whose sums are kept in f32 before they join a sum in f64.
 const RUN: usize = 4096;
 
-/// Adding this to a number of small magnitude leaves its nearest integer in the low bits.
+/// 1.5 x 2^23: adding it to a number of small magnitude leaves the nearest integer in the low bits.
 const MAGIC: f32 = 12_582_912.0;
 
 /// The least and the greatest of some numbers; zero lies between them.
@@ -40,6 +45,7 @@ impl Op for FindExtent<'_> {
             let v = s.load(v);
             low = s.max(s.sub(zero, v), low);
             high = s.max(v, high);
+            // 0 unless a number is not finite: NaN * 0 and inf * 0 are NaN.
             test = s.mul_add(v, zero, test);
         }
         let (mut min, mut max) = (-s.reduce_max(low), s.reduce_max(high));
@@ -161,6 +167,7 @@ impl Loss {
 
     /// The cosine between the numbers and what is read back; one if nothing is lost.
     pub fn cosine(&self) -> f64 {
+        // `|w - d|^2 = |w|^2 + |d|^2 - 2 w . d`.
         let product = (self.signal + self.decoded - self.noise) / 2.0;
         match (self.signal * self.decoded).sqrt() {
             _ if self.noise == 0.0 => 1.0,
@@ -173,9 +180,9 @@ impl Loss {
 /// How integers stand for numbers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Affine {
-    /// Number per integer.
+    /// What an integer is multiplied by.
     pub scale: f32,
-    /// The integers.
+    /// The integers that numbers are rounded to.
     pub range: Range,
     /// What is added to an integer to give its code.
     pub zero: f32,
@@ -214,6 +221,7 @@ impl Op for Encode<'_> {
             let w = s.load(w);
             let v = s.min(s.max(s.round(s.mul(w, inverse)), low), high);
             let mut fields = [0.0; LANES];
+            // The low mantissa bits of `v + zero + MAGIC` are the code, a negative one in two's complement.
             s.store(s.add(v, shift), &mut fields);
             for (code, field) in codes.iter_mut().zip(fields) {
                 *code = (field.to_bits() & 0xff) as u8;
@@ -273,6 +281,7 @@ impl Packer {
     /// Eight fields of `BITS` are `BITS` bytes.
     fn groups<const BITS: usize>(&mut self, groups: &[[u8; 8]], out: &mut Vec<u8>) {
         let mask = (1u64 << BITS) - 1;
+        // Eight fields are whole bytes, so that `filled` is the same afterwards.
         let (mut held, filled) = (self.held, self.filled);
         for group in groups {
             let mut word = 0;

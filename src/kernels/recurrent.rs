@@ -1,4 +1,10 @@
-//! Recurrent cells stepped over a sequence. Rows are batch entries; gates lie next to each other in a row.
+//! Recurrent cells stepped over a sequence: Elman RNN, LSTM (Hochreiter & Schmidhuber 1997) with peepholes (Gers &
+//! Schmidhuber 2000), and GRU (Cho et al. 2014).
+//!
+//! ```text
+//! a row     [ gate 0: hidden | gate 1: hidden | .. ]      LSTM: input, forget, output, cell; GRU: reset, output, update
+//! a step    LSTM: c' = f c + i g, h' = o tanh(c')         GRU: h' = (1 - z) n + z h
+//! ```
 
 use super::convert::round_f16;
 use super::gemm::{Extents, Matrix, gemm};
@@ -29,13 +35,14 @@ impl Activation {
         NAMES.iter().find(|entry| entry.0.eq_ignore_ascii_case(name)).map(|entry| entry.1)
     }
 
-    /// Its value.
+    /// The activation of a number.
     pub fn apply(self, x: f32) -> f32 {
         match self {
             Activation::Linear => x,
             Activation::Relu => x.max(0.0),
             Activation::Tanh => x.tanh(),
             Activation::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+            // As in Core ML and Keras 2; the slope of PyTorch's is 1/6.
             Activation::HardSigmoid => (0.2 * x + 0.5).clamp(0.0, 1.0),
         }
     }
@@ -44,7 +51,7 @@ impl Activation {
 /// What does not change from step to step.
 #[derive(Debug, Clone, Copy)]
 pub struct Sequence<'a> {
-    /// Number of steps.
+    /// Length of the sequence.
     pub steps: usize,
     /// Rows per step.
     pub batch: usize,
@@ -75,7 +82,7 @@ impl Sequence<'_> {
     }
 }
 
-/// A recurrent cell.
+/// A recurrent cell, which advances its state by one step.
 pub trait Cell {
     /// Gates per hidden unit.
     const GATES: usize;
@@ -165,6 +172,7 @@ impl Cell for Lstm<'_> {
             let candidate = round(self.cell.apply(sum(3)));
             let memory = round(round(forget * before) + round(input * candidate));
             let memory = memory.max(-self.clip).min(self.clip);
+            // This gate peeks at the new cell state, the other two at the old one.
             let output = gate(peek(sum(2), 2, memory));
             self.memory[at] = memory;
             *state = round(output * round(self.output.apply(memory)));

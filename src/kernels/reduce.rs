@@ -1,4 +1,9 @@
-//! Reductions over any set of axes of a row-major tensor.
+//! Reductions over any set of axes of a row-major tensor. Neighbouring axes of one kind are merged, so that any shape
+//! is a few nested loops over runs of contiguous elements:
+//!
+//! ```text
+//! [2, 3, 4, 5] over axes 1 and 2   ->   kept 2 | reduced 12 | kept 5: 24 runs of 5 elements
+//! ```
 
 use half::f16;
 use smallvec::SmallVec;
@@ -183,6 +188,7 @@ fn is_precise(sum: f64) -> bool {
 
 /// The sum of the terms, in a fixed order of several independent chains.
 fn sum_of(elements: &[f32], term: impl Fn(f32) -> f64) -> f64 {
+    // An f64 addition takes several cycles; chains overlap.
     const CHAINS: usize = 8;
     let mut sums = [0.0; CHAINS];
     let chunks = elements.chunks_exact(CHAINS);
@@ -205,6 +211,7 @@ fn largest(axes: &Axes, x: &[f32], out: &mut [f32]) {
             for (max, &x) in out[run.kept_at..].iter_mut().zip(elements) {
                 *max = larger(*max, x);
             }
+        // `rows::max` passes over NaN. The sum is NaN if an element is, or if infinities of both signs meet.
         } else if rows::sum(elements).is_nan() {
             out[run.kept_at] = elements.iter().fold(out[run.kept_at], |max, &x| larger(max, x));
         } else if !out[run.kept_at].is_nan() {
@@ -233,6 +240,7 @@ pub fn reduce_f32(
         Reduction::LogSumExp => {
             largest(axes, x, out);
             add_up(axes, x, sums, round_steps, None, |x, at| {
+                // The largest is subtracted, so that nothing overflows; inf - inf would be NaN.
                 let below = if x == out[at] { 0.0 } else { f64::from(x) - f64::from(out[at]) };
                 rounded(below, round_steps).exp()
             });

@@ -1,5 +1,5 @@
-//! Sampling between elements: where output positions lie on an input axis, linear and nearest resizing along
-//! axes, and bilinear sampling at any point of a plane.
+//! Resampling by nearest neighbour, linear and bilinear interpolation: where output positions lie on an input axis,
+//! resizing along axes, and sampling at any point of a plane.
 //!
 //! Positions are computed in f64 whatever the element type: an image coordinate does not fit fp16.
 
@@ -75,6 +75,7 @@ pub enum Nearest {
 impl Nearest {
     /// The input element, of `input`, that element `i` of `output` repeats.
     pub fn source(self, i: usize, input: usize, output: usize) -> usize {
+        // In integers: a rounded quotient falls on the wrong side of an element's edge for some sizes.
         let (i, n, m) = (i as u128, input as u128, output.max(1) as u128);
         let found = match self {
             Nearest::Start => (i * n / m) as usize,
@@ -92,7 +93,7 @@ pub struct Axis<'a> {
     pub low: &'a [u32],
     /// For each output element, how far its position is from `low` to the next element.
     pub weight: &'a [f32],
-    /// Input elements.
+    /// Elements of the input axis.
     pub input: usize,
 }
 
@@ -129,6 +130,7 @@ pub fn interpolate(axis: Axis<'_>, inner: usize, input: &[f32], output: &mut [f3
     for_each_chunk(output, to, work, |i, output| block(&input[i * from..][..from], output));
 }
 
+// At weight 0 the neighbour does not count, not even by 0 * inf.
 fn mix(a: f32, b: f32, weight: f32, round_steps: bool) -> f32 {
     if weight == 0.0 {
         a
@@ -214,6 +216,7 @@ impl Padding {
     /// The element that stands at `index`, if any of the `size` elements does.
     fn element(self, index: i64, size: usize) -> Option<usize> {
         let size = i64::try_from(size).ok().filter(|&size| size > 0)?;
+        // A mirrored axis repeats itself, with its ends twice (`Symmetric`) or once (`Reflection`).
         let mirrored = |period: i64, turn: i64| {
             let index = index.rem_euclid(period);
             if index < size { index } else { turn - index }
@@ -238,7 +241,7 @@ pub struct Tap {
 }
 
 impl Tap {
-    /// Padding alone.
+    /// A position of which only padding is seen.
     pub const OUTSIDE: Tap = Tap { low: None, high: None, weight: 0.0 };
 
     /// Linear interpolation at a position on an axis of `size`.

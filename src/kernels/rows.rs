@@ -1,7 +1,8 @@
 //! Reductions of contiguous elements.
 //!
-//! Sums are taken in f32, thirty-two side by side over blocks of `BLOCK` elements, and the blocks added in
-//! f64, so rounding errors do not grow with the length.
+//! Sums are blocked: in f32, thirty-two side by side over blocks of `BLOCK` elements, and the blocks added in f64. So
+//! rounding errors do not grow with the length, at the speed of f32. Variances are those of shifted data (Chan, Golub &
+//! LeVeque 1983).
 
 use super::simd::{Isa, LANES, Load, Op, Simd};
 
@@ -49,6 +50,7 @@ fn mean_var_with<T: Load>(isa: Isa, x: &[T]) -> MeanVar {
         return wide_mean_var(x);
     }
     let variance = square - shift * shift;
+    // Not `max(0.0)`: a NaN stays NaN.
     MeanVar { mean: f64::from(estimate) + shift, variance: if variance < 0.0 { 0.0 } else { variance } }
 }
 
@@ -162,6 +164,7 @@ pub(super) fn reduce<S: Simd, F: Fold, T: Load>(s: S, f: F, x: &[T]) -> f32 {
     for (total, rest) in totals.iter_mut().zip(rest.chunks(LANES)) {
         let mut lanes = [0.0; LANES];
         s.store(T::load_some(s, rest), &mut lanes);
+        // Zeros would count as distances from the estimate.
         lanes[rest.len()..].fill(f.neutral());
         *total = f.step(s, *total, s.load(&lanes));
     }

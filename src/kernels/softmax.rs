@@ -1,4 +1,5 @@
-//! Softmax in place over `[outer, length, inner]` data.
+//! Softmax in place over `[outer, length, inner]` data: the maximum is subtracted first, in a pass of its own, so that no
+//! exponential overflows.
 
 use std::cell::RefCell;
 
@@ -156,6 +157,7 @@ impl<P: Precision> Op for Softmax<'_, P> {
         for block in data.chunks_exact_mut(length * inner) {
             match inner {
                 1 => along_row(s, precision, block),
+                // Too few columns for a vector of them: each is copied to a row and back.
                 2..LANES => {
                     column.resize(length * size_of::<f32>());
                     let column: &mut [f32] = bytemuck::cast_slice_mut(column);

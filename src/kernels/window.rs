@@ -55,6 +55,7 @@ impl Window {
     pub fn outputs_with(&self, axis: usize, tap: usize) -> Range<usize> {
         let (stride, offset) = (self.stride[axis].cast_signed(), self.offset(axis, tap));
         let bound = |limit: isize| {
+            // `ceil((limit - offset) / stride)`, also of negative numbers.
             let first = -((offset - limit).div_euclid(stride));
             first.clamp(0, self.output[axis].cast_signed()).cast_unsigned()
         };

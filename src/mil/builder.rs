@@ -1,15 +1,15 @@
 //! Building functions: each operation is typed as it is pushed, so a mistake shows where it is made.
 //!
 //! ```
-//! use anemeter::mil::{Builder, Opset, TensorType};
-//! use anemeter::tensor::DType;
+//! use anemeter_mil::{Builder, Opset, TensorType};
+//! use anemeter_kernels::tensor::DType;
 //!
 //! let mut main = Builder::new("main", Opset::Ios18);
 //! let x = main.input("x", TensorType::fixed(DType::F16, &[1, 8]));
 //! let y = main.op("softmax").arg("x", x).arg("axis", -1).named("y").push()?;
 //! let function = main.finish(&[y]);
 //! assert_eq!(function.value(y).ty.to_string(), "tensor<fp16, [1, 8]>");
-//! # Ok::<(), anemeter::mil::BuildError>(())
+//! # Ok::<(), anemeter_mil::BuildError>(())
 //! ```
 
 use half::f16;
@@ -18,7 +18,7 @@ use super::arguments::Arguments;
 use super::op::{Call, Default, KnownValue, OpDef, Presence};
 use super::propagate::{FactBindings, Facts, check_types};
 use super::{Argument, Binding, Block, Function, Literal, Operation, Opset, TensorType, Type, ValueId, ops};
-use crate::tensor::{DType, Tensor};
+use anemeter_kernels::tensor::{DType, Tensor};
 
 /// An operation that cannot be pushed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -40,7 +40,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// An empty function.
+    /// Begins a function without inputs and operations.
     pub fn new(name: &str, opset: Opset) -> Builder {
         Builder {
             function: Function::new(name, opset),
@@ -49,7 +49,7 @@ impl Builder {
         }
     }
 
-    /// Adds an input.
+    /// Adds an input of the function.
     pub fn input(&mut self, name: &str, ty: impl Into<Type>) -> ValueId {
         let id = self.define(name, ty.into(), None);
         self.function.inputs.push(id);
@@ -70,7 +70,7 @@ impl Builder {
         id
     }
 
-    /// Starts an operation.
+    /// Begins an operation; [`Pending::push`] adds it.
     pub fn op(&mut self, kind: &str) -> Pending<'_> {
         let name = format!("{kind}_{}", self.function.values.len());
         Pending {
@@ -92,7 +92,7 @@ impl Builder {
         let ids: Vec<ValueId> = inputs.iter().map(|(name, ty)| self.define(name, ty.clone(), None)).collect();
         self.blocks.push(Block { inputs: ids.clone(), ..Block::default() });
         let outputs = body(self, &ids);
-        let mut block = self.blocks.pop().unwrap_or_default();
+        let mut block = self.blocks.pop().expect("it was pushed above");
         block.outputs = outputs?;
         Ok(block)
     }
@@ -102,9 +102,9 @@ impl Builder {
         &self.facts.types[id.index()]
     }
 
-    /// Ends the function.
+    /// Completes the function with its outputs.
     pub fn finish(mut self, outputs: &[ValueId]) -> Function {
-        self.function.body = self.blocks.pop().unwrap_or_default();
+        self.function.body = self.blocks.pop().expect("a builder begins with the body");
         self.function.body.outputs = outputs.to_vec();
         self.function
     }
@@ -126,61 +126,34 @@ impl Builder {
 pub enum Arg {
     /// A value defined earlier.
     Value(ValueId),
-    /// A constant.
+    /// A constant of the program.
     Constant(Literal),
 }
 
-impl From<ValueId> for Arg {
-    fn from(id: ValueId) -> Arg {
-        Arg::Value(id)
-    }
+macro_rules! arguments {
+    ($($value:ident: $ty:ty => $argument:expr;)*) => {
+        $(impl From<$ty> for Arg {
+            fn from($value: $ty) -> Arg {
+                $argument
+            }
+        })*
+    };
 }
 
-impl From<Literal> for Arg {
-    fn from(literal: Literal) -> Arg {
-        Arg::Constant(literal)
-    }
-}
-
-impl From<&Tensor> for Arg {
-    fn from(tensor: &Tensor) -> Arg {
-        Arg::Constant(Literal::immediate(tensor))
-    }
-}
-
-impl From<i32> for Arg {
-    fn from(value: i32) -> Arg {
-        Arg::from(&Tensor::scalar(value))
-    }
-}
-
-impl From<f32> for Arg {
-    fn from(value: f32) -> Arg {
-        Arg::from(&Tensor::scalar(value))
-    }
-}
-
-impl From<f16> for Arg {
-    fn from(value: f16) -> Arg {
-        Arg::from(&Tensor::scalar(value))
-    }
-}
-
-impl From<bool> for Arg {
-    fn from(value: bool) -> Arg {
-        Arg::from(&Tensor::from_bool(value))
-    }
-}
-
-impl From<&str> for Arg {
-    fn from(text: &str) -> Arg {
-        Arg::Constant(Literal::text(text))
-    }
+arguments! {
+    id: ValueId => Arg::Value(id);
+    literal: Literal => Arg::Constant(literal);
+    tensor: &Tensor => Arg::Constant(Literal::immediate(tensor));
+    value: i32 => Arg::from(&Tensor::scalar(value));
+    value: f32 => Arg::from(&Tensor::scalar(value));
+    value: f16 => Arg::from(&Tensor::scalar(value));
+    value: bool => Arg::from(&Tensor::from_bool(value));
+    text: &str => Arg::Constant(Literal::text(text));
 }
 
 impl From<&[i32]> for Arg {
     fn from(values: &[i32]) -> Arg {
-        let bytes = crate::tensor::AlignedBuf::from_slice(bytemuck::cast_slice(values));
+        let bytes = anemeter_kernels::tensor::AlignedBuf::from_slice(bytemuck::cast_slice(values));
         Arg::Constant(Literal {
             ty: TensorType::fixed(DType::I32, &[values.len()]).into(),
             data: super::LiteralData::Immediate(bytes.into()),
@@ -249,7 +222,7 @@ impl Pending<'_> {
         }
     }
 
-    /// Pushes the operation.
+    /// Adds the operation and gives all its outputs.
     pub fn push_all(mut self) -> Result<Vec<ValueId>, BuildError> {
         let opset = self.builder.function.opset;
         let def = ops::find(&self.kind, opset)

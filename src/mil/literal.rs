@@ -5,9 +5,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::{TensorType, Type};
-use crate::tensor::{Bytes, DType, Tensor};
+use anemeter_kernels::tensor::{Bytes, DType, Tensor};
 
-/// A constant.
+/// A constant with its type.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Literal {
     /// Its type.
@@ -42,13 +42,13 @@ pub trait Payload: Send + Sync {
     fn write_to(&self, out: &mut dyn Write) -> io::Result<()>;
 
     /// The integers behind the elements, where they come from such.
-    fn quantised(&self) -> Option<Arc<dyn Quantised>> {
+    fn quantized(&self) -> Option<Arc<dyn QuantizedSource>> {
         None
     }
 }
 
 /// Elements that are integers times a scale plus a minimum, both the same for blocks of consecutive elements of a row.
-pub trait Quantised: Send + Sync {
+pub trait QuantizedSource: Send + Sync {
     /// Bits of an integer: 4 or 8.
     fn bits(&self) -> u32;
 

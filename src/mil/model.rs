@@ -1,18 +1,18 @@
 //! A program together with what its users see: inputs, outputs, states, shapes and metadata per function.
 
 use super::{Function, Program, Type, Value, ValueId};
-use crate::tensor::DType;
+use anemeter_kernels::tensor::DType;
 
 /// Everything a package says, weights included.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Model {
     /// Specification version: 9 is iOS 18 / macOS 15.
     pub spec_version: i32,
-    /// The program.
+    /// Functions with their operations.
     pub program: Program,
     /// One interface, or one per function.
     pub interfaces: Interfaces,
-    /// Descriptive texts.
+    /// Author, licence and other texts.
     pub metadata: Metadata,
 }
 
@@ -56,7 +56,7 @@ pub enum Interfaces {
 /// Inputs, outputs and states of one function.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Interface {
-    /// The function.
+    /// Name of the function.
     pub function: String,
     /// Inputs, in file order.
     pub inputs: Vec<Feature>,
@@ -98,15 +98,15 @@ impl Feature {
 /// The type of a feature.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FeatureType {
-    /// A tensor.
+    /// A multi-array.
     Array(ArrayType),
     /// A tensor that outlives a prediction.
     State(ArrayType),
     /// An image.
     Image(ImageType),
-    /// An integer.
+    /// A 64-bit integer.
     Int64,
-    /// A number.
+    /// A 64-bit float.
     Double,
     /// A string.
     Text,
@@ -190,7 +190,7 @@ pub enum ColorSpace {
     GrayscaleFloat16,
 }
 
-/// Descriptive texts.
+/// Author, licence and other texts of a model.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Metadata {
     /// What the model does.

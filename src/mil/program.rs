@@ -75,7 +75,7 @@ impl ValueId {
         ValueId(u32::try_from(index).expect("fewer than 2^32 values"))
     }
 
-    /// The table index.
+    /// Its index in the function's table of values.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -95,7 +95,7 @@ pub struct Value {
 pub struct Block {
     /// Values the enclosing operation provides; empty for a function's own block.
     pub inputs: Vec<ValueId>,
-    /// The operations.
+    /// Operations in the order in which they run.
     pub operations: Vec<Operation>,
     /// What the block yields.
     pub outputs: Vec<ValueId>,
@@ -103,7 +103,7 @@ pub struct Block {
     pub attributes: Vec<(String, Literal)>,
 }
 
-/// One operation.
+/// One operation of a block.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Operation {
     /// The operation's type, such as `conv`.
@@ -124,7 +124,7 @@ impl Operation {
         self.inputs.iter().find(|a| a.parameter == parameter)
     }
 
-    /// An attribute.
+    /// The attribute of this name.
     pub fn attribute(&self, name: &str) -> Option<&Literal> {
         self.attributes.iter().find(|(n, _)| n == name).map(|(_, value)| value)
     }
@@ -140,7 +140,7 @@ impl Operation {
 pub struct Argument {
     /// The parameter's name.
     pub parameter: String,
-    /// The bindings.
+    /// Values or constants that are bound to it.
     pub bindings: Vec<Binding>,
 }
 

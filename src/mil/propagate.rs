@@ -10,14 +10,14 @@ use super::op::{
     ArgValue, Bindings, Call, Eval, KnownArguments, KnownValue, Numerics, OpDef, OpError, apply, decode_all,
 };
 use super::{Block, Function, Literal, Operation, Opset, TensorType, Type, ValueId, ops};
-use crate::tensor::{Tensor, shape};
+use anemeter_kernels::tensor::{Tensor, shape};
 
 /// What is known of every value of a function.
 #[derive(Debug, Clone)]
 pub struct Facts {
-    /// Types, by value.
+    /// The inferred type of each value, by its id.
     pub types: Vec<Type>,
-    /// Constants, by value.
+    /// What is known of each value before a prediction, by its id.
     pub known: Vec<Option<KnownValue>>,
 }
 
@@ -25,11 +25,11 @@ pub struct Facts {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("function `{function}`, {operation}: {message}")]
 pub struct Finding {
-    /// The function.
+    /// Name of the function.
     pub function: String,
     /// The operation's kind and first output, or another place in the function.
     pub operation: String,
-    /// What is wrong.
+    /// What is wrong with the operation.
     pub message: String,
 }
 
@@ -206,11 +206,7 @@ impl Walk<'_> {
         check_types(def, &view)?;
         let types = (def.infer)(&call)?;
         if types.len() != op.outputs.len() {
-            return Err(OpError::new(format!(
-                "gives {} values, {} are declared",
-                types.len(),
-                op.outputs.len()
-            )));
+            refuse!("gives {} values, {} are declared", types.len(), op.outputs.len());
         }
         let known = match def.eval {
             _ if def.name == "shape" => vec![shape_constant(call.ty("x")?, &types)?],
@@ -245,7 +241,7 @@ impl Walk<'_> {
                     Some(ArgValue::Packed(weight)) => arguments.bind(param, decode_all(&**weight)?),
                     Some(ArgValue::Shared(tensor)) => arguments.bind(param, tensor.clone()),
                     Some(ArgValue::View(view)) => arguments.bind(param, view.to_tensor()),
-                    None => return Err(OpError::new(format!("`{}` is not known", spec.name))),
+                    None => refuse!("`{}` is not known", spec.name),
                 }
             }
         }
@@ -312,29 +308,30 @@ impl Bindings for FactBindings<'_> {
 /// Data types against the parameters' domains and groups. Constants of another float type than their group are
 /// converted by Core ML, and coremltools writes such.
 pub(super) fn check_types(def: &OpDef, bindings: &dyn Bindings) -> Result<(), OpError> {
-    let mut groups: Vec<(char, &str, crate::tensor::DType)> = Vec::new();
+    let mut groups: Vec<(char, &str, anemeter_kernels::tensor::DType)> = Vec::new();
     for (index, param) in def.params.iter().enumerate() {
         for i in 0..bindings.count(index) {
             let Some(ty) = bindings.ty(index, i).tensor() else { continue };
             if !param.dtypes.contains(&ty.dtype) {
                 let allowed: Vec<_> = param.dtypes.iter().map(|d| d.name()).collect();
-                return Err(OpError::new(format!(
+                refuse!(
                     "`{}` is {}, which {} since {} does not take; it takes {}",
                     param.name,
                     ty.dtype,
                     def.name,
                     def.since,
                     allowed.join(", ")
-                )));
+                );
             }
             let Some(group) = param.group else { continue };
             let is_converted = param.constant && ty.dtype.is_float();
             match groups.iter().find(|g| g.0 == group) {
                 Some(&(_, other, dtype)) if dtype != ty.dtype && !(is_converted && dtype.is_float()) => {
-                    return Err(OpError::new(format!(
+                    refuse!(
                         "`{}` is {} and `{other}` is {dtype}; they must be the same",
-                        param.name, ty.dtype
-                    )));
+                        param.name,
+                        ty.dtype
+                    );
                 }
                 Some(_) => {}
                 None => groups.push((group, param.name, ty.dtype)),
@@ -351,7 +348,7 @@ fn shape_constant(x: &TensorType, types: &[Type]) -> Result<Option<KnownValue>, 
     };
     let sizes: Vec<f32> = dims.iter().map(|&d| d as f32).collect();
     let exact = dims.iter().all(|&d| d < 1 << 24);
-    let tensor = crate::kernels::convert::from_f32(ty.dtype, &[dims.len()], &sizes)?;
+    let tensor = anemeter_kernels::convert::from_f32(ty.dtype, &[dims.len()], &sizes)?;
     Ok(exact.then_some(KnownValue::Tensor(tensor)))
 }
 

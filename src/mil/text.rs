@@ -5,8 +5,8 @@
 use std::fmt::{self, Write};
 
 use super::{Argument, Binding, Block, Function, Literal, LiteralData, Operation, Program, ValueId};
-use crate::kernels::convert;
-use crate::tensor::DType;
+use anemeter_kernels::convert;
+use anemeter_kernels::tensor::DType;
 
 /// Constants up to this many elements are written out.
 const SHOWN_ELEMENTS: usize = 16;
@@ -135,7 +135,8 @@ impl fmt::Display for Literal {
 
 impl Literal {
     fn is_shown(&self) -> bool {
-        let elements = self.ty.tensor().and_then(|ty| crate::tensor::shape::element_count(&ty.concrete()?));
+        let elements =
+            self.ty.tensor().and_then(|ty| anemeter_kernels::tensor::shape::element_count(&ty.concrete()?));
         elements.is_some_and(|n| n <= SHOWN_ELEMENTS)
     }
 }
@@ -145,9 +146,7 @@ struct Elements<'a>(&'a Literal, &'a [u8]);
 
 impl fmt::Display for Elements<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Some(tensor) = self.0.tensor() else {
-            return write!(f, "<{} bytes>", self.1.len());
-        };
+        let Some(tensor) = self.0.tensor() else { return write!(f, "<{} bytes>", self.1.len()) };
         let view = tensor.view();
         let list = view.rank() > 0;
         f.write_str(if list { "[" } else { "" })?;

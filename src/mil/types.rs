@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::tensor::{DType, Shape};
+use anemeter_kernels::tensor::{DType, Shape};
 
 /// One dimension of a tensor type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

@@ -3,15 +3,12 @@
 use candle_core::{DType, Device, Error, Result, Shape, Tensor};
 use candle_nn::var_builder::SimpleBackend;
 use candle_nn::{Init, VarBuilder};
-use rayon::prelude::*;
 
-use crate::checkpoint::{Checkpoint, Stored};
+use crate::weights::Weights;
+use anemeter_convert::checkpoint::Checkpoint;
 
 /// The output projection.
 const HEAD: &str = "lm_head.weight";
-
-/// Elements converted by one thread at a time.
-const SPAN: usize = 1 << 18;
 
 /// How an architecture names its tensors when nothing surrounds it.
 #[derive(Debug, Clone, Copy)]
@@ -29,6 +26,7 @@ pub(super) const LLAMA: Names = Names { body: "model.", embedding: "embed_tokens
 pub(super) const GPT2: Names = Names { body: "transformer.", embedding: "wte.weight" };
 
 struct Reader<'a> {
+    weights: Weights<'a>,
     checkpoint: &'a Checkpoint,
     names: Names,
     /// What the checkpoint has in place of `names.body`.
@@ -38,9 +36,10 @@ struct Reader<'a> {
 }
 
 /// A builder over the tensors of a checkpoint. A head that is not stored is the embedding.
-pub(super) fn builder(checkpoint: &Checkpoint, names: Names) -> VarBuilder<'_> {
+pub(super) fn builder<'a>(checkpoint: &'a Checkpoint, weights: Weights<'a>, names: Names) -> VarBuilder<'a> {
     let body = checkpoint.tensors.keys().find_map(|name| name.strip_suffix(names.embedding));
     let reader = Reader {
+        weights,
         checkpoint,
         names,
         body: body.unwrap_or(names.body).to_owned(),
@@ -50,15 +49,13 @@ pub(super) fn builder(checkpoint: &Checkpoint, names: Names) -> VarBuilder<'_> {
 }
 
 impl Reader<'_> {
-    fn find(&self, name: &str) -> Option<&Stored> {
-        let own = |rest: &str| self.checkpoint.tensors.get(&format!("{}{rest}", self.body));
+    /// The name that the checkpoint has for a tensor.
+    fn stored_name(&self, name: &str) -> Option<String> {
+        let own = |rest: &str| format!("{}{rest}", self.body);
         if name == HEAD {
-            return match &self.head {
-                Some(head) => self.checkpoint.tensors.get(head),
-                None => own(self.names.embedding),
-            };
+            return Some(self.head.clone().unwrap_or_else(|| own(self.names.embedding)));
         }
-        name.strip_prefix(self.names.body).and_then(own)
+        name.strip_prefix(self.names.body).map(own)
     }
 }
 
@@ -74,16 +71,13 @@ impl SimpleBackend for Reader<'_> {
 
     fn get_unchecked(&self, name: &str, dtype: DType, device: &Device) -> Result<Tensor> {
         let missing = || Error::Msg(format!("tensor `{name}` is missing"));
-        let stored = self.find(name).ok_or_else(missing)?;
-        let mut values = vec![0f32; stored.shape.iter().product()];
-        values.par_chunks_mut(SPAN).enumerate().for_each(|(i, span)| {
-            let start = i * SPAN;
-            stored.read(start..start + span.len(), span);
-        });
-        Tensor::from_vec(values, stored.shape.as_slice(), device)?.to_dtype(dtype)
+        self.weights.tensor(&self.stored_name(name).ok_or_else(missing)?)?.to_device(device)?.to_dtype(dtype)
     }
 
     fn contains_tensor(&self, name: &str) -> bool {
-        if name == HEAD { self.head.is_some() } else { self.find(name).is_some() }
+        match name {
+            HEAD => self.head.is_some(),
+            _ => self.stored_name(name).is_some_and(|name| self.checkpoint.tensors.contains_key(&name)),
+        }
     }
 }

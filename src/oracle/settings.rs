@@ -2,7 +2,7 @@
 
 use candle_nn::Activation;
 
-use crate::checkpoint::{Config, ConfigError};
+use anemeter_convert::checkpoint::{Config, ConfigError};
 
 type Result<T> = std::result::Result<T, ConfigError>;
 
@@ -180,11 +180,6 @@ impl Settings {
         };
         let base = self.keys.opt_number("rope_theta")?.unwrap_or(10_000.0);
         Rope::read(self, section.as_ref(), base)
-    }
-
-    /// Whether any of some windows hides something from a sequence of the longest length.
-    pub(super) fn is_cut_by(&self, windows: &[Option<usize>]) -> bool {
-        windows.iter().flatten().any(|&window| window < self.positions)
     }
 
     /// The window of each layer of Qwen2 and Qwen3.

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::RuntimeError;
-use crate::package::atomic::Staging;
+use anemeter_base::atomic::Staging;
 
 /// Where compiled models are, in place of the user's cache folder.
 const VARIABLE: &str = "ANEMETER_CACHE_DIR";
@@ -238,7 +238,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
-    use crate::package::atomic::write_file;
+    use anemeter_base::atomic::write_file;
 
     fn made(folder: &Path, name: &str) -> PathBuf {
         let path = folder.join(name);

@@ -10,28 +10,32 @@ use half::f16;
 use ndarray::{ArrayD, IxDyn};
 
 use super::{
-    Availability, CoreMlRuntime, LoadOptions, Loaded, Loading, Observer, Runtime, RuntimeError, Session,
+    Availability, CoreMlRuntime, LoadOptions, LoadedModel, Loading, Observer, Runtime, RuntimeError, Session,
     inputs,
 };
-use crate::bundle::ComputeUnits;
-use crate::mil::{Feature, FeatureType, Flexibility, Interface, Model};
-use crate::package::Package;
-use crate::tensor::{DType, Element, Tensor, TensorView};
+use anemeter_base::vocabulary::{ComputeUnits, RuntimeName};
+use anemeter_kernels::tensor::{DType, Element, Tensor, TensorView};
+use anemeter_mil::package::Package;
+use anemeter_mil::{Feature, FeatureType, Flexibility, Interface, Model};
 
 /// Core ML through `coreml-rs`.
 #[derive(Debug, Clone, Copy)]
 pub struct CoreMlRsRuntime;
 
 impl Runtime for CoreMlRsRuntime {
-    fn name(&self) -> &'static str {
-        "coreml-rs"
+    fn name(&self) -> RuntimeName {
+        RuntimeName::CoreMlRs
     }
 
     fn availability(&self) -> Availability {
         CoreMlRuntime::new().availability()
     }
 
-    fn load(&self, package: &Package, options: &LoadOptions) -> Result<Arc<dyn Loaded>, RuntimeError> {
+    fn runs_bundles(&self) -> bool {
+        false
+    }
+
+    fn load(&self, package: &Package, options: &LoadOptions) -> Result<Arc<dyn LoadedModel>, RuntimeError> {
         let model = package.shared_model();
         let interface = only_interface(&model)?;
         let problems = problems(interface);
@@ -100,7 +104,7 @@ struct CoreMlRsLoaded {
     loading: Loading,
 }
 
-impl Loaded for CoreMlRsLoaded {
+impl LoadedModel for CoreMlRsLoaded {
     fn model(&self) -> &Model {
         &self.model
     }

@@ -3,10 +3,12 @@
 use std::time::Duration;
 
 use super::reason::{self, Reason};
-use crate::mil::propagate::Finding;
+use anemeter_base::advice::{Advice, Remedy};
+use anemeter_mil::propagate::Finding;
 
 /// Why a package cannot be loaded or a prediction failed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[expect(missing_docs, reason = "the names of the fields say it")]
 pub enum RuntimeError {
     /// Operations that this runtime cannot execute or that are wrong.
     #[error("{}", join(.0))]
@@ -16,13 +18,12 @@ pub enum RuntimeError {
     NoFunction {
         /// What was asked for.
         name: String,
-        /// What there is.
+        /// Names that are available.
         known: Vec<String>,
     },
     /// Inputs that do not fit, all of them.
     #[error("function `{function}`: {}", .problems.join("; "))]
     Inputs {
-        /// The function.
         function: String,
         /// What is wrong, input by input.
         problems: Vec<String>,
@@ -32,12 +33,7 @@ pub enum RuntimeError {
     Failed(Finding),
     /// A state that does not fit.
     #[error("state `{name}`: {problem}")]
-    State {
-        /// The state.
-        name: String,
-        /// What is wrong.
-        problem: String,
-    },
+    State { name: String, problem: String },
     /// Core ML refused.
     #[error("Core ML cannot {doing}: {}", chained(.reasons))]
     CoreMl {
@@ -58,18 +54,10 @@ pub enum RuntimeError {
     },
     /// Core ML cannot make the states of a function.
     #[error("Core ML cannot make the states of the function `{function}`")]
-    NoState {
-        /// The function.
-        function: String,
-    },
+    NoState { function: String },
     /// A prediction gave something else than the model declares.
     #[error("the function `{function}` gave {problem}")]
-    Output {
-        /// The function.
-        function: String,
-        /// What it gave.
-        problem: String,
-    },
+    Output { function: String, problem: String },
     /// The machine cannot do what was asked.
     #[error("{0}")]
     Environment(String),
@@ -81,17 +69,26 @@ impl RuntimeError {
     pub(super) fn core_ml(doing: impl Into<String>, reasons: Vec<Reason>) -> RuntimeError {
         RuntimeError::CoreMl { doing: doing.into(), reasons }
     }
+}
 
-    /// What to do about it, if that is known.
-    pub fn help(&self) -> Option<&str> {
+impl Advice for RuntimeError {
+    fn remedy(&self) -> Option<Remedy> {
         match self {
-            RuntimeError::CoreMl { reasons, .. } => Some(reason::explain(reasons)?.help),
-            RuntimeError::NoState { .. } => Some(reason::OTHER_FORM),
-            RuntimeError::TimedOut { .. } => {
-                Some("run it again: what Core ML finishes meanwhile is kept; --load-limit allows more time")
-            }
+            RuntimeError::CoreMl { reasons, .. } => Some(reason::explain(reasons)?.remedy),
+            RuntimeError::NoState { .. } => Some(Remedy::OtherKvForm),
+            RuntimeError::TimedOut { .. } => Some(Remedy::MoreLoadTime),
             _ => None,
         }
+    }
+
+    fn is_environment(&self) -> bool {
+        matches!(
+            self,
+            RuntimeError::Environment(_)
+                | RuntimeError::CoreMl { .. }
+                | RuntimeError::NoState { .. }
+                | RuntimeError::TimedOut { .. }
+        )
     }
 }
 
@@ -139,20 +136,20 @@ mod tests {
             ],
         };
         insta::assert_snapshot!(error, @"Core ML cannot load the function `decode_c512`: Failed to build the model execution plan. (com.apple.CoreML -14); the Neural Engine's compiler cannot build an execution plan for this function (-14), often because of how it keeps its state; in: Unable to load the model. (com.apple.CoreML 0)");
-        insta::assert_snapshot!(error.help().unwrap(), @"run the form `io` (--kv io), or let a probe decide (bench --kv auto)");
+        assert_eq!(error.remedy(), Some(Remedy::OtherKvForm));
     }
 
     #[test]
     fn silence_and_slowness_are_named() {
         let silent = RuntimeError::CoreMl { doing: "compile a.mlpackage".to_owned(), reasons: vec![] };
         insta::assert_snapshot!(silent, @"Core ML cannot compile a.mlpackage: it gave neither a result nor an error");
-        assert_eq!(silent.help(), None);
+        assert_eq!(silent.remedy(), None);
         let slow = RuntimeError::TimedOut {
             doing: "load the function `main`".to_owned(),
             meanwhile: "Core ML is compiling".to_owned(),
             waited: Duration::from_millis(900_400),
         };
         insta::assert_snapshot!(slow, @"Core ML did not load the function `main` within 900 s: Core ML is compiling");
-        assert!(slow.help().unwrap().contains("--load-limit"));
+        assert_eq!(slow.remedy(), Some(Remedy::MoreLoadTime));
     }
 }

@@ -1,7 +1,7 @@
 //! Inputs of a prediction against what the function allows: all problems at once.
 
-use crate::mil::{ArrayType, Feature, FeatureType, Flexibility, Function, Interface};
-use crate::tensor::TensorView;
+use anemeter_kernels::tensor::TensorView;
+use anemeter_mil::{ArrayType, Feature, FeatureType, Flexibility, Function, Interface};
 
 /// Everything that is wrong with the inputs of a prediction.
 pub fn check(function: &Function, interface: &Interface, inputs: &[(&str, TensorView<'_>)]) -> Vec<String> {
@@ -86,8 +86,8 @@ fn is_inside(shape: &[u64], ranges: &[(u64, Option<u64>)]) -> bool {
 
 /// Enumerated shapes of several inputs pair by index.
 fn check_pairing(interface: &Interface, inputs: &[(&str, TensorView<'_>)]) -> Option<String> {
-    let enumerated: Vec<Enumerated<'_>> =
-        interface.inputs.iter().filter_map(|feature| Enumerated::of(feature, inputs)).collect();
+    let enumerated: Vec<EnumeratedInput<'_>> =
+        interface.inputs.iter().filter_map(|feature| EnumeratedInput::of(feature, inputs)).collect();
     let count = enumerated.iter().map(|e| e.allowed.len()).max()?;
     let paired = (0..count).any(|i| enumerated.iter().all(|e| e.allowed.get(i) == Some(&e.given)));
     let shapes: Vec<_> = enumerated.iter().map(|e| format!("`{}` {:?}", e.name, e.given)).collect();
@@ -95,20 +95,20 @@ fn check_pairing(interface: &Interface, inputs: &[(&str, TensorView<'_>)]) -> Op
 }
 
 /// An input with enumerated shapes and the shape it was given.
-struct Enumerated<'a> {
+struct EnumeratedInput<'a> {
     name: &'a str,
     allowed: &'a [Vec<u64>],
     given: Vec<u64>,
 }
 
-impl<'a> Enumerated<'a> {
-    fn of(feature: &'a Feature, inputs: &[(&str, TensorView<'_>)]) -> Option<Enumerated<'a>> {
+impl<'a> EnumeratedInput<'a> {
+    fn of(feature: &'a Feature, inputs: &[(&str, TensorView<'_>)]) -> Option<EnumeratedInput<'a>> {
         let FeatureType::Array(ArrayType { flexibility: Flexibility::Enumerated(allowed), .. }) = &feature.ty
         else {
             return None;
         };
         let (_, given) = inputs.iter().find(|(name, _)| *name == feature.name)?;
         let given = given.shape().iter().map(|&d| d as u64).collect();
-        Some(Enumerated { name: &feature.name, allowed, given })
+        Some(EnumeratedInput { name: &feature.name, allowed, given })
     }
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::bundle::ComputeUnits;
+use anemeter_base::vocabulary::ComputeUnits;
 
 /// How a package was made ready.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -31,15 +31,8 @@ pub struct Compilation {
 pub struct FunctionLoad {
     /// The function.
     pub function: String,
-    /// What it took.
+    /// Time that loading it took.
     pub elapsed: Duration,
-}
-
-impl Loading {
-    /// Time of all functions.
-    pub fn load_time(&self) -> Duration {
-        self.functions.iter().map(|function| function.elapsed).sum()
-    }
 }
 
 /// How often shapes change from one prediction to the next.
@@ -55,10 +48,10 @@ pub enum ReshapeFrequency {
 /// What a runtime may spend time on when it loads a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Specialization {
-    /// As it likes.
+    /// Core ML's own choice.
     #[default]
     Default,
-    /// On fast predictions.
+    /// Slower loading for faster predictions.
     FastPrediction,
 }
 

@@ -2,31 +2,7 @@
 //!
 //! A plan is a prediction by Core ML. It counts as verified only if run times show that the Neural Engine did the work.
 
-use crate::bundle::ComputeUnits;
-
-/// A kind of compute device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Device {
-    /// The CPU.
-    Cpu,
-    /// The GPU.
-    Gpu,
-    /// The Neural Engine.
-    NeuralEngine,
-    /// One that this program does not know.
-    Other,
-}
-
-impl std::fmt::Display for Device {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Device::Cpu => "CPU",
-            Device::Gpu => "GPU",
-            Device::NeuralEngine => "Neural Engine",
-            Device::Other => "unknown device",
-        })
-    }
-}
+use anemeter_base::vocabulary::{ComputeUnits, Device};
 
 /// An operation of a plan.
 #[derive(Debug, Clone, PartialEq)]
@@ -67,7 +43,7 @@ pub struct Placement {
 }
 
 impl Placement {
-    /// What plans say.
+    /// Sums up what compute plans say.
     pub fn new(plans: &[FunctionPlan]) -> Placement {
         Placement { functions: plans.iter().map(FunctionPlacement::of).collect() }
     }
@@ -86,8 +62,6 @@ pub struct FunctionPlacement {
     pub by_count: Option<f64>,
     /// Share of the cost; `None` if the plan has no costs.
     pub by_cost: Option<f64>,
-    /// Share of the operations that could run there.
-    pub eligible_by_count: Option<f64>,
     /// Share of the cost of operations that could run there.
     pub eligible_by_cost: Option<f64>,
     /// Changes of device in program order.
@@ -100,12 +74,12 @@ pub struct FunctionPlacement {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Island {
     /// The operations.
-    pub operations: Vec<Elsewhere>,
+    pub operations: Vec<NotOnAne>,
 }
 
 /// An operation that is to run elsewhere.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Elsewhere {
+pub struct NotOnAne {
     /// Its name.
     pub name: String,
     /// Its kind.
@@ -133,7 +107,6 @@ impl FunctionPlacement {
             unplanned: running.len() - placed.len(),
             by_count: count_share(&placed, is_there),
             by_cost: cost_share(&placed, is_there),
-            eligible_by_count: count_share(&placed, could_be_there),
             eligible_by_cost: cost_share(&placed, could_be_there),
             transitions: placed.windows(2).filter(|pair| pair[0].1 != pair[1].1).count(),
             islands: islands(&placed),
@@ -141,40 +114,41 @@ impl FunctionPlacement {
     }
 
     /// Operations that are to run elsewhere.
-    pub fn elsewhere(&self) -> impl Iterator<Item = &Elsewhere> {
+    pub fn not_on_ane(&self) -> impl Iterator<Item = &NotOnAne> {
         self.islands.iter().flat_map(|island| &island.operations)
-    }
-
-    /// Share of the operations that could run on the Neural Engine but are not to.
-    pub fn eligible_not_preferred(&self) -> Option<f64> {
-        Some(self.eligible_by_count? - self.by_count?)
     }
 }
 
-type Placed<'a> = (&'a PlannedOperation, Device);
+type OperationOnDevice<'a> = (&'a PlannedOperation, Device);
 
-fn count_share(placed: &[Placed<'_>], counts: impl Fn(&Placed<'_>) -> bool) -> Option<f64> {
+fn count_share(
+    placed: &[OperationOnDevice<'_>],
+    counts: impl Fn(&OperationOnDevice<'_>) -> bool,
+) -> Option<f64> {
     let count = placed.iter().filter(|operation| counts(operation)).count();
     (!placed.is_empty()).then(|| count as f64 / placed.len() as f64)
 }
 
-fn cost_share(placed: &[Placed<'_>], counts: impl Fn(&Placed<'_>) -> bool) -> Option<f64> {
-    let cost = |(operation, _): &Placed<'_>| operation.cost.unwrap_or(0.0);
+fn cost_share(
+    placed: &[OperationOnDevice<'_>],
+    counts: impl Fn(&OperationOnDevice<'_>) -> bool,
+) -> Option<f64> {
+    let cost = |(operation, _): &OperationOnDevice<'_>| operation.cost.unwrap_or(0.0);
     let total: f64 = placed.iter().map(cost).sum();
     let part: f64 = placed.iter().filter(|operation| counts(operation)).map(cost).sum();
     (total > 0.0).then(|| part / total)
 }
 
-fn islands(placed: &[Placed<'_>]) -> Vec<Island> {
+fn islands(placed: &[OperationOnDevice<'_>]) -> Vec<Island> {
     let runs = placed.chunk_by(|a, b| (a.1 == Device::NeuralEngine) == (b.1 == Device::NeuralEngine));
-    let elsewhere = |(operation, device): &Placed<'_>| Elsewhere {
+    let not_on_ane = |(operation, device): &OperationOnDevice<'_>| NotOnAne {
         name: operation.name.clone(),
         kind: operation.kind.clone(),
         device: *device,
         eligible: operation.supported.contains(&Device::NeuralEngine),
     };
     let away = runs.filter(|run| run[0].1 != Device::NeuralEngine);
-    away.map(|run| Island { operations: run.iter().map(elsewhere).collect() }).collect()
+    away.map(|run| Island { operations: run.iter().map(not_on_ane).collect() }).collect()
 }
 
 /// How much of a workload a function is.
@@ -188,11 +162,11 @@ pub struct Share {
 
 /// Share of the time of a workload on the Neural Engine: functions by cost, weighted by calls and run time. `None` if a
 /// function of the workload has no share of its own.
-pub fn overall(functions: &[(&FunctionPlacement, Share)]) -> Option<f64> {
+pub fn overall(functions: &[(Option<f64>, Share)]) -> Option<f64> {
     let mut parts = (0.0, 0.0);
-    for (placement, share) in functions {
+    for (by_cost, share) in functions {
         let time = share.calls * share.median_ms;
-        parts = (parts.0 + time * placement.by_cost?, parts.1 + time);
+        parts = (parts.0 + time * (*by_cost)?, parts.1 + time);
     }
     (parts.1 > 0.0 && parts.0.is_finite() && parts.1.is_finite()).then(|| parts.0 / parts.1)
 }
@@ -208,19 +182,6 @@ pub struct Evidence {
     pub cpu_ms: Option<f64>,
     /// Median time of a decoded token as measured.
     pub measured_ms: Option<f64>,
-    /// Power of the Neural Engine, where it was measured.
-    pub power: Option<EnginePower>,
-}
-
-/// Power of the Neural Engine in watts.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct EnginePower {
-    /// Mean while the model ran.
-    pub running: f64,
-    /// Mean while nothing ran.
-    pub idle: f64,
-    /// Standard deviation while nothing ran.
-    pub idle_deviation: f64,
 }
 
 /// What a plan is worth.
@@ -234,8 +195,6 @@ pub enum Standing {
 
 /// The CPU alone must be slower by this factor for the Neural Engine to have done the work.
 const CPU_SLOWER_BY: f64 = 1.5;
-/// Power must exceed that of an idle machine by so many deviations.
-const POWER_DEVIATIONS: f64 = 3.0;
 
 impl Evidence {
     /// Whether run times show that the Neural Engine did the work.
@@ -259,12 +218,7 @@ impl Evidence {
             let needed = format!("{CPU_SLOWER_BY} is needed");
             return planned(format!("the CPU alone takes only {ratio:.2} times as long, {needed}"));
         }
-        match self.power {
-            Some(power) if power.running <= power.idle + POWER_DEVIATIONS * power.idle_deviation => planned(
-                format!("the Neural Engine drew {:.3} W, {:.3} W when idle", power.running, power.idle),
-            ),
-            _ => Standing::Verified,
-        }
+        Standing::Verified
     }
 }
 
@@ -303,8 +257,6 @@ mod tests {
         assert_eq!((placement.operations, placement.unplanned), (5, 1));
         assert_eq!(placement.by_count, Some(0.4));
         assert!((placement.by_cost.unwrap() - 0.7).abs() < 1e-12);
-        assert_eq!(placement.eligible_by_count, Some(0.8));
-        assert!((placement.eligible_not_preferred().unwrap() - 0.4).abs() < 1e-12);
         assert_eq!(placement.transitions, 3);
     }
 
@@ -317,7 +269,7 @@ mod tests {
             .map(|island| island.operations.iter().map(|operation| operation.name.as_str()).collect())
             .collect();
         assert_eq!(names, [vec!["x"], vec!["s", "t"]]);
-        let eligible: Vec<bool> = placement.elsewhere().map(|operation| operation.eligible).collect();
+        let eligible: Vec<bool> = placement.not_on_ane().map(|operation| operation.eligible).collect();
         assert_eq!(eligible, [false, true, true]);
     }
 
@@ -329,18 +281,14 @@ mod tests {
         assert_eq!((placement.by_cost, placement.by_count), (None, Some(0.4)));
         let empty = FunctionPlacement::of(&FunctionPlan { function: "f".to_owned(), operations: vec![] });
         assert_eq!((empty.by_count, empty.by_cost, empty.transitions), (None, None, 0));
-        assert_eq!(empty.eligible_not_preferred(), None);
     }
 
     #[test]
     fn functions_weigh_as_much_as_the_time_they_take() {
-        let there = FunctionPlacement { by_cost: Some(1.0), ..FunctionPlacement::of(&plan()) };
-        let half = FunctionPlacement { by_cost: Some(0.5), ..there.clone() };
         let share = |calls, median_ms| Share { calls, median_ms };
-        assert_eq!(overall(&[(&there, share(1.0, 30.0)), (&half, share(10.0, 1.0))]), Some(0.875));
+        assert_eq!(overall(&[(Some(1.0), share(1.0, 30.0)), (Some(0.5), share(10.0, 1.0))]), Some(0.875));
         assert_eq!(overall(&[]), None);
-        let unknown = FunctionPlacement { by_cost: None, ..half };
-        assert_eq!(overall(&[(&there, share(1.0, 1.0)), (&unknown, share(1.0, 1.0))]), None);
+        assert_eq!(overall(&[(Some(1.0), share(1.0, 1.0)), (None, share(1.0, 1.0))]), None);
     }
 
     fn good() -> Evidence {
@@ -355,13 +303,10 @@ mod tests {
     #[test]
     fn a_plan_is_verified_only_if_everything_speaks_for_it() {
         assert_eq!(good().standing(), Standing::Verified);
-        let power = |running| Some(EnginePower { running, idle: 0.1, idle_deviation: 0.1 });
-        assert_eq!(Evidence { power: power(0.5), ..good() }.standing(), Standing::Verified);
         let why = |evidence: Evidence| match evidence.standing() {
             Standing::Planned(why) => why,
             Standing::Verified => panic!("verified"),
         };
-        insta::assert_snapshot!(why(Evidence { power: power(0.4), ..good() }), @"the Neural Engine drew 0.400 W, 0.100 W when idle");
         insta::assert_snapshot!(why(Evidence { units: Some(ComputeUnits::All), ..good() }), @"compute units were all, only cpu+ane can be verified");
         insta::assert_snapshot!(why(Evidence { cpu_ms: Some(14.9), ..good() }), @"the CPU alone takes only 1.49 times as long, 1.5 is needed");
         insta::assert_snapshot!(why(Evidence { cpu_ms: Some(f64::NAN), ..good() }), @"the CPU alone takes only NaN times as long, 1.5 is needed");

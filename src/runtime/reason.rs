@@ -3,10 +3,13 @@
 //! Core ML wraps errors in errors. The outermost one says that something failed, the innermost one why, often only as
 //! a number that is documented nowhere. [`explain`] knows those that have been reported.
 
-use std::fmt;
+use std::borrow::Cow;
+
+use anemeter_base::advice::Remedy;
 
 /// One error of a chain.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message} ({domain} {code})")]
 pub struct Reason {
     /// Who says so, such as `com.apple.CoreML`.
     pub domain: String,
@@ -16,71 +19,63 @@ pub struct Reason {
     pub message: String,
 }
 
-impl fmt::Display for Reason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({} {})", self.message, self.domain, self.code)
-    }
-}
-
 /// What is known of a failure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
     /// What it means.
     pub meaning: &'static str,
     /// What to do about it.
-    pub help: &'static str,
+    pub remedy: Remedy,
 }
 
 /// A failure that has been reported, by words that it contains.
-struct Known {
+struct KnownFailure {
     words: &'static [&'static str],
     explanation: Explanation,
 }
 
-pub(super) const OTHER_FORM: &str = "run the form `io` (--kv io), or let a probe decide (bench --kv auto)";
-
-const KNOWN: &[Known] = &[
-    Known {
+const KNOWN: &[KnownFailure] = &[
+    KnownFailure {
         words: &["error code: -14", "(-14)", "code=-14", "error -14"],
         explanation: Explanation {
             meaning: "the Neural Engine's compiler cannot build an execution plan for this function (-14), often because of \
                       how it keeps its state",
-            help: OTHER_FORM,
+            remedy: Remedy::OtherKvForm,
         },
     },
-    Known {
+    KnownFailure {
         words: &["0x1d", "program inference error"],
         explanation: Explanation {
             meaning: "the Neural Engine refused to run the program (0x1d), reported for functions with several states",
-            help: OTHER_FORM,
+            remedy: Remedy::OtherKvForm,
         },
     },
-    Known {
+    KnownFailure {
         words: &["aneccompile", "milcompilerforane"],
         explanation: Explanation {
             meaning: "the Neural Engine's compiler failed; the model may run on other units",
-            help: "see what keeps it off with `anemeter lint`, or run it elsewhere (--compute-units cpu+gpu)",
+            remedy: Remedy::OtherComputeUnits,
         },
     },
-    Known {
+    KnownFailure {
         words: &["compiler version", "unsupported model version", "specification version"],
         explanation: Explanation {
             meaning: "this system's Core ML is older than the package",
-            help: "update macOS, or export for an older opset",
+            remedy: Remedy::Other(Cow::Borrowed("update macOS, or export for an older opset")),
         },
     },
-    Known {
+    KnownFailure {
         words: &["multiple functions", "function name", "functionname"],
         explanation: Explanation {
             meaning: "Core ML does not find the function under its name",
-            help: "`anemeter inspect` lists the functions of a package",
+            remedy: Remedy::ListFunctions,
         },
     },
-    Known {
+    KnownFailure {
         words: &["no space left"],
         explanation: Explanation {
             meaning: "the disk is full, and compiled models are written to it",
-            help: "`anemeter cache clear` removes compiled models",
+            remedy: Remedy::ClearCompileCache,
         },
     },
 ];
@@ -99,7 +94,7 @@ pub fn explain(chain: &[Reason]) -> Option<Explanation> {
             .or(KNOWN.get(1).filter(|_| reason.code == 0x1d && is_engine))
     };
     let found = chain.iter().rev().find_map(|reason| by_words(reason).or_else(|| by_code(reason)));
-    found.map(|known| known.explanation)
+    found.map(|known| known.explanation.clone())
 }
 
 #[cfg(test)]
@@ -117,7 +112,7 @@ mod tests {
             reason("com.apple.appleneuralengine", 11, "_ANECompiler : ANECCompile() FAILED"),
         ];
         assert!(explain(&chain).unwrap().meaning.contains("compiler failed"));
-        assert!(explain(&chain[..1]).unwrap().help.contains("--kv io"));
+        assert_eq!(explain(&chain[..1]).unwrap().remedy, Remedy::OtherKvForm);
     }
 
     #[test]
@@ -130,10 +125,10 @@ mod tests {
     }
 
     #[test]
-    fn every_known_failure_has_words_in_lower_case_and_help() {
+    fn every_known_failure_has_words_in_lower_case_and_a_meaning() {
         for known in KNOWN {
             assert!(known.words.iter().all(|words| *words == words.to_lowercase()));
-            assert!(!known.explanation.help.is_empty() && !known.explanation.meaning.is_empty());
+            assert!(!known.explanation.meaning.is_empty());
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use crate::tensor::{Shape, shape};
+use anemeter_kernels::tensor::{Shape, shape};
 
 /// How elements lie in memory. Strides count elements.
 #[derive(Debug, Clone, PartialEq, Eq)]

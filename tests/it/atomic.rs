@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anemeter::mil::verify::{Verified, verify};
+use anemeter::advice::Advice;
+use anemeter::mil::verify::{Verified, verify, verify_rewritten};
 use anemeter::mil::{Function, Literal, Model, Operation};
 use anemeter::package::{Package, WriteOptions, write};
 use anemeter::tensor::Tensor;
 
-use crate::tiny;
+use crate::support::tiny;
 
 /// Tells the test binary to be the writer, and where to write.
 const WRITE_TO: &str = "ANEMETER_TEST_WRITE_TO";
@@ -89,7 +90,7 @@ fn only_packages_are_replaced_and_only_on_request() {
     write(&verified(), &path, WriteOptions::default()).unwrap();
     let refused = write(&verified(), &path, WriteOptions::default()).unwrap_err();
     assert!(refused.to_string().ends_with("a.mlpackage: already exists"), "{refused}");
-    assert!(refused.help().is_some());
+    assert!(refused.remedy().is_some());
     write(&verified(), &path, OVERWRITE).unwrap();
 
     let precious = folder.path().join("precious");
@@ -106,7 +107,8 @@ fn failed_writes_leave_nothing() {
     let path = folder.path().join("bad.mlpackage");
     let mut model = tiny::model();
     model.program.functions[0].body.operations.swap(0, 5);
-    let error = write(&Verified::trust(model), &path, WriteOptions::default()).unwrap_err();
+    let kept = verify_rewritten(&model, model.clone()).unwrap();
+    let error = write(&kept, &path, WriteOptions::default()).unwrap_err();
     assert!(error.to_string().contains("value `flag` is not defined before its use"), "{error}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     let nowhere = folder.path().join("no/where.mlpackage");

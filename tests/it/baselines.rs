@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::checkpoints::{self, tensors, write_text};
-use crate::command::{self, Outcome, program, run};
-use crate::fixtures::MIXED_WORKLOAD;
+use crate::support::checkpoints::write_text;
+use crate::support::command::{self, Outcome, program, run};
+use crate::support::fixtures::MIXED_WORKLOAD;
+use crate::support::scene::Scene;
 
 /// A repository with a bundle that was verified and measured.
-struct Scene {
-    folder: tempfile::TempDir,
+struct Repository {
+    scene: Scene,
     report: Value,
 }
 
@@ -22,38 +23,35 @@ fn git(folder: &Path, arguments: &[&str]) {
     assert!(status.unwrap().success(), "git {arguments:?}");
 }
 
-impl Scene {
-    fn new() -> Scene {
-        let folder = tempfile::tempdir().unwrap();
-        let scene = Scene { folder, report: Value::Null };
-        checkpoints::write(&scene.path("tiny"), &tensors(7));
+impl Repository {
+    fn new() -> Repository {
+        let scene = Scene::new();
         write_text(&scene.path("bench.yaml"), MIXED_WORKLOAD);
-        git(scene.folder.path(), &["init", "--quiet"]);
-        git(scene.folder.path(), &["config", "user.name", "Ada Lovelace"]);
-        git(scene.folder.path(), &["config", "user.email", "ada@example.org"]);
-        git(scene.folder.path(), &["config", "commit.gpgsign", "false"]);
-        git(scene.folder.path(), &["add", "bench.yaml"]);
-        git(scene.folder.path(), &["commit", "--quiet", "--message", "Measure"]);
-        scene.measured()
+        git(scene.folder(), &["init", "--quiet"]);
+        git(scene.folder(), &["config", "user.name", "Ada Lovelace"]);
+        git(scene.folder(), &["config", "user.email", "ada@example.org"]);
+        git(scene.folder(), &["config", "commit.gpgsign", "false"]);
+        git(scene.folder(), &["add", "bench.yaml"]);
+        git(scene.folder(), &["commit", "--quiet", "--message", "Measure"]);
+        Repository { scene, report: Value::Null }.measured()
     }
 
-    fn measured(mut self) -> Scene {
-        let good = |outcome: Outcome| assert_eq!(outcome.code, 0, "{}{}", outcome.stdout, outcome.stderr);
-        good(self.anemeter(&["export", "tiny", "-o", "bundle", "--shapes", "16,32"]));
-        good(self.anemeter(&["verify", "bundle", "--checkpoint", "tiny", "--tokens", "4"]));
-        let bench = ["bench", "bundle", "--config", "bench.yaml", "--out", "out", "--runtime", "cpu"];
-        good(self.anemeter(&[&bench[..], &["--launches", "6", "--requests", "2"]].concat()));
+    fn measured(mut self) -> Repository {
+        self.scene.export("bundle", &["--shapes", "16,32"]).good();
+        self.anemeter(&["verify", "bundle", "--checkpoint", "tiny", "--tokens", "4"]).good();
+        let bench = ["bench", "bundle", "--workload", "bench.yaml", "--out", "out", "--runtime", "cpu"];
+        self.anemeter(&[&bench[..], &["--launches", "6", "--requests", "2"]].concat()).good();
         self.report = command::json(&self.path("out/report.json"));
         self
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+        self.scene.path(name)
     }
 
     fn command(&self, args: &[&str]) -> Command {
         let mut command = program();
-        command.current_dir(self.folder.path()).args(args);
+        command.current_dir(self.scene.folder()).args(args);
         command
     }
 
@@ -94,50 +92,50 @@ impl Scene {
 
 #[test]
 fn a_report_becomes_a_baseline_with_a_history() {
-    let scene = Scene::new();
-    let first = scene.bless(&["out", "--json"]);
+    let repository = Repository::new();
+    let first = repository.bless(&["out", "--json"]);
     let first: Value = serde_json::from_str(first.succeeded()).unwrap();
     assert_eq!(first["provenance"]["who"], "Ada Lovelace <ada@example.org>");
     assert_eq!((&first["number"], &first["provenance"]["git"]["dirty"]), (&json!(1), &json!(false)));
-    assert_eq!(first["provenance"]["package_digests"], scene.report["subject"]["package_digests"]);
+    assert_eq!(first["provenance"]["package_digests"], repository.report["subject"]["package_digests"]);
 
-    let second = scene.bless(&[&scene.report(2, |_| {}), &scene.report(3, |_| {})]);
+    let second = repository.bless(&[&repository.report(2, |_| {}), &repository.report(3, |_| {})]);
     let text = second.succeeded();
     for words in ["number 2 of its history, 2 sessions with 12 launches", "+0.0 %", "warning: 2 sessions"] {
         assert!(text.contains(words), "{words}: {text}");
     }
-    let fourth = format!("file://{}", scene.path(&scene.report(4, |_| {})).display());
-    let third = scene.bless(&[&fourth, "--add-session"]);
+    let fourth = format!("file://{}", repository.path(&repository.report(4, |_| {})).display());
+    let third = repository.bless(&[&fourth, "--add-session"]);
     assert!(third.succeeded().contains("3 sessions with 18 launches"), "{}", third.stdout);
 
-    let log = scene.anemeter(&["baselines", "log"]);
+    let log = repository.anemeter(&["baselines", "log"]);
     assert_eq!(log.succeeded().matches("Ada Lovelace").count(), 3, "{}", log.stdout);
-    let checked = scene.anemeter(&["baselines", "verify"]);
+    let checked = repository.anemeter(&["baselines", "verify"]);
     assert_eq!(
         checked.succeeded(),
         "baselines: 1 present, 2 before them: every digest and every link holds\n"
     );
-    let gated = scene.anemeter(&["gate", &scene.report(5, |_| {})]);
+    let gated = repository.anemeter(&["gate", &repository.report(5, |_| {})]);
     assert!(matches!(gated.code, 0 | 3), "{}{}", gated.stdout, gated.stderr);
 
-    let path = scene.baseline();
+    let path = repository.baseline();
     let text = fs::read_to_string(&path).unwrap();
     write_text(&path, &text.replacen("\"launches\"", "\"launches\" ", 1));
-    let tampered = scene.anemeter(&["baselines", "verify"]);
+    let tampered = repository.anemeter(&["baselines", "verify"]);
     assert_eq!(tampered.code, 1, "{}", tampered.stderr);
     assert!(tampered.stdout.contains("was changed after it was blessed"), "{}", tampered.stdout);
-    let gated = scene.anemeter(&["gate", &scene.report(5, |_| {})]);
+    let gated = repository.anemeter(&["gate", &repository.report(5, |_| {})]);
     assert!(gated.refused().contains("was changed after it was blessed"), "{}", gated.stderr);
-    let blessed = scene.bless(&[&scene.report(6, |_| {})]);
+    let blessed = repository.bless(&[&repository.report(6, |_| {})]);
     assert!(blessed.refused().contains("was changed after it was blessed"), "{}", blessed.stderr);
 }
 
 #[test]
 fn what_may_not_be_blessed_is_refused_with_its_reason() {
-    let scene = Scene::new();
-    let scene = Scene { report: steady(scene.report.clone()), ..scene };
-    scene.bless(&[&scene.report(1, |_| {})]).succeeded();
-    let refused = |change: &dyn Fn(&mut Value)| scene.refused(change);
+    let repository = Repository::new();
+    let repository = Repository { report: steady(repository.report.clone()), ..repository };
+    repository.bless(&[&repository.report(1, |_| {})]).succeeded();
+    let refused = |change: &dyn Fn(&mut Value)| repository.refused(change);
     assert!(refused(&|report| report["verification"] = Value::Null).contains("that nobody verified"));
     assert!(
         refused(&|report| report["verification"]["passed"] = json!(false)).contains("failed verification")
@@ -157,23 +155,24 @@ fn what_may_not_be_blessed_is_refused_with_its_reason() {
             && text.contains("--accept-regression"),
         "{text}"
     );
-    let accepted = scene.bless(&[&scene.report(9, slower), "--accept-regression", "the model is larger"]);
+    let accepted =
+        repository.bless(&[&repository.report(9, slower), "--accept-regression", "the model is larger"]);
     assert!(accepted.succeeded().contains("accepted: the model is larger"), "{}", accepted.stdout);
 
-    let other = scene.report(10, |report| report["workload"]["shapes"] = json!([16]));
-    let outcome = scene.bless(&[&other, "--add-session"]);
+    let other = repository.report(10, |report| report["workload"]["seq_lens"] = json!([16]));
+    let outcome = repository.bless(&[&other, "--add-session"]);
     assert!(outcome.refused().contains("there is no baseline to add a session to"), "{}", outcome.stderr);
-    assert!(scene.bless(&["nothing"]).refused().contains("nothing: "), "the file is named");
-    let nowhere = scene.anemeter(&["baselines", "log", "apple-m9"]);
+    assert!(repository.bless(&["nothing"]).refused().contains("nothing: "), "the file is named");
+    let nowhere = repository.anemeter(&["baselines", "log", "apple-m9"]);
     assert!(nowhere.refused().contains("no baseline has `apple-m9` in its name"), "{}", nowhere.stderr);
 
-    write_text(&scene.path("bench.yaml"), "changed: true\n");
+    write_text(&repository.path("bench.yaml"), "changed: true\n");
     assert!(refused(&|_| {}).contains("files differ from the commit: bench.yaml"));
-    fs::remove_dir_all(scene.path(".git")).unwrap();
-    let report = scene.report(11, |_| {});
-    let alone = run(scene
+    fs::remove_dir_all(repository.path(".git")).unwrap();
+    let report = repository.report(11, |_| {});
+    let alone = run(repository
         .command(&["bless", &report])
-        .env("GIT_CEILING_DIRECTORIES", scene.folder.path().parent().unwrap()));
+        .env("GIT_CEILING_DIRECTORIES", repository.scene.folder().parent().unwrap()));
     assert!(alone.stdout.contains("there is no git repository here"), "{}{}", alone.stdout, alone.stderr);
 }
 
@@ -206,20 +205,9 @@ fn scale(report: &mut Value, factor: f64) {
 }
 
 /// When the sessions of all baselines that were ever blessed were measured.
-fn ever_blessed(scene: &Scene, folder: &str) -> Vec<String> {
-    let files = |folder: &Path| -> Vec<PathBuf> {
-        let mut found = Vec::new();
-        let mut folders = vec![folder.to_owned()];
-        while let Some(folder) = folders.pop() {
-            for entry in fs::read_dir(folder).unwrap() {
-                let path = entry.unwrap().path();
-                if path.is_dir() { folders.push(path) } else { found.push(path) }
-            }
-        }
-        found
-    };
-    let documents =
-        files(&scene.path(folder)).into_iter().filter(|path| path.extension().is_some_and(|e| e == "json"));
+fn ever_blessed(repository: &Repository, folder: &str) -> Vec<String> {
+    let paths = command::paths_below(&repository.path(folder)).into_iter();
+    let documents = paths.filter(|path| path.extension().is_some_and(|e| e == "json"));
     documents
         .flat_map(|path| {
             let sessions = command::json(&path)["sessions"].as_array().unwrap().clone();
@@ -228,23 +216,50 @@ fn ever_blessed(scene: &Scene, folder: &str) -> Vec<String> {
         .collect()
 }
 
+/// Writing takes as long as flushing to disk does, so that an interrupt may come too late: some attempts are made.
+#[test]
+#[cfg(unix)]
+fn an_interrupt_leaves_nothing_unfinished_among_baselines() {
+    const ATTEMPTS: usize = 20;
+    let repository = Repository::new();
+    let large = repository.report(1, |report| {
+        report["runtime"]["remarks"] = json!(["x".repeat(32 << 20)]);
+    });
+    let interrupted = (0..ATTEMPTS).any(|attempt| {
+        let name = format!("interrupted{attempt}");
+        let mut child = repository
+            .command(&["bless", &large, "--baselines", &name])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let baselines = repository.path(&name);
+        let begun = command::await_unfinished(&baselines, &mut child);
+        let code = if begun { command::end(child, "-INT") } else { child.wait().unwrap().code() };
+        assert!(!command::has_unfinished(&baselines), "{:?}", command::paths_below(&baselines));
+        code == Some(130)
+    });
+    assert!(interrupted, "every attempt came too late");
+}
+
 #[test]
 fn many_at_once_lose_nothing_even_if_some_are_killed() {
     const AT_ONCE: usize = 16;
-    let scene = Scene::new();
+    let repository = Repository::new();
     let (mut finished, mut killed) = (Vec::new(), 0);
     for round in 0..4 {
         let reports: Vec<(String, String)> = (0..AT_ONCE)
             .map(|index| {
                 let created = format!("2026-04-{:02}T{round:02}:00:00Z", 1 + index);
-                let report = scene.report(1 + index, |report| report["header"]["created"] = json!(created));
+                let report =
+                    repository.report(1 + index, |report| report["header"]["created"] = json!(created));
                 (created, report)
             })
             .collect();
         let bless = |index: usize| {
             let args = ["bless", &reports[index].1, "--baselines", "many"];
             let mut child =
-                scene.command(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+                repository.command(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
             // From at once, when it has surely not finished, to about when it finishes.
             if (index + round).is_multiple_of(3) {
                 std::thread::sleep(Duration::from_millis(index as u64 / 3 * 4));
@@ -263,15 +278,15 @@ fn many_at_once_lose_nothing_even_if_some_are_killed() {
                 Some(code) => panic!("{code}: {}", String::from_utf8_lossy(&output.stderr)),
             }
         }
-        let checked = scene.anemeter(&["baselines", "verify", "--baselines", "many"]);
+        let checked = repository.anemeter(&["baselines", "verify", "--baselines", "many"]);
         assert_eq!(checked.code, 0, "{}", checked.stdout);
     }
     assert!(!finished.is_empty() && killed > 0, "{} finished, {killed} killed", finished.len());
-    let kept = ever_blessed(&scene, "many");
+    let kept = ever_blessed(&repository, "many");
     for created in &finished {
         assert!(kept.contains(created), "the report of {created} is lost");
     }
-    let log = scene.anemeter(&["baselines", "log", "--baselines", "many", "--json"]);
+    let log = repository.anemeter(&["baselines", "log", "--baselines", "many", "--json"]);
     let log: Value = serde_json::from_str(log.succeeded()).unwrap();
     let numbers: Vec<u64> = log["histories"][0]
         .as_array()

@@ -1,46 +1,35 @@
 //! `anemeter bench`, `report` and `doctor` on a small bundle, with real processes.
 
 use std::fs;
-use std::path::PathBuf;
 
 use serde_json::Value;
 
-use crate::checkpoints::{self, tensors, write_text};
-use crate::command::{Outcome, anemeter, arg, json, program, run};
-use crate::fixtures::MIXED_WORKLOAD;
 use crate::schema::assert_valid;
+use crate::support::checkpoints::write_text;
+use crate::support::command::{Outcome, anemeter, arg, json, program, run};
+use crate::support::fixtures::MIXED_WORKLOAD;
+use crate::support::scene::Scene;
 
-struct Scene {
-    folder: tempfile::TempDir,
+/// A bundle and a workload for it.
+fn exported() -> Scene {
+    let scene = Scene::new();
+    scene.export("bundle", &["--shapes", "16,32"]).good();
+    write_text(&scene.path("bench.yaml"), MIXED_WORKLOAD);
+    scene
 }
 
 impl Scene {
-    fn new() -> Scene {
-        let folder = tempfile::tempdir().unwrap();
-        checkpoints::write(&folder.path().join("tiny"), &tensors(7));
-        let scene = Scene { folder };
-        let (checkpoint, bundle) = (scene.path("tiny"), scene.path("bundle"));
-        let exported = anemeter(&["export", arg(&checkpoint), "-o", arg(&bundle), "--shapes", "16,32"]);
-        assert_eq!(exported.code, 0, "{}", exported.stderr);
-        write_text(&scene.path("bench.yaml"), MIXED_WORKLOAD);
-        scene
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
     fn bench(&self, args: &[&str]) -> Outcome {
         let (bundle, config, out) = (self.path("bundle"), self.path("bench.yaml"), self.path("out"));
         let command =
-            ["bench", arg(&bundle), "--config", arg(&config), "--out", arg(&out), "--runtime", "cpu"];
+            ["bench", arg(&bundle), "--workload", arg(&config), "--out", arg(&out), "--runtime", "cpu"];
         anemeter(&[&command, args].concat())
     }
 }
 
 #[test]
 fn a_report_has_every_sample_and_is_shown_in_every_format() {
-    let scene = Scene::new();
+    let scene = exported();
     let outcome = scene.bench(&["--soak", "120"]);
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
     for word in ["Speed", "TTFT p50", "the cpu runtime does not use the Neural Engine", "Long run"] {
@@ -86,7 +75,7 @@ fn rendered(scene: &Scene) {
 
 #[test]
 fn a_worker_that_fails_spoils_the_run_with_a_reason() {
-    let scene = Scene::new();
+    let scene = exported();
     write_text(&scene.path("p.jsonl"), "{\"prompt\": \"\"}\n");
     let text = MIXED_WORKLOAD.replace("{ source: tokens }", "{ source: jsonl, file: p.jsonl }");
     write_text(&scene.path("bench.yaml"), &text);
@@ -101,9 +90,9 @@ fn a_worker_that_fails_spoils_the_run_with_a_reason() {
 
 #[test]
 fn what_does_not_fit_is_refused_before_anything_runs() {
-    let scene = Scene::new();
+    let scene = exported();
     let refused = |args: &[&str]| scene.bench(args).refused().to_owned();
-    assert_eq!(refused(&["--shapes", "64"]), "error: the bundle has no shape 64\nhelp: it has 16, 32\n");
+    assert_eq!(refused(&["--shapes", "64"]), "error: the bundle has no seq_len 64\nhelp: it has 16, 32\n");
     assert!(refused(&["--launches", "0"]).contains("`launches` is 0, expected 1 to 1000"));
     write_text(&scene.path("bench.yaml"), &MIXED_WORKLOAD.replace("seed: 5", "sed: 5"));
     assert!(refused(&[]).contains("help: did you mean `seed`?"));
@@ -116,12 +105,12 @@ fn what_does_not_fit_is_refused_before_anything_runs() {
 
 #[test]
 fn a_sweep_compares_configurations() {
-    let scene = Scene::new();
+    let scene = exported();
     let sweep = "schema: anemeter.sweep/1\nbundles: [{ name: tiny, path: bundle }]\nthreads: [1, 2]\n\
                  compute_units: [cpu, cpu+ane]\n";
     write_text(&scene.path("sweep.yaml"), sweep);
     let (sweep, config, out) = (scene.path("sweep.yaml"), scene.path("bench.yaml"), scene.path("sweep"));
-    let command = ["bench", "--sweep", arg(&sweep), "--config", arg(&config), "--out", arg(&out)];
+    let command = ["bench", "--sweep", arg(&sweep), "--workload", arg(&config), "--out", arg(&out)];
     let command = [&command[..], &["--runtime", "cpu"]].concat();
     let outcome = anemeter(&command);
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
@@ -131,7 +120,7 @@ fn a_sweep_compares_configurations() {
         outcome.stdout
     );
     let result = json(&out.join("sweep.json"));
-    assert_eq!((&result["shape"], &result["rows"][0]["speed_up"]), (&Value::from(16), &Value::from(1.0)));
+    assert_eq!((&result["seq_len"], &result["rows"][0]["speed_up"]), (&Value::from(16), &Value::from(1.0)));
     assert!(out.join("2-tiny-cpu-2-threads/report.json").exists());
     let not_run = "tiny cpu+ane 1 threads  not run: the cpu runtime has no compute units\n";
     assert!(outcome.stdout.contains(not_run), "{}", outcome.stdout);
@@ -151,12 +140,12 @@ fn a_sweep_compares_configurations() {
 
 #[test]
 fn a_report_is_copied_to_a_url_and_replaces_nothing() {
-    let scene = Scene::new();
+    let scene = exported();
     let (bundle, config) = (scene.path("bundle"), scene.path("bench.yaml"));
     let bench = |out: &str| {
         let mut command = program();
-        command.current_dir(scene.folder.path());
-        let args = ["bench", arg(&bundle), "--config", arg(&config), "--runtime", "cpu", "--launches", "1"];
+        command.current_dir(scene.folder());
+        let args = ["bench", arg(&bundle), "--workload", arg(&config), "--runtime", "cpu", "--launches", "1"];
         run(command.args(args).args(["--shapes", "16", "--json", "--out", out]))
     };
     let url = format!("file://{}", scene.path("shared/monday").display());
@@ -178,12 +167,12 @@ fn a_report_is_copied_to_a_url_and_replaces_nothing() {
     );
     assert!(bench("ftp://host/a").refused().contains("has an unknown scheme"));
     #[cfg(not(feature = "remote"))]
-    assert!(bench("s3://bucket/a").refused().contains("build it with `--features remote`"));
+    assert!(bench("s3://bucket/a").refused().contains("build it with the cargo feature `remote`"));
 }
 
 #[test]
 fn the_doctor_tells_what_fits_and_what_a_report_suggests() {
-    let scene = Scene::new();
+    let scene = exported();
     let bundle = scene.path("bundle");
     let text = anemeter(&["doctor", arg(&bundle)]);
     let text = text.succeeded();
@@ -192,7 +181,7 @@ fn the_doctor_tells_what_fits_and_what_a_report_suggests() {
     }
     let examined = anemeter(&["doctor", arg(&bundle), "--json"]);
     let examined: Value = serde_json::from_str(examined.succeeded()).unwrap();
-    assert_eq!(examined["bundles"][0]["shapes"][0]["fits"], Value::Bool(true));
+    assert_eq!(examined["bundles"][0]["per_seq_len"][0]["fits"], Value::Bool(true));
     let (total, safe) = (&examined["memory"]["total_bytes"], &examined["memory"]["safe_bytes"]);
     assert_eq!(total.as_u64().unwrap() / 4 * 3, safe.as_u64().unwrap());
     assert!(anemeter(&["doctor", "--report", arg(&bundle)]).refused().contains("report.json: "));

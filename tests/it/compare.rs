@@ -1,38 +1,26 @@
 //! `anemeter compare` on small bundles, their reports and their packages.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::Value;
 
-use crate::checkpoints::{self, tensors, write_text};
-use crate::command::{Outcome, anemeter, arg, json};
-use crate::fixtures::WORKLOAD;
 use crate::schema::assert_valid;
+use crate::support::checkpoints::write_text;
+use crate::support::command::{Outcome, anemeter, arg, json};
+use crate::support::fixtures::WORKLOAD;
+use crate::support::scene::Scene;
 
-/// A folder with two bundles of one checkpoint.
-struct Scene {
-    folder: tempfile::TempDir,
+/// Two bundles, `a` and `b`, and a workload for them.
+fn exported(second: &[&str]) -> Scene {
+    let scene = Scene::new();
+    write_text(&scene.path("bench.yaml"), WORKLOAD);
+    scene.export("a", &["--shapes", "16,32"]).good();
+    scene.export("b", second).good();
+    scene
 }
 
 impl Scene {
-    fn new(second: &[&str]) -> Scene {
-        let scene = Scene { folder: tempfile::tempdir().unwrap() };
-        checkpoints::write(&scene.path("tiny"), &tensors(7));
-        write_text(&scene.path("bench.yaml"), WORKLOAD);
-        for (name, more) in [("a", &["--shapes", "16,32"][..]), ("b", second)] {
-            let (checkpoint, bundle) = (scene.path("tiny"), scene.path(name));
-            let export = ["export", arg(&checkpoint), "-o", arg(&bundle)];
-            let exported = anemeter(&[&export, more].concat());
-            assert_eq!(exported.code, 0, "{}", exported.stderr);
-        }
-        scene
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
     fn compare(&self, first: &str, second: &str, more: &[&str]) -> Outcome {
         let (first, second) = (self.path(first), self.path(second));
         anemeter(&[&["compare", arg(&first), arg(&second)], more].concat())
@@ -46,9 +34,9 @@ fn package_of(bundle: &Path) -> String {
 
 #[test]
 fn bundles_run_in_the_recorded_order_and_leave_reports_and_a_verdict() {
-    let scene = Scene::new(&["--shapes", "16,32", "--precision", "int8"]);
+    let scene = exported(&["--shapes", "16,32", "--precision", "int8"]);
     let (config, out) = (scene.path("bench.yaml"), scene.path("out"));
-    let flags = ["--config", arg(&config), "--out", arg(&out), "--runtime", "cpu"];
+    let flags = ["--workload", arg(&config), "--out", arg(&out), "--runtime", "cpu"];
     let small = ["--shapes", "16", "--requests", "2", "--threads", "1", "--budget", "1s", "--json"];
     let outcome = scene.compare("a", "b", &[&flags[..], &small].concat());
     assert!([0, 1, 3].contains(&outcome.code), "{}: {}", outcome.code, outcome.stderr);
@@ -73,7 +61,7 @@ fn bundles_run_in_the_recorded_order_and_leave_reports_and_a_verdict() {
         let launches = report["launches"].as_array().unwrap();
         assert_eq!(launches.len(), order.iter().filter(|place| **place == arm).count());
         assert_eq!(report["subject"]["precision"], precision);
-        assert_eq!(report["workload"]["shapes"], Value::from(vec![16]));
+        assert_eq!(report["workload"]["seq_lens"], Value::from(vec![16]));
     }
     let changed: Vec<&Value> =
         printed["changes"].as_array().unwrap().iter().map(|change| &change["what"]).collect();
@@ -92,24 +80,25 @@ fn bundles_run_in_the_recorded_order_and_leave_reports_and_a_verdict() {
 
 #[test]
 fn bundles_that_do_other_work_are_refused_with_each_difference() {
-    let scene = Scene::new(&["--shapes", "16"]);
+    let scene = exported(&["--shapes", "16"]);
     let config = scene.path("bench.yaml");
-    let outcome = scene.compare("a", "b", &["--config", arg(&config), "--runtime", "cpu"]);
+    let outcome = scene.compare("a", "b", &["--workload", arg(&config), "--runtime", "cpu"]);
     assert_eq!(outcome.code, 2);
     assert!(
-        outcome.stderr.contains("list of shapes is `16`, the baseline's is `16,32`"),
+        outcome.stderr.contains("list of sequence lengths is `16`, the baseline's is `16,32`"),
         "{}",
         outcome.stderr
     );
     assert!(outcome.stderr.contains("help: choose what both bundles have"), "{}", outcome.stderr);
-    let missing = scene.compare("a", "b", &["--config", arg(&config), "--shapes", "32", "--runtime", "cpu"]);
+    let missing =
+        scene.compare("a", "b", &["--workload", arg(&config), "--shapes", "32", "--runtime", "cpu"]);
     assert_eq!(missing.code, 2);
-    assert!(missing.stderr.contains("the bundle has no shape 32"), "{}", missing.stderr);
+    assert!(missing.stderr.contains("the bundle has no seq_len 32"), "{}", missing.stderr);
 }
 
 #[test]
 fn packages_are_set_side_by_side_and_kinds_are_not_mixed() {
-    let scene = Scene::new(&["--shapes", "16,64"]);
+    let scene = exported(&["--shapes", "16,64"]);
     let [a, b] = ["a", "b"].map(|name| format!("{name}/{}", package_of(&scene.path(name))));
     let outcome = scene.compare(&a, &b, &[]);
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
@@ -134,7 +123,7 @@ fn packages_are_set_side_by_side_and_kinds_are_not_mixed() {
 
 #[test]
 fn a_bundle_runs_on_two_runtimes() {
-    let scene = Scene::new(&["--shapes", "16"]);
+    let scene = exported(&["--shapes", "16"]);
     let (bundle, out) = (scene.path("a"), scene.path("out"));
     let compare = |more: &[&str]| anemeter(&[&["compare", arg(&bundle)], more].concat());
     let command = ["--runtime", "cpu,cpu", "--calls", "20", "--threads", "1", "--out", arg(&out), "--json"];
@@ -174,7 +163,7 @@ fn a_bundle_runs_on_two_runtimes() {
 #[cfg(not(target_os = "macos"))]
 #[test]
 fn runtimes_that_are_not_there_say_why() {
-    let scene = Scene::new(&["--shapes", "16"]);
+    let scene = exported(&["--shapes", "16"]);
     let bundle = scene.path("a");
     for (runtimes, why) in [
         ("coreml,coreml-rs", "the runtime `coreml` is unavailable: Core ML is part of macOS"),

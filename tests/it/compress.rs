@@ -8,9 +8,9 @@ use anemeter::runtime::{self, LoadOptions, Runtime};
 use anemeter::tensor::{DType, Tensor};
 use half::f16;
 
-use crate::command::{anemeter, arg, redact};
-use crate::fixtures::{numbers, weight, write};
 use crate::lower::cosine;
+use crate::support::command::{anemeter, arg, names, redact};
+use crate::support::fixtures::{numbers, weight, write};
 
 /// Looks up rows of a table and multiplies with it again, as tied embeddings do, with a projection between.
 fn tied(name: &str, tokens: usize, table: &Literal, projection: &Literal) -> Function {
@@ -115,7 +115,7 @@ fn bad_requests_are_refused_and_leave_nothing() {
     };
     let config = |text: &str| {
         let path = folder.path().join("precision.yaml");
-        anemeter::package::atomic::write_file(&path, text.as_bytes()).unwrap();
+        anemeter::atomic::write_file(&path, text.as_bytes()).unwrap();
         path
     };
     let refused = compress(&["--precision", "int9"]);
@@ -125,10 +125,10 @@ fn bad_requests_are_refused_and_leave_nothing() {
         "weight `layers_0_mlp_weight` has 64 output channels, which cannot be divided into groups of 24";
     assert!(refused.refused().contains(message), "{}", refused.stderr);
     let unused = config("precision: {default: int8, rules: [{match: q_proj, precision: int4}]}");
-    let refused = compress(&["--config", arg(&unused)]);
+    let refused = compress(&["--rules", arg(&unused)]);
     assert!(refused.refused().contains("the rule `q_proj` matches no weight"));
     let misspelt = config("precison: int8");
-    assert!(compress(&["--config", arg(&misspelt)]).refused().contains("unknown field `precison`"));
+    assert!(compress(&["--rules", arg(&misspelt)]).refused().contains("unknown key `precison`"));
     let neither = compress(&[]);
     assert_eq!(neither.code, 2);
     assert!(!output.exists());
@@ -149,6 +149,37 @@ fn weights_that_are_no_numbers_are_refused_by_name() {
         assert!(outcome.refused().contains(message), "{}", outcome.stderr);
         assert!(!output.exists());
     }
+}
+
+/// A name that is no identifier may stay in a package that has it; the rewrite must not make another from it.
+#[test]
+fn a_rewrite_that_is_not_verified_is_one_error_and_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let package = write(two_functions(), folder.path(), "m.mlpackage");
+    let spec = package.join("Data/com.apple.CoreML/model.mlmodel");
+    let (name, other) = (b"layers_0_mlp_weight", b"layers.0.mlp.weight");
+    let mut bytes = std::fs::read(&spec).unwrap();
+    for at in 0..bytes.len() - name.len() {
+        if bytes[at..].starts_with(name) {
+            bytes[at..at + name.len()].copy_from_slice(other);
+        }
+    }
+    anemeter::atomic::write_file(&spec, &bytes).unwrap();
+    let output = folder.path().join("small.mlpackage");
+    let compress = |precision: &str| {
+        anemeter(&["compress", arg(&package), "-o", arg(&output), "--overwrite", "--precision", precision])
+    };
+    let refused = compress("lut4:scale");
+    let message = refused.refused();
+    assert!(message.contains("value `layers.0.mlp.weight_"), "{message}");
+    assert!(message.contains("the name is not an identifier"), "{message}");
+    assert!(message.contains("; nothing was written"), "{message}");
+    assert_eq!(names(folder.path()), ["m.mlpackage"]);
+    compress("int8").succeeded();
+    let before = predict(&output);
+    compress("lut4:scale").refused();
+    assert_eq!(names(folder.path()), ["m.mlpackage", "small.mlpackage"]);
+    assert_eq!(predict(&output), before, "the package that was there");
 }
 
 #[test]

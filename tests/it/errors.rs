@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use crate::checkpoints::{self, tensors, write_text};
-use crate::command::{anemeter, arg, names, program, run};
-use crate::fixtures;
+use crate::support::checkpoints::{self, tensors, write_text};
+use crate::support::command::{anemeter, arg, names, program, run};
+use crate::support::fixtures;
 
 /// A folder with one of each thing that a command may be given by mistake.
 fn scene() -> tempfile::TempDir {
@@ -33,7 +33,7 @@ const REFUSED: &[(&str, &[&str])] = &[
             "baselines log --baselines none",
             "baselines show --baselines none",
             "bench none",
-            "bench bundle --config none.yaml",
+            "bench bundle --workload none.yaml",
             "bench --sweep none.yaml",
             "bless none",
             "compare none none",
@@ -56,8 +56,8 @@ const REFUSED: &[(&str, &[&str])] = &[
         "something else",
         &[
             "bench empty",
-            "bench bundle --config text",
-            "bench bundle --config unknown.yaml",
+            "bench bundle --workload text",
+            "bench bundle --workload unknown.yaml",
             "bless later.json",
             "compare mlp.mlpackage later.json",
             "compress text -o out.mlpackage --precision int8",

@@ -4,16 +4,17 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
-use anemeter::bundle::{Bundle, Manifest, Quality, Record, Tokenizer as Described};
-use anemeter::eval::{Options, foretell, parse_cases, run, text_tokens};
+use anemeter::bundle::{Bundle, Manifest, Tokenizer as Described};
+use anemeter::eval::{Options, parse_cases, run, score_text, text_tokens};
 use anemeter::generate::{ChatContext, ChatTemplate, Driver, Generator, ManualClock, Text, Tokenizer};
+use anemeter::report::{Quality, Record};
 use anemeter::runtime::Session;
 use half::f16;
 use serde_json::{Value, json};
 
-use crate::command::{anemeter, arg};
 use crate::generate::{bundles, fake};
 use crate::lower::models::{TINY, llama};
+use crate::support::command::{anemeter, arg};
 
 /// Printable ASCII and a new line, one token each, then the token that ends an answer.
 const LETTERS: usize = 96;
@@ -60,11 +61,11 @@ fn scripted(answers: &[&'static str]) -> Box<dyn Session> {
 const TEMPLATE: &str =
     "{% for tool in tools %}{{ tool.function.name }};{% endfor %}{{ messages[-1].content }}";
 
-fn generator(shapes: &[usize], answers: &[&'static str]) -> Generator {
+fn generator(seq_lens: &[usize], answers: &[&'static str]) -> Generator {
     let mut manifest: Manifest = fake::manifest();
     manifest.architecture.vocabulary = VOCABULARY;
     manifest.architecture.max_positions = 512;
-    manifest.settings.shapes = shapes.to_vec();
+    manifest.settings.seq_lens = seq_lens.to_vec();
     let clock = Arc::new(ManualClock::default());
     let driver = Driver::over(&manifest, None, vec![scripted(answers)], None, clock.clone()).unwrap();
     let text = Text {
@@ -99,12 +100,12 @@ fn figures_equal_those_computed_by_hand() {
     let answers = [good, "No.", half, bare, "No.", good, "Well?", "{\"name\": \"g\"}"];
     let mut generator = generator(&[100, 200, 300], &answers);
     let cases = parse_cases(&cases()).unwrap();
-    let options = Options { shapes: vec![100, 200, 300], max_tokens: 90 };
+    let options = Options { seq_lens: vec![100, 200, 300], max_tokens: 90 };
     let mut heard = Vec::new();
     let found = run(&mut generator, &cases, &options, &mut |done, total| heard.push((done, total))).unwrap();
     assert_eq!((heard.len(), heard.last()), (9, Some(&(9, 9))));
 
-    let [short, middle, long] = &found.shapes[..] else { panic!("{found:?}") };
+    let [short, middle, long] = &found.per_seq_len[..] else { panic!("{found:?}") };
     // Length 100: three of three items, and nothing where nothing should be.
     assert_eq!((short.cases, short.too_long, short.f1, short.exact), (2, 1, 1.0, 1.0));
     assert_eq!((short.ttfa_p50, short.ttfa_p95, short.without_call), (Some(1.0), Some(1.0), 0));
@@ -129,7 +130,7 @@ fn answers_end_where_a_length_is_full() {
     let endless = "Let me think about it for a very long time before I do anything at all.";
     let mut generator = generator(&[16, 32], &[endless, endless]);
     let case = cases().lines().next().unwrap().to_owned();
-    let options = Options { shapes: vec![16, 32], max_tokens: 20 };
+    let options = Options { seq_lens: vec![16, 32], max_tokens: 20 };
     let found = run(&mut generator, &parse_cases(&case).unwrap(), &options, &mut |_, _| {}).unwrap();
     // A prompt of five tokens leaves room for eleven, and the twelfth need not be given to the model.
     let tokens: Vec<usize> = found.results.iter().map(|result| result.cases[0].tokens).collect();
@@ -143,7 +144,7 @@ fn perplexity_equals_that_computed_by_hand() {
     let ids = text_tokens(&generator, "abcabcabcab").unwrap();
     let mut heard = Vec::new();
     let found =
-        foretell(generator.driver_mut(), &ids, 8, &mut |done, total| heard.push((done, total))).unwrap();
+        score_text(generator.driver_mut(), &ids, 8, &mut |done, total| heard.push((done, total))).unwrap();
     assert_eq!((found.window, found.tokens), (8, 10));
     assert_eq!((heard.len(), heard.last()), (10, Some(&(10, 10))));
     // A foreseen letter has the logit 1, every other one 0; one of ten was not foreseen.
@@ -151,7 +152,7 @@ fn perplexity_equals_that_computed_by_hand() {
     assert!((found.nats - (10.0 * sum - 9.0)).abs() < 1e-9, "{}", found.nats);
     assert!((found.perplexity() - (sum - 0.9).exp()).abs() < 1e-9);
 
-    let error = foretell(generator.driver_mut(), &ids[..1], 8, &mut |_, _| {}).unwrap_err().to_string();
+    let error = score_text(generator.driver_mut(), &ids[..1], 8, &mut |_, _| {}).unwrap_err().to_string();
     assert_eq!(error, "a text of 1 tokens has none that could be scored; at least 2 are needed");
 }
 
@@ -159,7 +160,7 @@ fn perplexity_equals_that_computed_by_hand() {
 fn bundle(folder: &Path, template: Option<&str>) -> Bundle {
     let mut size = TINY;
     size.vocabulary = VOCABULARY;
-    let options = anemeter::lower::Options { shapes: vec![64, 128], ..anemeter::lower::Options::default() };
+    let options = anemeter::lower::Options { seq_lens: vec![64, 128], ..anemeter::lower::Options::default() };
     let described = Described {
         file: bundles::file("tokenizer.json"),
         chat_template: template.map(ToOwned::to_owned),
@@ -174,7 +175,7 @@ fn the_command_scores_honestly_and_keeps_the_record() {
     let folder = tempfile::tempdir().unwrap();
     let bundle = bundle(folder.path(), Some(TEMPLATE));
     let file = folder.path().join("cases.jsonl");
-    crate::checkpoints::write_text(&file, &cases());
+    crate::support::checkpoints::write_text(&file, &cases());
     let given = ["eval", arg(bundle.folder()), "--cases", arg(&file), "--max-tokens", "8"];
     let outcome = anemeter(&given);
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
@@ -188,7 +189,7 @@ fn the_command_scores_honestly_and_keeps_the_record() {
     let kept = std::fs::read_to_string(folder.path().join("eval.json")).unwrap();
     let quality = Quality::parse(&kept).unwrap();
     assert_eq!(
-        quality.shapes.iter().map(|of| (of.shape, of.cases, of.f1)).collect::<Vec<_>>(),
+        quality.per_seq_len.iter().map(|of| (of.seq_len, of.cases, of.f1)).collect::<Vec<_>>(),
         [(64, 2, 0.0), (128, 3, 0.0)]
     );
     assert!(quality.expects_calls());
@@ -205,8 +206,8 @@ fn the_command_scores_a_text_and_keeps_what_is_known_of_calls() {
     let folder = tempfile::tempdir().unwrap();
     let bundle = bundle(folder.path(), Some(TEMPLATE));
     let (text, file) = (folder.path().join("text.txt"), folder.path().join("cases.jsonl"));
-    crate::checkpoints::write_text(&text, &"A ferry left. ".repeat(11));
-    crate::checkpoints::write_text(&file, &cases());
+    crate::support::checkpoints::write_text(&text, &"A ferry left. ".repeat(11));
+    crate::support::checkpoints::write_text(&file, &cases());
     let kept = || Quality::parse(&std::fs::read_to_string(folder.path().join("eval.json")).unwrap()).unwrap();
     let eval = |more: &[&str]| {
         let outcome = anemeter(&[&["eval", arg(bundle.folder())][..], more].concat());
@@ -231,7 +232,7 @@ fn the_command_scores_a_text_and_keeps_what_is_known_of_calls() {
 
     let none = anemeter(&["eval", arg(bundle.folder())]);
     assert!(none.refused().contains("--cases"), "{}", none.stderr);
-    crate::checkpoints::write_text(&text, "A");
+    crate::support::checkpoints::write_text(&text, "A");
     let short = anemeter(&["eval", arg(bundle.folder()), "--text", arg(&text)]);
     assert!(short.refused().contains("a text of 1 tokens has none"), "{}", short.stderr);
 }
@@ -244,9 +245,9 @@ fn what_cannot_be_evaluated_is_refused() {
     bundle(&with, Some("{{ messages[0].content }}"));
     bundle(&without, None);
     let good = folder.path().join("good.jsonl");
-    crate::checkpoints::write_text(&good, &cases());
+    crate::support::checkpoints::write_text(&good, &cases());
     let bad = folder.path().join("bad.jsonl");
-    crate::checkpoints::write_text(&bad, &format!("{}\n{{\"id\": \"x\", \"prompt\": 1}}", cases()));
+    crate::support::checkpoints::write_text(&bad, &format!("{}\n{{\"id\": \"x\", \"prompt\": 1}}", cases()));
     let none = folder.path().join("none.jsonl");
     for (bundle, file, more, message) in [
         (&with, &bad, &[][..], "bad.jsonl: line 4: unknown field `prompt`"),

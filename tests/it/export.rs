@@ -5,49 +5,15 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use anemeter::bundle::{Bundle, KvForm, Manifest, digest_text};
+use anemeter::atomic::write_file;
+use anemeter::bundle::{Bundle, Manifest, digest_text};
 use anemeter::package::Package;
-use anemeter::package::atomic::write_file;
+use anemeter::vocabulary::KvForm;
 use serde_json::Value;
 
-use crate::checkpoints::{self, tensors, write_text};
-use crate::command::{Outcome, anemeter, arg, names, program, run};
-
-struct Scene {
-    folder: tempfile::TempDir,
-}
-
-impl Scene {
-    fn new() -> Scene {
-        let folder = tempfile::tempdir().unwrap();
-        checkpoints::write(&folder.path().join("tiny"), &tensors(7));
-        Scene { folder }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn export(&self, output: &str, args: &[&str]) -> Outcome {
-        let (checkpoint, output) = (self.path("tiny"), self.path(output));
-        anemeter(&[&["export", arg(&checkpoint), "-o", arg(&output)], args].concat())
-    }
-
-    fn names(&self) -> Vec<String> {
-        names(self.folder.path())
-    }
-}
-
-fn exported(outcome: &Outcome) -> &str {
-    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
-    &outcome.stdout
-}
-
-fn refused(outcome: &Outcome) -> String {
-    assert_eq!(outcome.code, 2, "{}{}", outcome.stdout, outcome.stderr);
-    let lines = outcome.stderr.lines().skip_while(|line| !line.starts_with("error: "));
-    lines.collect::<Vec<_>>().join("\n")
-}
+use crate::support::checkpoints::{self, tensors, write_text};
+use crate::support::command::{anemeter, arg, names, program, run};
+use crate::support::scene::Scene;
 
 #[test]
 fn a_bundle_says_what_is_in_its_packages() {
@@ -56,7 +22,7 @@ fn a_bundle_says_what_is_in_its_packages() {
         "out",
         &["--shapes", "16,32", "--kv", "io,state,none", "--chunks", "2", "--query", "4", "--json"],
     );
-    let printed: Manifest = Manifest::parse(exported(&outcome)).unwrap();
+    let printed: Manifest = Manifest::parse(outcome.good()).unwrap();
     let bundle = Bundle::open(scene.path("out")).unwrap();
     assert_eq!(&printed, bundle.manifest());
     assert_eq!(printed.settings.kv, [KvForm::Io, KvForm::State, KvForm::None]);
@@ -87,7 +53,7 @@ fn the_same_checkpoint_gives_the_same_bytes() {
     let scene = Scene::new();
     let manifests = ["a", "b"].map(|output| {
         let outcome = scene.export(output, &["--shapes", "16", "--json"]);
-        let mut manifest: Value = serde_json::from_str(exported(&outcome)).unwrap();
+        let mut manifest: Value = serde_json::from_str(outcome.good()).unwrap();
         manifest.as_object_mut().unwrap().remove("profile");
         manifest
     });
@@ -104,9 +70,9 @@ fn the_same_checkpoint_gives_the_same_bytes() {
 fn shards_give_what_one_file_gives() {
     let scene = Scene::new();
     checkpoints::write_sharded(&scene.path("shards"), &tensors(7));
-    exported(&scene.export("one", &["--shapes", "16"]));
+    scene.export("one", &["--shapes", "16"]).good();
     let output = scene.path("two");
-    exported(&anemeter(&["export", arg(&scene.path("shards")), "-o", arg(&output), "--shapes", "16"]));
+    anemeter(&["export", arg(&scene.path("shards")), "-o", arg(&output), "--shapes", "16"]).good();
     let digest =
         |name: &str| Bundle::open(scene.path(name)).unwrap().manifest().chunks[0].file.digest.clone();
     assert_eq!(digest("one"), digest("two"));
@@ -118,16 +84,16 @@ fn configuration_files_are_strict_and_flags_win() {
     let config = scene.path("convert.yaml");
     write_text(&config, "coreml:\n  enumerate_shapes: [16]\n  batch: 2\n");
     let config_args = ["--config", arg(&config)];
-    exported(&scene.export("a", &[&config_args[..], &["--batch", "1"]].concat()));
+    scene.export("a", &[&config_args[..], &["--batch", "1"]].concat()).good();
     let settings = Bundle::open(scene.path("a")).unwrap().manifest().settings.clone();
-    assert_eq!((settings.shapes, settings.batch), (vec![16], 1));
+    assert_eq!((settings.seq_lens, settings.batch), (vec![16], 1));
 
     write_text(&config, "coreml:\n  enumerate_shape: [16]\n");
-    let message = refused(&scene.export("b", &config_args));
+    let message = scene.export("b", &config_args).complaint();
     assert!(message.contains("convert.yaml: coreml: unknown key `enumerate_shape`"), "{message}");
     assert!(message.ends_with("help: did you mean `enumerate_shapes`?"), "{message}");
     write_text(&config, "coreml:\n  mlprogram: false\n");
-    let message = refused(&scene.export("b", &config_args));
+    let message = scene.export("b", &config_args).complaint();
     assert!(message.contains("option `mlprogram`: is false"), "{message}");
 }
 
@@ -143,7 +109,7 @@ fn weights_are_compressed_by_rule_and_the_log_says_how() {
     write_text(&config, &rules("layers.*.mlp.*weight"));
     let args = ["--config", arg(&config), "--shapes", "16", "--chunks", "2"];
     let outcome = scene.export("a", &args);
-    assert!(exported(&outcome).contains("6 weights compressed"), "{}", outcome.stdout);
+    assert!(outcome.good().contains("6 weights compressed"), "{}", outcome.stdout);
     let bundle = Bundle::open(scene.path("a")).unwrap();
     let log = bundle.manifest().compression.as_ref().unwrap();
     let compressed: Vec<_> = log.tensors.iter().filter(|tensor| tensor.precision == "int8:channel").collect();
@@ -152,10 +118,10 @@ fn weights_are_compressed_by_rule_and_the_log_says_how() {
     assert_eq!(bundle.manifest().settings.precision, "fp16; layers.*.mlp.*weight: int8:channel");
 
     write_text(&config, &rules("layer.*.mlp.*"));
-    let message = refused(&scene.export("b", &args));
+    let message = scene.export("b", &args).complaint();
     assert!(message.contains("the precision rule `layer.*.mlp.*` matches no weight"), "{message}");
     assert!(!scene.path("b").exists());
-    let message = refused(&scene.export("b", &["--precision", "int9"]));
+    let message = scene.export("b", &["--precision", "int9"]).complaint();
     assert!(message.contains("int8"), "{message}");
 }
 
@@ -169,48 +135,48 @@ fn shipped_configurations_are_valid() {
 }
 
 #[test]
-fn only_trained_shapes_are_exported() {
+fn only_trained_lengths_are_exported() {
     let scene = Scene::new();
     let training = scene.path("train.yaml");
     write_text(&training, "train:\n  seq_lengths: [16, 32]\n  lr: 1e-4\n");
     let args = ["--training-config", arg(&training), "--shapes"];
-    let message = refused(&scene.export("a", &[&args[..], &["16,48"]].concat()));
+    let message = scene.export("a", &[&args[..], &["16,48"]].concat()).complaint();
     assert!(
-        message.contains("shape 48 was not trained: the training configuration has [16, 32]"),
+        message.contains("sequence length 48 was not trained: the training configuration has [16, 32]"),
         "{message}"
     );
     let outcome = scene.export("a", &[&args[..], &["16"]].concat());
-    assert!(
-        exported(&outcome).contains("warning: trained lengths [32] are not exported"),
-        "{}",
-        outcome.stdout
-    );
+    assert!(outcome.good().contains("warning: trained lengths [32] are not exported"), "{}", outcome.stdout);
     let settings = Bundle::open(scene.path("a")).unwrap().manifest().settings.clone();
-    assert_eq!(settings.training_shapes, Some(vec![16, 32]));
+    assert_eq!(settings.training_seq_lens, Some(vec![16, 32]));
 }
 
 #[test]
-fn shapes_beyond_the_model_are_left_out_or_pointed_out() {
+fn lengths_beyond_the_model_are_left_out_or_pointed_out() {
     let scene = Scene::new();
-    let message = refused(&scene.export("a", &[]));
-    assert!(message.contains("none of the default shapes fits the 64 positions"), "{message}");
+    let message = scene.export("a", &[]).complaint();
+    assert!(message.contains("none of the default sequence lengths fits the 64 positions"), "{message}");
     let outcome = scene.export("a", &["--shapes", "16,128"]);
-    assert!(exported(&outcome).contains("shape 128 is longer than the 64 positions"), "{}", outcome.stdout);
+    assert!(
+        outcome.good().contains("sequence length 128 is longer than the 64 positions"),
+        "{}",
+        outcome.stdout
+    );
 }
 
 #[test]
 fn nothing_but_a_bundle_is_replaced_and_only_on_request() {
     let scene = Scene::new();
-    exported(&scene.export("out", &["--shapes", "16"]));
-    let message = refused(&scene.export("out", &["--shapes", "16"]));
+    scene.export("out", &["--shapes", "16"]).good();
+    let message = scene.export("out", &["--shapes", "16"]).complaint();
     assert!(message.contains("out: holds a bundle already"), "{message}");
-    exported(&scene.export("out", &["--shapes", "32", "--overwrite"]));
-    assert_eq!(Bundle::open(scene.path("out")).unwrap().manifest().settings.shapes, [32]);
+    scene.export("out", &["--shapes", "32", "--overwrite"]).good();
+    assert_eq!(Bundle::open(scene.path("out")).unwrap().manifest().settings.seq_lens, [32]);
     fs::create_dir(scene.path("mine")).unwrap();
     write_text(&scene.path("mine/thesis.txt"), "");
-    let message = refused(&scene.export("mine", &["--shapes", "16", "--overwrite"]));
+    let message = scene.export("mine", &["--shapes", "16", "--overwrite"]).complaint();
     assert!(message.contains("mine: holds something else"), "{message}");
-    assert_eq!(scene.names(), ["mine", "out", "tiny"]);
+    assert_eq!(names(scene.folder()), ["mine", "out", "tiny"]);
 }
 
 #[test]
@@ -221,10 +187,10 @@ fn tensors_with_anything_but_numbers_are_named() {
         let tensor = bad.iter_mut().find(|(name, ..)| name.ends_with("1.mlp.up_proj.weight")).unwrap();
         tensor.2[33] = value;
         checkpoints::write(&scene.path("tiny"), &bad);
-        let message = refused(&scene.export("out", &["--shapes", "16"]));
+        let message = scene.export("out", &["--shapes", "16"]).complaint();
         let expected = format!("weight `model.layers.1.mlp.up_proj.weight`: element 33 is {shown}, outside");
         assert!(message.contains(&expected), "{message}");
-        assert_eq!(scene.names(), ["tiny"]);
+        assert_eq!(names(scene.folder()), ["tiny"]);
     }
 }
 
@@ -236,7 +202,7 @@ fn an_unreadable_shard_is_named_and_nothing_is_left() {
     let second = shards.join("model-00002-of-00002.safetensors");
     let export = || {
         let output = scene.path("out");
-        refused(&anemeter(&["export", arg(&shards), "-o", arg(&output), "--shapes", "16"]))
+        anemeter(&["export", arg(&shards), "-o", arg(&output), "--shapes", "16"]).complaint()
     };
     let whole = fs::read(&second).unwrap();
     write_file(&second, &whole[..whole.len() / 2]).unwrap();
@@ -245,20 +211,23 @@ fn an_unreadable_shard_is_named_and_nothing_is_left() {
     assert!(export().contains("names the shard `model-00002-of-00002.safetensors`, which does not exist"));
     fs::create_dir(&second).unwrap();
     assert!(export().contains("is not a regular file"), "{}", export());
-    assert_eq!(scene.names(), ["shards", "tiny"]);
+    assert_eq!(names(scene.folder()), ["shards", "tiny"]);
 }
 
-/// A file that may not grow stands for a disk that is full.
+/// A file that may not grow stands for a disk that is full. Unless it is ignored, a signal comes with it, which ends a
+/// program that does not handle it.
 #[test]
 fn a_full_disk_is_reported_and_nothing_is_left() {
-    let scene = Scene::new();
-    let script = "trap '' XFSZ; ulimit -f 24; exec \"$0\" export \"$1\" -o \"$2\" --shapes 16";
-    let (checkpoint, output) = (scene.path("tiny"), scene.path("out"));
-    let shell = ["-c", script, env!("CARGO_BIN_EXE_anemeter")];
-    let outcome = run(Command::new("sh").args(shell).args([&checkpoint, &output]));
-    let message = refused(&outcome);
-    assert!(message.contains("File too large"), "{message}");
-    assert_eq!(scene.names(), ["tiny"]);
+    for trap in ["trap '' XFSZ; ", ""] {
+        let scene = Scene::new();
+        let script = format!("{trap}ulimit -f 24; exec \"$0\" export \"$1\" -o \"$2\" --shapes 16");
+        let (checkpoint, output) = (scene.path("tiny"), scene.path("out"));
+        let shell = ["-c", &script, env!("CARGO_BIN_EXE_anemeter")];
+        let outcome = run(Command::new("sh").args(shell).args([&checkpoint, &output]));
+        let message = outcome.complaint();
+        assert!(message.contains("File too large"), "{message}");
+        assert_eq!(names(scene.folder()), ["tiny"]);
+    }
 }
 
 #[test]
@@ -284,8 +253,8 @@ fn killed_exports_leave_a_whole_bundle_or_none() {
             whole += 1;
         }
     }
-    exported(&scene.export("out", &["--shapes", "16", "--overwrite"]));
-    assert_eq!(scene.names(), ["out", "tiny"], "after {whole} rounds with a bundle");
+    scene.export("out", &["--shapes", "16", "--overwrite"]).good();
+    assert_eq!(names(scene.folder()), ["out", "tiny"], "after {whole} rounds with a bundle");
 }
 
 /// The checkpoint of `anemeter quickstart`.

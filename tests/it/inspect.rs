@@ -1,7 +1,7 @@
 //! `anemeter inspect`, as people see it.
 
-use crate::command::{anemeter, arg, redact};
-use crate::fixtures;
+use crate::support::command::{anemeter, arg, redact};
+use crate::support::fixtures;
 
 #[test]
 fn overview_of_an_enumerated_model() {

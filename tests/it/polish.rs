@@ -3,15 +3,14 @@
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
 
 use anemeter::mil::{Builder, Model, Opset, TensorType};
 use anemeter::tensor::DType;
 
-use crate::checkpoints::{self, tensors, write_text};
-use crate::command::{Outcome, anemeter, arg, names, program, run};
-use crate::fixtures::{self, WORKLOAD, weight};
+use crate::support::checkpoints::{self, tensors, write_text};
+use crate::support::command::{Outcome, anemeter, arg, await_unfinished, end, names, program, run};
+use crate::support::fixtures::{self, WORKLOAD, weight};
 
 /// A place where nobody may write, not even an administrator.
 const UNWRITABLE: &str = if cfg!(target_os = "macos") { "/System" } else { "/sys" };
@@ -83,7 +82,7 @@ fn as_much_is_said_as_was_asked_for() {
     assert_eq!(export(&[], "b", &["--quiet"]), "");
     let verbose = export(&[], "c", &["-v"]);
     assert!(verbose.contains("wrote the package") && verbose.contains("done after"), "{verbose}");
-    let by_module = export(&[("RUST_LOG", "anemeter::package=info")], "d", &[]);
+    let by_module = export(&[("RUST_LOG", "anemeter_mil::package=info")], "d", &[]);
     assert!(by_module.contains("wrote the package") && !by_module.contains("done after"), "{by_module}");
     let both = anemeter(&["doctor", "-q", "-v"]);
     assert_eq!(both.code, 2);
@@ -167,23 +166,6 @@ fn a_folder_that_cannot_be_written_is_named_once() {
     }
 }
 
-/// Sends a signal and gives the exit code.
-fn end(mut child: Child, signal: &str) -> Option<i32> {
-    let sent = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
-    assert!(sent.success());
-    child.wait().unwrap().code()
-}
-
-/// Waits until something under a temporary name is in a folder.
-fn await_unfinished(folder: &Path, child: &mut Child) {
-    let began = Instant::now();
-    while !names(folder).iter().any(|name| name.ends_with(".anemeter-tmp")) {
-        assert!(child.try_wait().unwrap().is_none(), "it ended before it could be interrupted");
-        assert!(began.elapsed() < Duration::from_secs(300), "nothing was begun");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
 /// A model whose weights take long to make into palettes.
 fn large() -> Model {
     let mut main = Builder::new("main", Opset::Ios18);
@@ -210,7 +192,7 @@ fn an_interrupt_leaves_nothing_behind() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        await_unfinished(folder.path(), &mut child);
+        assert!(await_unfinished(folder.path(), &mut child), "it ended before it could be interrupted");
         let stderr = child.stderr.take().unwrap();
         assert_eq!(end(child, signal), Some(code));
         let said: Vec<String> = BufReader::new(stderr).lines().map(Result::unwrap).collect();
@@ -227,7 +209,7 @@ fn an_interrupted_benchmark_leaves_no_report() {
     anemeter(&["export", arg(&checkpoint), "-o", arg(&bundle), "--shapes", "16", "-q"]).succeeded();
     write_text(&config, &WORKLOAD.replace("launches: 1\n", "launches: 500\n"));
     let mut child = program()
-        .args(["bench", arg(&bundle), "--config", arg(&config), "--out", arg(&out), "--runtime", "cpu"])
+        .args(["bench", arg(&bundle), "--workload", arg(&config), "--out", arg(&out), "--runtime", "cpu"])
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()

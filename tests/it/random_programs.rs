@@ -9,7 +9,7 @@ use anemeter::runtime::{self, LoadOptions};
 use anemeter::tensor::{DType, Tensor};
 use proptest::prelude::*;
 
-use crate::fixtures::numbers;
+use crate::support::fixtures::numbers;
 
 /// Choices drawn from the bytes of a test case.
 struct Choices<'a> {

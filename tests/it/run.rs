@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use half::f16;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
-use crate::command::{anemeter, arg, json};
-use crate::damage::put;
-use crate::fixtures;
+use crate::support::command::{anemeter, arg, json};
+use crate::support::damage::put;
+use crate::support::fixtures;
 
 fn save(path: &Path, tensors: &[(&str, Dtype, &[usize], &[u8])]) -> PathBuf {
     let views = tensors.iter().map(|&(name, dtype, shape, bytes)| {
@@ -66,9 +66,29 @@ fn every_problem_with_the_inputs_is_told_at_once() {
     save(&inputs, &[("x", Dtype::F16, &[1, 2, 8], &halves(&[0.0; 16]))]);
     let outcome = anemeter(&["run", arg(&package), "--inputs", arg(&inputs)]);
     insta::assert_snapshot!(outcome.refused(), @"error: function `main`: `x` has shape [1, 2, 8], allowed are [1, 1, 8], [1, 4, 8], [1, 8, 8]");
-    save(&inputs, &[("x", Dtype::F32, &[1, 1, 8], &[0; 32])]);
+    save(&inputs, &[("x", Dtype::I8, &[1, 1, 8], &[0; 8])]);
     let outcome = anemeter(&["run", arg(&package), "--inputs", arg(&inputs)]);
-    insta::assert_snapshot!(outcome.refused(), @"error: function `main`: `x` is fp32, expected fp16");
+    insta::assert_snapshot!(outcome.refused(), @"error: function `main`: `x` is int8, expected fp16");
+}
+
+#[test]
+fn values_are_converted_to_the_type_of_their_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let package = fixtures::write(fixtures::accumulator(), folder.path(), "total.mlpackage");
+    let (inputs, outputs) = (folder.path().join("in.safetensors"), folder.path().join("out.safetensors"));
+    let command = ["run", arg(&package), "--inputs", arg(&inputs), "--outputs", arg(&outputs)];
+    let singles: Vec<u8> = [1.0f32, 1e6, -1e6, f32::INFINITY].iter().flat_map(|v| v.to_le_bytes()).collect();
+    save(&inputs, &[("x", Dtype::F32, &[1, 4], &singles)]);
+    let outcome = anemeter(&command);
+    let said = "note: input x: fp32 values converted to fp16, 2 beyond its range became infinite\n";
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, said));
+    assert_eq!(load(&outputs, "sum"), [1.0, f32::INFINITY, f32::NEG_INFINITY, f32::INFINITY]);
+    let integers: Vec<u8> = [1i32, 2, 3, 4].iter().flat_map(|v| v.to_le_bytes()).collect();
+    save(&inputs, &[("x", Dtype::I32, &[1, 4], &integers)]);
+    let outcome = anemeter(&command);
+    let said = "note: input x: int32 values converted to fp16\n";
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (0, said));
+    assert_eq!(load(&outputs, "sum"), [1.0, 2.0, 3.0, 4.0]);
 }
 
 #[test]

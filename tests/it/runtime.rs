@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use anemeter::mil::{Builder, Model, Opset, TensorType};
-use anemeter::runtime::{self, LoadOptions, Loaded, RuntimeError, Session};
+use anemeter::runtime::{self, LoadOptions, LoadedModel, RuntimeError, Session};
 use anemeter::tensor::{DType, Tensor};
 use half::f16;
 
-use crate::fixtures;
+use crate::support::fixtures;
 
-fn load(model: Model) -> Arc<dyn Loaded> {
+fn load(model: Model) -> Arc<dyn LoadedModel> {
     let options = LoadOptions { threads: Some(1), ..LoadOptions::default() };
     runtime::cpu().load_model(model, &options).unwrap()
 }

@@ -11,8 +11,8 @@ use anemeter::report::Report;
 use schemars::{Schema, schema_for};
 use serde_json::{Map, Value};
 
-use crate::checkpoints::write_text;
-use crate::command::json;
+use crate::support::checkpoints::write_text;
+use crate::support::command::json;
 
 fn path_of(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("docs/schemas/{name}.schema.json"))

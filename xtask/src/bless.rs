@@ -3,16 +3,16 @@
 use anyhow::{Result, bail};
 use pico_args::Arguments;
 
-use crate::Command;
 use crate::outcome::Outcome;
 use crate::project::Project;
+use crate::task::{Run, Task};
 
-pub(crate) const COMMAND: Command = Command {
+pub(crate) const TASK: Task = Task {
     name: "bless",
     arguments: "REPORT... [--baselines DIR] [--add-session] [--accept-regression REASON]",
     about: "promote reports to a baseline, as `anemeter bless` does",
     not_checked: 1,
-    run,
+    run: Run::Here(run),
 };
 
 /// Relative paths are those of the folder that it is called in.

@@ -3,69 +3,117 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
+use pico_args::Arguments;
 
 use crate::outcome::{Outcome, Shown};
 use crate::process::succeed;
 use crate::project::Project;
-use crate::{Command, conformance, quickstart, smollm2, test, test_coreml, tidy, workflows};
+use crate::task::{Run, Task};
+use crate::{lab, test, tidy, workflows};
 
-pub(crate) const COMMAND: Command = Command {
+pub(crate) const TASK: Task = Task {
     name: "ci",
-    arguments: "",
-    about: "every check, as the continuous integration runs it",
+    arguments: "[STEP...]",
+    about: "every check, or the named steps, as the continuous integration runs them",
     not_checked: 1,
-    run: |project, _| run(project),
+    run: Run::Here(run),
 };
 
 /// How long all of it may take on two cores.
 const BUDGET: Duration = Duration::from_secs(25 * 60);
 
+/// How a step is made.
+enum How {
+    Here(fn(&Project) -> Result<Outcome>),
+    /// The tests, whose totals are the last line.
+    Tests,
+    /// What needs the library.
+    InLab(&'static [&'static str]),
+}
+
+const STEPS: &[(&str, How)] = &[
+    ("fmt", How::Here(|project| cargo(project, &["fmt", "--all", "--check"]))),
+    (
+        "clippy",
+        How::Here(|project| {
+            cargo(project, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+        }),
+    ),
+    ("test", How::Tests),
+    ("rustdoc", How::Here(rustdoc)),
+    ("tidy", How::Here(tidy::check)),
+    ("workflows", How::Here(workflows::check)),
+    ("apple", How::Here(apple)),
+    ("docs", How::InLab(&["check", "docs"])),
+    ("conformance", How::InLab(&["check", "conformance"])),
+    ("quickstart", How::InLab(&["check", "quickstart"])),
+    ("smollm2", How::InLab(&["check", "smollm2"])),
+    ("coreml", How::InLab(&["check", "coreml"])),
+];
+
+/// What a step came to.
 struct Step {
     name: &'static str,
     result: Result<Outcome>,
     time: Duration,
 }
 
-fn run(project: &Project) -> Result<Outcome> {
+fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
+    let mut named = Vec::new();
+    while let Some(name) = arguments.opt_free_from_str::<String>()? {
+        named.push(name);
+    }
+    crate::finish(arguments)?;
+    let chosen = choose(&named)?;
     let start = Instant::now();
     let mut steps = Vec::new();
-    let mut step = |name, check: &mut dyn FnMut() -> Result<Outcome>| {
+    let mut totals = None;
+    for (name, how) in chosen {
         println!("\n== {name} ==");
         let start = Instant::now();
-        let result = check();
-        if let Err(error) = &result {
+        let result = match how {
+            How::Here(check) => check(project),
+            How::InLab(words) => lab::run(project, words, Vec::new()),
+            How::Tests => test::run(project).and_then(|report| {
+                totals = Some(report.totals());
+                report.verdict().map(Outcome::Checked)
+            }),
+        };
+        if let Err(error) = &result
+            && !error.is::<Shown>()
+        {
             eprintln!("error: {name}: {error:#}");
         }
         steps.push(Step { name, result, time: start.elapsed() });
-    };
-    let mut totals = String::from("0 passed, 0 failed");
-
-    step("fmt", &mut || cargo(project, &["fmt", "--all", "--check"]));
-    step("clippy", &mut || {
-        cargo(project, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
-    });
-    step("test", &mut || {
-        let report = test::run(project)?;
-        totals = report.totals();
-        report.verdict().map(Outcome::Checked)
-    });
-    step("docs", &mut || docs(project));
-    step("tidy", &mut || tidy::check(project));
-    step("workflows", &mut || workflows::check(project));
-    step("apple", &mut || apple(project));
-    step("conformance", &mut || conformance::check(project, &conformance::Selection::all()));
-
-    step("quickstart", &mut || quickstart::check(project));
-    step("smollm2", &mut || smollm2::check(project));
-    step("coreml", &mut || test_coreml::check(project));
-
-    let failed = steps.iter().filter(|step| step.result.is_err()).count();
-    print!("{}", summary(&steps, start.elapsed()));
-    if failed > 0 {
-        return Err(Shown::before(&totals, &anyhow!("{failed} of {} steps failed", steps.len())));
     }
-    println!("{totals}");
-    Ok(Outcome::Checked(totals))
+    print!("{}", summary(&steps, start.elapsed()));
+    close(&steps, totals)
+}
+
+fn choose(named: &[String]) -> Result<Vec<&'static (&'static str, How)>> {
+    if let Some(name) = named.iter().find(|name| STEPS.iter().all(|step| step.0 != name.as_str())) {
+        let known: Vec<&str> = STEPS.iter().map(|step| step.0).collect();
+        bail!("there is no step `{name}`, only {}", known.join(" "));
+    }
+    let is_chosen = |name: &str| named.is_empty() || named.iter().any(|wanted| wanted == name);
+    Ok(STEPS.iter().filter(|step| is_chosen(step.0)).collect())
+}
+
+/// Ends with the totals of the tests, if those were a step, whatever came of the others.
+fn close(steps: &[Step], totals: Option<String>) -> Result<Outcome> {
+    let failed = steps.iter().filter(|step| step.result.is_err()).count();
+    let has_tests = steps.iter().any(|step| step.name == "test");
+    let last_line = totals.or_else(|| has_tests.then(|| "0 passed, 0 failed".to_owned()));
+    let error = anyhow!("{failed} of {} steps failed", steps.len());
+    match (failed, last_line) {
+        (0, None) => Ok(Outcome::Checked(format!("{} steps", steps.len()))),
+        (0, Some(totals)) => {
+            println!("{totals}");
+            Ok(Outcome::Checked(totals))
+        }
+        (_, None) => Err(error),
+        (_, Some(totals)) => Err(Shown::before(&totals, &error)),
+    }
 }
 
 fn cargo(project: &Project, arguments: &[&str]) -> Result<Outcome> {
@@ -74,7 +122,7 @@ fn cargo(project: &Project, arguments: &[&str]) -> Result<Outcome> {
 }
 
 /// Private items too: their links are read by whoever works on the code.
-fn docs(project: &Project) -> Result<Outcome> {
+fn rustdoc(project: &Project) -> Result<Outcome> {
     let mut command = project.cargo(&["doc", "--no-deps", "--workspace", "--document-private-items"]);
     succeed(command.env("RUSTDOCFLAGS", "-D warnings"))?;
     Ok(Outcome::Checked(String::new()))
@@ -115,6 +163,26 @@ fn summary(steps: &[Step], total: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn steps_are_chosen_by_name_and_made_in_their_order() {
+        let names = |named: &[&str]| {
+            let named: Vec<String> = named.iter().map(|&name| name.to_owned()).collect();
+            choose(&named).map(|steps| steps.iter().map(|step| step.0).collect::<Vec<_>>())
+        };
+        assert_eq!(names(&[]).unwrap().len(), STEPS.len());
+        assert_eq!(names(&["tidy", "fmt"]).unwrap(), ["fmt", "tidy"]);
+        assert!(names(&["tdiy"]).unwrap_err().to_string().starts_with("there is no step `tdiy`, only fmt"));
+    }
+
+    #[test]
+    fn a_failed_step_fails_the_whole() {
+        let step = |name, result| Step { name, result, time: Duration::ZERO };
+        let good = || step("tidy", Ok(Outcome::NotChecked("no git".into())));
+        let bad = || step("test", Err(anyhow!("1 test failed")));
+        assert_eq!(close(&[good()], None).unwrap(), Outcome::Checked("1 steps".into()));
+        assert!(close(&[good(), bad()], Some("3 passed, 1 failed".into())).unwrap_err().is::<Shown>());
+    }
 
     #[test]
     fn the_summary_tells_checked_from_not_checked_and_failed() {

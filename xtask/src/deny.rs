@@ -2,17 +2,17 @@
 
 use anyhow::Result;
 
-use crate::Command;
 use crate::outcome::Outcome;
 use crate::process::{succeed, works};
 use crate::project::Project;
+use crate::task::{Run, Task};
 
-pub(crate) const COMMAND: Command = Command {
+pub(crate) const TASK: Task = Task {
     name: "deny",
     arguments: "",
     about: "check dependencies with cargo-deny, which cargo installs below target/",
     not_checked: 77,
-    run: |project, _| check(project),
+    run: Run::Here(|project, _| check(project)),
 };
 
 const WHAT: &str = "licences and advisories of dependencies";

@@ -1,33 +1,27 @@
-//! `cargo xtask fuzz`: every fuzz target for a while, from seeds that the library writes itself.
+//! `cargo xtask fuzz`: every fuzz target for a while, from seeds that the library writes itself (`fuzz-seeds`).
 
 use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, Result, bail, ensure};
 
-use anemeter::mil::verify::verify;
-use anemeter::package::{self, WriteOptions, decode_model};
-
-use crate::Command;
+use crate::lab;
 use crate::outcome::Outcome;
 use crate::process::{succeed, watch, works};
 use crate::project::Project;
+use crate::task::{Run, Task};
 
-#[path = "../../fuzz/src/lib.rs"]
-#[allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "a crate of its own for the fuzz targets")]
-mod shared_by_targets;
-
-pub(crate) const COMMAND: Command = Command {
+pub(crate) const TASK: Task = Task {
     name: "fuzz",
     arguments: "[--seconds N] [TARGET]",
     about: "every fuzz target (or one) for N seconds each, 60 by default",
     not_checked: 77,
-    run: |project, mut arguments| {
+    run: Run::Here(|project, mut arguments| {
         let seconds = arguments.opt_value_from_str("--seconds")?.unwrap_or(60);
         let target = arguments.opt_free_from_str()?;
         crate::finish(arguments)?;
         run(project, seconds, target)
-    },
+    }),
 };
 
 /// What libFuzzer said of one target.
@@ -53,7 +47,7 @@ fn run(project: &Project, seconds: u64, only: Option<String>) -> Result<Outcome>
         ensure!(targets.contains(&only), "there is no fuzz target `{only}`, only {}", targets.join(" "));
         targets = vec![only];
     }
-    write_seeds(project, &targets)?;
+    lab::run(project, &["fuzz-seeds"], targets.iter().map(Into::into).collect())?;
     let mut sessions = Vec::new();
     for target in &targets {
         println!("\n-- fuzz {target} --");
@@ -81,49 +75,8 @@ fn targets(folder: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Gives every target the files of a small package to start from.
-fn write_seeds(project: &Project, targets: &[String]) -> Result<()> {
-    let package = project.target.join("fuzz-seeds/tiny.mlpackage");
-    fs::create_dir_all(project.target.join("fuzz-seeds"))?;
-    let tiny = shared_by_targets::tiny_model();
-    let model = decode_model(&tiny.model, &shared_by_targets::weight_files(&tiny.weights))?;
-    package::write(&verify(model)?, &package, WriteOptions { overwrite: true, ..WriteOptions::default() })?;
-    let manifest = fs::read(package.join("Manifest.json"))?;
-    let whole = shared_by_targets::join(&manifest, &tiny.model, &tiny.weights);
-    for target in targets {
-        let seed = match target.as_str() {
-            "manifest" => &manifest,
-            "protobuf" => &tiny.model,
-            "weights" => &tiny.weights,
-            "package" | "run" => &whole,
-            other => bail!("there is no seed for the fuzz target `{other}`"),
-        };
-        let folder = project.root.join("fuzz/corpus").join(target);
-        fs::create_dir_all(&folder)?;
-        fs::write(folder.join("tiny"), seed)?;
-        if target == "run" {
-            for index in 0..PROGRAM_SEEDS {
-                fs::write(folder.join(format!("noise-{index:02}")), noise(index))?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// `run` makes a program of any bytes, but of few bytes only a short one, so it starts from long noise.
-const PROGRAM_SEEDS: u64 = 64;
-const PROGRAM_SEED_LENGTH: usize = 900;
-
-/// The same noise for the same index (SplitMix64).
-fn noise(index: u64) -> Vec<u8> {
-    let word = |step: u64| {
-        let mut x = (index << 32 | step).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ x >> 31
-    };
-    (0..).flat_map(|step| word(step).to_le_bytes()).take(PROGRAM_SEED_LENGTH).collect()
-}
+/// Of few bytes the target `run` makes only a short program: it starts from noise of this length.
+pub const PROGRAM_SEED_LENGTH: usize = 900;
 
 fn fuzz(project: &Project, target: &str, seconds: u64) -> Result<Session> {
     let artifacts = project.root.join("fuzz/artifacts").join(target);
@@ -179,13 +132,6 @@ fn table(sessions: &[(&str, Session)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn noise_is_long_and_reproducible() {
-        assert_eq!(noise(3).len(), PROGRAM_SEED_LENGTH);
-        assert_eq!(noise(3), noise(3));
-        assert_ne!(noise(3), noise(4));
-    }
 
     #[test]
     fn reads_what_libfuzzer_prints() {

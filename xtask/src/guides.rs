@@ -1,4 +1,4 @@
-//! `cargo xtask guides`: the worked examples of the guides, applied to a copy of the tree and tried.
+//! `cargo xtask check guides`: the worked examples of the guides, applied to a copy of the tree and tried.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,22 +6,22 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use pico_args::Arguments;
 
-use crate::Command;
 use crate::markdown;
 use crate::outcome::Outcome;
 use crate::process::{read, succeed, works};
 use crate::project::Project;
+use crate::task::{Run, Task};
 
-pub(crate) const COMMAND: Command = Command {
+pub(crate) const TASK: Task = Task {
     name: "guides",
     arguments: "[GUIDE]",
     about: "apply tests/guides/*.patch to a copy of the last commit, check it, and run what each guide tells to run",
     not_checked: 1,
-    run: |project, mut arguments: Arguments| {
+    run: Run::Here(|project, mut arguments: Arguments| {
         let only: Option<String> = arguments.opt_free_from_str()?;
         crate::finish(arguments)?;
         run(project, only.as_deref())
-    },
+    }),
 };
 
 /// Where patches are; each is named after its page in `docs/guides/`.

@@ -6,33 +6,33 @@ use pulldown_cmark::{CodeBlockKind, Event, Options, Parser, Tag, TagEnd};
 
 /// A page.
 #[derive(Debug, Default)]
-pub(crate) struct Page {
+pub struct Page {
     /// What links to a place in it end in.
-    pub(crate) anchors: Vec<String>,
-    pub(crate) links: Vec<Link>,
-    pub(crate) code: Vec<Code>,
+    pub anchors: Vec<String>,
+    pub links: Vec<Link>,
+    pub code: Vec<Code>,
 }
 
 /// A link or an image.
 #[derive(Debug)]
-pub(crate) struct Link {
-    pub(crate) line: usize,
-    pub(crate) target: String,
+pub struct Link {
+    pub line: usize,
+    pub target: String,
     /// Where its whole text stands.
-    pub(crate) range: Range<usize>,
+    pub range: Range<usize>,
 }
 
 /// A line of code.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Code {
-    pub(crate) line: usize,
-    pub(crate) text: String,
+pub struct Code {
+    pub line: usize,
+    pub text: String,
     /// Whether it stands in a paragraph, where it may be cut short.
-    pub(crate) is_span: bool,
+    pub is_span: bool,
 }
 
 /// Reads a page. Blocks that say they are of a language other than the shell's are no code to be run.
-pub(crate) fn read(text: &str) -> Page {
+pub fn read(text: &str) -> Page {
     let mut page = Page::default();
     let line_of = |at: usize| text[..at].matches('\n').count() + 1;
     let mut heading: Option<String> = None;

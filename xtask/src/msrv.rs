@@ -1,40 +1,26 @@
 //! `cargo xtask msrv`: the oldest compiler that the manifest promises builds the program.
 
 use anyhow::{Context, Result};
-use serde::Deserialize;
 
-use crate::Command;
+use crate::metadata::{self, Package};
 use crate::outcome::Outcome;
 use crate::process::{succeed, works};
 use crate::project::Project;
+use crate::task::{Run, Task};
 
-pub(crate) const COMMAND: Command = Command {
+pub(crate) const TASK: Task = Task {
     name: "msrv",
     arguments: "",
     about: "check the program with the oldest compiler that Cargo.toml promises, which rustup installs",
     not_checked: 77,
-    run: |project, _| check(project),
+    run: Run::Here(|project, _| check(project)),
 };
 
-#[derive(Deserialize)]
-struct Manifest {
-    workspace: Workspace,
-}
-
-#[derive(Deserialize)]
-struct Workspace {
-    package: Package,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-struct Package {
-    rust_version: String,
-}
+/// The package that is shipped.
+const PROGRAM: &str = "anemeter";
 
 fn check(project: &Project) -> Result<Outcome> {
-    let manifest = std::fs::read_to_string(project.root.join("Cargo.toml")).context("read Cargo.toml")?;
-    let version = promised(&manifest)?;
+    let version = promised(metadata::workspace(project)?)?;
     let what = format!("Rust {version}");
     let toolchain = format!("+{version}");
     if !works(&mut project.cargo(&[&toolchain, "--version"])) {
@@ -44,26 +30,38 @@ fn check(project: &Project) -> Result<Outcome> {
         }
     }
     // A folder of its own: the everyday one would be built anew after each change of compiler.
-    let mut check =
-        project.cargo(&[&toolchain, "check", "--locked", "--package", "anemeter", "--all-targets"]);
+    let mut check = project.cargo(&[
+        &toolchain,
+        "check",
+        "--locked",
+        "--workspace",
+        "--all-targets",
+        "--exclude",
+        "xtask",
+        "--exclude",
+        "lab",
+    ]);
     succeed(check.env("CARGO_TARGET_DIR", project.target.join("msrv")))?;
     let done = format!("{what} builds the program and its tests");
     println!("msrv: {done}");
     Ok(Outcome::Checked(done))
 }
 
-fn promised(manifest: &str) -> Result<String> {
-    let manifest: Manifest = toml::from_str(manifest).context("Cargo.toml promises no rust-version")?;
-    Ok(manifest.workspace.package.rust_version)
+fn promised(packages: Vec<Package>) -> Result<String> {
+    let program = packages.into_iter().find(|package| package.name == PROGRAM);
+    program.and_then(|program| program.rust_version).context("Cargo.toml promises no rust-version")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     #[test]
     fn the_promise_is_read_from_the_manifest() {
-        assert_eq!(promised("[workspace.package]\nrust-version = \"1.89\"\n").unwrap(), "1.89");
-        assert!(promised("[workspace.package]\nedition = \"2024\"\n").is_err());
+        let told = r#"{"packages": [{"name": "anemeter", "manifest_path": "/r/Cargo.toml", "rust_version": "1.89"}]}"#;
+        let read = |told: &str| promised(metadata::parse(told, Path::new("/r")).unwrap());
+        assert_eq!(read(told).unwrap(), "1.89");
+        assert!(read(&told.replace("rust_version", "edition")).is_err());
     }
 }

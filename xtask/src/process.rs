@@ -6,7 +6,7 @@ use std::process::{Command, ExitStatus};
 use anyhow::{Context, Result, bail};
 
 /// Runs a program whose output is shown; a failure is an error.
-pub(crate) fn succeed(command: &mut Command) -> Result<()> {
+pub fn succeed(command: &mut Command) -> Result<()> {
     let text = shown(command);
     let status = command.status().with_context(|| format!("start `{text}`"))?;
     if !status.success() {
@@ -16,7 +16,7 @@ pub(crate) fn succeed(command: &mut Command) -> Result<()> {
 }
 
 /// Runs a program and returns what it wrote to stdout; a failure is an error.
-pub(crate) fn read(command: &mut Command) -> Result<String> {
+pub fn read(command: &mut Command) -> Result<String> {
     let text = shown(command);
     let output = command.output().with_context(|| format!("start `{text}`"))?;
     if !output.status.success() {
@@ -26,12 +26,12 @@ pub(crate) fn read(command: &mut Command) -> Result<String> {
 }
 
 /// Whether a program can be started and succeeds; its output is dropped.
-pub(crate) fn works(command: &mut Command) -> bool {
+pub fn works(command: &mut Command) -> bool {
     command.output().is_ok_and(|output| output.status.success())
 }
 
 /// Runs a program, handing each line it writes to `look` and showing those for which that is true.
-pub(crate) fn watch(command: &mut Command, mut look: impl FnMut(&str) -> bool) -> Result<ExitStatus> {
+pub fn watch(command: &mut Command, mut look: impl FnMut(&str) -> bool) -> Result<ExitStatus> {
     let text = shown(command);
     let (reader, writer) = io::pipe().context("make a pipe")?;
     command.stdout(writer.try_clone()?).stderr(writer);

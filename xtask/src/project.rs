@@ -13,7 +13,7 @@ use crate::process::succeed;
 const SHARED_VARIABLE: &str = "ANEMETER_SHARED";
 
 /// Makes a folder, without what was in it before.
-pub(crate) fn make_empty(folder: &Path) -> Result<()> {
+pub fn make_empty(folder: &Path) -> Result<()> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| format!("remove {}", folder.display()))?;
     }
@@ -21,18 +21,18 @@ pub(crate) fn make_empty(folder: &Path) -> Result<()> {
 }
 
 /// The repository this task belongs to.
-pub(crate) struct Project {
+pub struct Project {
     /// Its top folder.
-    pub(crate) root: PathBuf,
+    pub root: PathBuf,
     /// Where cargo builds.
-    pub(crate) target: PathBuf,
+    pub target: PathBuf,
     /// Corpus, samples and validators that are not part of the repository; may not exist.
-    pub(crate) shared: PathBuf,
+    pub shared: PathBuf,
 }
 
 impl Project {
     /// The repository that this program was built from.
-    pub(crate) fn find() -> Result<Project> {
+    pub fn find() -> Result<Project> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask/ has no parent folder")?;
         let absolute = |variable: &str, default: &str| {
             root.join(env::var_os(variable).map_or_else(|| PathBuf::from(default), PathBuf::from))
@@ -45,21 +45,21 @@ impl Project {
     }
 
     /// A program to be started in the repository, without input.
-    pub(crate) fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
+    pub fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let mut command = Command::new(program);
         command.current_dir(&self.root).stdin(Stdio::null());
         command
     }
 
     /// A cargo command.
-    pub(crate) fn cargo(&self, arguments: &[&str]) -> Command {
+    pub fn cargo(&self, arguments: &[&str]) -> Command {
         let mut command = self.command("cargo");
         command.args(arguments);
         command
     }
 
     /// A program of the workspace, built for speed.
-    pub(crate) fn release(&self, package: &str) -> Result<PathBuf> {
+    pub fn release(&self, package: &str) -> Result<PathBuf> {
         succeed(&mut self.cargo(&["build", "--release", "--quiet", "--package", package, "--bin", package]))?;
         Ok(self.target.join("release").join(format!("{package}{}", env::consts::EXE_SUFFIX)))
     }

@@ -1,26 +1,25 @@
 //! `cargo xtask sanitize`: the unsafe islands and a whole prediction under tools that see every memory access.
 
-use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anemeter::kernels::simd::Isa;
 use anyhow::{Context, Result, bail, ensure};
 use pico_args::Arguments;
-use serde::Deserialize;
+use serde_json::Value;
 
-use crate::Command;
+use crate::lab;
 use crate::outcome::Outcome;
 use crate::process::{read, works};
 use crate::project::{Project, make_empty};
+use crate::task::{Run, Task};
 use crate::test::Report;
 
-pub(crate) const COMMAND: Command = Command {
+pub(crate) const TASK: Task = Task {
     name: "sanitize",
-    arguments: "[--miri] [--valgrind] [--instruction-sets]",
+    arguments: "[--miri] [--valgrind]",
     about: "tests of the unsafe islands under Miri and Valgrind",
     not_checked: 77,
-    run,
+    run: Run::Here(run),
 };
 
 /// One tool.
@@ -32,22 +31,10 @@ struct Part {
 const PARTS: &[Part] = &[Part { flag: "--miri", run: miri }, Part { flag: "--valgrind", run: valgrind }];
 
 fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
-    if arguments.contains("--instruction-sets") {
-        crate::finish(arguments)?;
-        return instruction_sets();
-    }
     let named: Vec<&Part> = PARTS.iter().filter(|part| arguments.contains(part.flag)).collect();
     crate::finish(arguments)?;
     let parts = if named.is_empty() { PARTS.iter().collect() } else { named };
     Outcome::of_parts("sanitize", parts.into_iter().map(|part| (part.flag, || (part.run)(project))))
-}
-
-/// Prints what the kernels find on this CPU; under Valgrind that is the CPU that Valgrind shows.
-fn instruction_sets() -> Result<Outcome> {
-    let variant = |isa| format!("{isa:?}").split('(').next().unwrap_or_default().to_owned();
-    let names = Isa::all().map(variant).collect::<Vec<String>>().join(" and ");
-    println!("{names}");
-    Ok(Outcome::Checked(names))
 }
 
 /// On any host, because Miri knows no F16C, which AVX2 kernels need, and no NEON: the scalar kernels run.
@@ -56,7 +43,9 @@ const MIRI_TARGET: &str = "x86_64-unknown-linux-gnu";
 /// of the machine fails, and of the environment they see only this.
 const MIRI_FLAGS: &str = "-Zmiri-isolation-error=hide \
     -Zmiri-env-forward=PROPTEST_CASES -Zmiri-env-forward=PROPTEST_DISABLE_FAILURE_PERSISTENCE";
-const MIRI_TESTS: &[&str] = &["tensor::", "kernels::simd"];
+/// The package of the islands that Miri can execute, and their tests.
+const MIRI_PACKAGE: &str = "anemeter-kernels";
+const MIRI_TESTS: &[&str] = &["tensor::", "simd::"];
 
 fn miri(project: &Project) -> Result<Outcome> {
     const WHAT: &str = "unsafe islands under Miri";
@@ -67,8 +56,8 @@ fn miri(project: &Project) -> Result<Outcome> {
     if let Err(error) = read(&mut project.cargo(&["+nightly", "miri", "setup", "--target", MIRI_TARGET])) {
         return Ok(Outcome::not_checked(WHAT, &format!("its standard library cannot be built: {error}")));
     }
-    // Candle has no part in the islands, and takes Miri longer than all of them.
-    let build = ["+nightly", "miri", "test", "--no-default-features", "--target", MIRI_TARGET, "--lib", "--"];
+    let build =
+        ["+nightly", "miri", "test", "--package", MIRI_PACKAGE, "--target", MIRI_TARGET, "--lib", "--"];
     let mut command = project.cargo(&build);
     command.args(MIRI_TESTS).env("MIRIFLAGS", MIRI_FLAGS);
     command.env("PROPTEST_CASES", "8").env("PROPTEST_DISABLE_FAILURE_PERSISTENCE", "1");
@@ -78,19 +67,20 @@ fn miri(project: &Project) -> Result<Outcome> {
     Ok(Outcome::Checked(format!("Miri: {totals}; scalar kernels, for Miri has no F16C; no mapped files")))
 }
 
-/// A program that is checked, by its cargo target, and which of its tests are run.
+/// A program that is checked, by its cargo target, and which of its tests are run; all if none is named.
 struct Checked {
     target: &'static str,
     tests: &'static [&'static str],
 }
 
 const VALGRIND_PROGRAMS: &[Checked] = &[
-    Checked { target: "anemeter", tests: &["tensor::", "kernels::", "runtime::"] },
+    Checked { target: "anemeter_kernels", tests: &[] },
+    Checked { target: "anemeter_runtime", tests: &[] },
     // These start `anemeter run`, with and without states, and Valgrind follows.
     Checked { target: "it", tests: &["run::", "runtime::", "--skip", "gate::"] },
 ];
 
-pub(crate) const VALGRIND_OPTIONS: &[&str] = &[
+pub const VALGRIND_OPTIONS: &[&str] = &[
     "--quiet",
     "--error-exitcode=99",
     "--leak-check=full",
@@ -106,9 +96,8 @@ fn valgrind(project: &Project) -> Result<Outcome> {
     }
     let logs = project.target.join("sanitize");
     make_empty(&logs)?;
-    let this = env::current_exe().context("find this program")?;
     let mut probe = project.command("valgrind");
-    probe.arg("--quiet").arg(this).args(["sanitize", "--instruction-sets"]);
+    probe.arg("--quiet").arg(lab::program(project)?).arg("instruction-sets");
     let instruction_sets = read(&mut probe)?.trim().to_owned();
     let executables = test_executables(project)?;
     let mut report = Report::default();
@@ -131,55 +120,38 @@ fn valgrind(project: &Project) -> Result<Outcome> {
 
 /// A test program that cargo built.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Executable {
-    pub(crate) target: String,
-    pub(crate) path: PathBuf,
-}
-
-/// What cargo says of one thing that it built.
-#[derive(Deserialize)]
-struct Message {
-    target: Option<Target>,
-    executable: Option<PathBuf>,
-    profile: Option<Profile>,
-}
-
-#[derive(Deserialize)]
-struct Target {
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct Profile {
-    test: bool,
+pub struct Executable {
+    pub target: String,
+    pub path: PathBuf,
 }
 
 fn test_executables(project: &Project) -> Result<Vec<Executable>> {
-    let mut command =
-        project.cargo(&["test", "--no-run", "--quiet", "--package", "anemeter", "--lib", "--test", "it"]);
+    let mut command = project.cargo(&["test", "--no-run", "--quiet", "--lib", "--test", "it"]);
+    command.args(
+        ["anemeter", "anemeter-kernels", "anemeter-runtime"].iter().flat_map(|name| ["--package", name]),
+    );
     executables_of(&read(command.arg("--message-format=json-render-diagnostics"))?)
 }
 
 /// The test programs that cargo's messages tell of.
-pub(crate) fn executables_of(messages: &str) -> Result<Vec<Executable>> {
+pub fn executables_of(messages: &str) -> Result<Vec<Executable>> {
     let mut executables = Vec::new();
     for line in messages.lines() {
-        let message: Message =
+        let message: Value =
             serde_json::from_str(line).with_context(|| format!("read cargo's message {line}"))?;
-        if let Message {
-            target: Some(target),
-            executable: Some(path),
-            profile: Some(Profile { test: true }),
-        } = message
-        {
-            executables.push(Executable { target: target.name, path });
+        if let (Some(target), Some(path), Some(true)) = (
+            message["target"]["name"].as_str(),
+            message["executable"].as_str(),
+            message["profile"]["test"].as_bool(),
+        ) {
+            executables.push(Executable { target: target.to_owned(), path: path.into() });
         }
     }
     Ok(executables)
 }
 
 /// How many processes were watched, and all that was said of them.
-pub(crate) fn read_logs(folder: &Path) -> Result<(usize, String)> {
+pub fn read_logs(folder: &Path) -> Result<(usize, String)> {
     let mut paths = Vec::new();
     for entry in fs::read_dir(folder)? {
         paths.push(entry?.path());

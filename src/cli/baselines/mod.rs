@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use rayon::prelude::*;
 
 use super::bless::BASELINES;
-use super::{Failure, Output, Status};
+use super::{Failure, Output, Result, Status};
 use crate::baseline::{Key, Store};
 use crate::report::Report;
 
-/// Look into blessed baselines: their history, their content, their digests.
+/// List, show and verify blessed baselines.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  anemeter baselines log\n  anemeter baselines show apple-m1\n  \
 anemeter baselines verify --baselines s3://bucket/baselines")]
@@ -22,25 +22,25 @@ pub(super) struct Args {
 
 #[derive(clap::Subcommand)]
 enum Command {
-    /// Every bless, newest first.
+    /// List every bless, newest first.
     Log(Selection),
-    /// Present baselines with their sessions and figures.
+    /// Show current baselines with their sessions and figures.
     Show(Selection),
-    /// Check every digest, every link and every name; exit code 1 if something is wrong.
-    Verify(Place),
+    /// Check every digest, link and name; exit code 1 if one is wrong.
+    Verify(StoreArgs),
 }
 
 #[derive(clap::Args)]
 struct Selection {
-    /// Only those whose profile/model/workload contains this.
+    /// Only baselines whose profile/model/workload contains this.
     #[arg(value_name = "TEXT")]
     contains: Option<String>,
     #[command(flatten)]
-    place: Place,
+    place: StoreArgs,
 }
 
 #[derive(clap::Args)]
-struct Place {
+struct StoreArgs {
     /// Folder or URL of the baselines.
     #[arg(long, value_name = "DIR", default_value = BASELINES)]
     baselines: PathBuf,
@@ -49,7 +49,7 @@ struct Place {
     json: bool,
 }
 
-pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
+pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     match &args.command {
         Command::Log(selection) => log(selection, output),
         Command::Show(selection) => show(selection, output),
@@ -57,14 +57,14 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
     }
 }
 
-fn log(selection: &Selection, output: &mut Output) -> Result<Status, Failure> {
+fn log(selection: &Selection, output: &mut Output) -> Result<Status> {
     let store = Store::open(&selection.place.baselines)?;
     let history = |key: &Key| {
         let mut history = store.history(key)?;
         history.iter_mut().flat_map(|blessed| &mut blessed.sessions).for_each(Report::forget_samples);
         Ok(history)
     };
-    let histories = keys(&store, selection)?.par_iter().map(history).collect::<Vec<Result<_, Failure>>>();
+    let histories = keys(&store, selection)?.par_iter().map(history).collect::<Vec<Result<_>>>();
     let histories = histories.into_iter().collect::<Result<Vec<_>, _>>()?;
     match selection.place.json {
         true => output.json(&text::log_document(&histories))?,
@@ -73,7 +73,7 @@ fn log(selection: &Selection, output: &mut Output) -> Result<Status, Failure> {
     Ok(Status::Good)
 }
 
-fn show(selection: &Selection, output: &mut Output) -> Result<Status, Failure> {
+fn show(selection: &Selection, output: &mut Output) -> Result<Status> {
     let store = Store::open(&selection.place.baselines)?;
     let found =
         keys(&store, selection)?.iter().map(|key| store.latest(key)).collect::<Result<Vec<_>, _>>()?;
@@ -84,7 +84,7 @@ fn show(selection: &Selection, output: &mut Output) -> Result<Status, Failure> {
     Ok(Status::Good)
 }
 
-fn verify(place: &Place, output: &mut Output) -> Result<Status, Failure> {
+fn verify(place: &StoreArgs, output: &mut Output) -> Result<Status> {
     let audit = Store::open(&place.baselines)?.verify()?;
     match place.json {
         true => output.json(&text::audit_document(&audit))?,
@@ -94,7 +94,7 @@ fn verify(place: &Place, output: &mut Output) -> Result<Status, Failure> {
 }
 
 /// The keys that are meant; none at all is an error.
-fn keys(store: &Store, selection: &Selection) -> Result<Vec<Key>, Failure> {
+fn keys(store: &Store, selection: &Selection) -> Result<Vec<Key>> {
     let all = store.keys()?;
     let place = selection.place.baselines.display();
     if all.is_empty() {

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::baseline::{Audit, Blessed, Provenance, Store, changes};
 use crate::cli::bless::{self, sessions};
-use crate::cli::table::{Table, visible};
+use crate::render::Table;
+use crate::text::visible;
 
 /// Histories, newest first.
 pub(super) fn log(histories: &[Vec<Blessed>]) -> String {
@@ -64,7 +65,7 @@ fn shown(blessed: &Blessed, place: &str) -> String {
             (index + 1).to_string(),
             session.header.created.clone(),
             session.launches.len().to_string(),
-            session.runtime.name.clone(),
+            session.runtime.name.to_string(),
             format!("{} {}", machine.os, or_dash(system.map(String::as_str))),
         ]);
     }
@@ -105,8 +106,7 @@ pub(super) fn show_document(found: &[Blessed], store: &Store) -> Value {
 
 /// The same for other programs.
 pub(super) fn audit_document(audit: &Audit) -> Value {
-    let findings =
-        audit.findings.iter().map(|finding| json!({ "at": finding.at, "problem": finding.problem }));
+    let findings = audit.findings.iter().map(|f| json!({ "at": f.at, "problem": f.problem }));
     json!({
         "schema": "anemeter.baselines_audit/1",
         "baselines": audit.baselines,
@@ -151,10 +151,14 @@ mod tests {
         let (folder, store) = store();
         let bless = |report: Report, gate: &str, accepted: Option<&str>| {
             let judgement =
-                Judgement { gate: gate.to_owned(), accepted_regression: accepted.map(str::to_owned) };
+                Judgement { gate: gate.to_owned(), accepted_regression: accepted.map(Into::into) };
             let mut proposal = proposal(vec![report], Sessions::New);
             proposal.provenance.git = Some(Git { commit: "0123456789abcdef".to_owned(), dirty: false });
-            store.bless(&proposal, |_| Ok::<_, ()>(judgement.clone())).unwrap().blessed.digest
+            store
+                .bless(&proposal, |_| Ok::<_, std::convert::Infallible>(judgement.clone()))
+                .unwrap()
+                .blessed
+                .digest
         };
         let first = bless(session(1), "first baseline", None);
         let second = bless(scaled(2, 1.5), "fail: slower", Some("a new tokenizer"));
@@ -216,7 +220,7 @@ mod tests {
     #[test]
     fn documents_hold_every_sample() {
         let (_folder, store) = store();
-        let judge = |_: Option<&Blessed>| Ok::<_, ()>(Judgement::default());
+        let judge = |_: Option<&Blessed>| Ok::<_, std::convert::Infallible>(Judgement::default());
         let blessed = store.bless(&proposal(vec![session(1)], Sessions::New), judge).unwrap().blessed;
         let document = show_document(&[blessed], &store);
         let launches = &document["baselines"][0]["sessions"][0]["launches"];

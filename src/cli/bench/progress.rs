@@ -5,7 +5,7 @@ use std::cell::Cell;
 use indicatif::ProgressBar;
 
 use crate::cli::output::note;
-use crate::cli::voice;
+use crate::cli::verbosity;
 use crate::harness::Event;
 use crate::report::Outcome;
 
@@ -18,7 +18,7 @@ pub(in crate::cli) struct Progress {
 
 impl Progress {
     pub(in crate::cli) fn new() -> Progress {
-        let bar = voice::bar("{msg} [{bar:30}] {pos}/{len}, {eta} left");
+        let bar = verbosity::bar("{msg} [{bar:30}] {pos}/{len}, {eta} left");
         Progress { bar, launch: Cell::new((0, 1)) }
     }
 

@@ -5,8 +5,8 @@
 use std::path::Path;
 
 use crate::baseline::{Storage, storage};
-use crate::cli::Failure;
-use crate::cli::report::is_url;
+use crate::cli::inputs::is_url;
+use crate::cli::{Failure, Result};
 
 /// Files of a report folder; the one that others read comes last, so that it is never there without the rest.
 pub(super) const REPORT: [&str; 3] = ["report.html", "report.md", "report.json"];
@@ -19,7 +19,7 @@ pub(super) struct Upload {
 impl Upload {
     /// The place, if `out` is a URL. It must be reachable, and have no document `name` yet: what others may read is
     /// not replaced.
-    pub(super) fn open(out: Option<&Path>, name: &str) -> Result<Option<Upload>, Failure> {
+    pub(super) fn open(out: Option<&Path>, name: &str) -> Result<Option<Upload>> {
         let Some(url) = out.filter(|out| is_url(out)) else { return Ok(None) };
         let storage = storage(url)?;
         match storage.read(name).map_err(Failure::bad_input)? {
@@ -29,7 +29,7 @@ impl Upload {
     }
 
     /// Copies files of a folder to `prefix` below the place.
-    pub(super) fn copy(&self, folder: &Path, prefix: &str, names: &[&str]) -> Result<(), Failure> {
+    pub(super) fn copy(&self, folder: &Path, prefix: &str, names: &[&str]) -> Result<()> {
         let kept = format!("what was measured is in {}", folder.display());
         for name in names {
             let path = folder.join(name);

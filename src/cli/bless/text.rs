@@ -3,8 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::baseline::{Blessed, Blessing, Change, Refusal, changes};
-use crate::cli::table::{Table, visible};
+use crate::cli::exit::phrase;
+use crate::render::Table;
 use crate::render::{figure, maybe};
+use crate::text::visible;
 
 /// Sessions and launches of each from which on a gate is as sharp as it gets.
 const SHARP: (usize, usize) = (3, 8);
@@ -47,8 +49,8 @@ pub(in crate::cli) fn table(changes: &[Change], compared: bool) -> Table {
     }
     .indented(2);
     for change in changes {
-        let shape = change.shape.map_or(String::new(), |shape| format!(" at {shape}"));
-        let name = format!("{} {}{shape}", change.metric, change.percentile);
+        let seq_len = change.seq_len.map_or(String::new(), |seq_len| format!(" at {seq_len}"));
+        let name = format!("{} {}{seq_len}", change.metric, change.percentile);
         let unit = change.metric.unit();
         match compared {
             true => table.row([
@@ -79,8 +81,9 @@ fn warning(blessed: &Blessed) -> Option<String> {
 
 /// Everything that speaks against it.
 pub(super) fn refused(refusals: &[Refusal]) -> String {
-    let lines =
-        refusals.iter().map(|refusal| format!("  {}\n    help: {}\n", visible(&refusal.found), refusal.help));
+    let lines = refusals
+        .iter()
+        .map(|refusal| format!("  {}\n    help: {}\n", visible(&refusal.found), phrase(&refusal.remedy)));
     format!("not blessed\n{}", lines.collect::<String>())
 }
 
@@ -90,7 +93,7 @@ pub(super) fn document(blessing: &Blessing, place: &str) -> Value {
     let changes = change_of(blessing).into_iter().map(|change| {
         json!({
             "metric": change.metric,
-            "shape": change.shape,
+            "seq_len": change.seq_len,
             "percentile": change.percentile,
             "unit": change.metric.unit(),
             "before": change.before,
@@ -117,7 +120,8 @@ pub(super) fn document(blessing: &Blessing, place: &str) -> Value {
 
 /// A refusal for other programs.
 pub(super) fn refused_document(refusals: &[Refusal]) -> Value {
-    let refusals = refusals.iter().map(|refusal| json!({ "found": refusal.found, "help": refusal.help }));
+    let refusals =
+        refusals.iter().map(|refusal| json!({ "found": refusal.found, "help": phrase(&refusal.remedy) }));
     json!({ "schema": "anemeter.bless/1", "blessed": false, "refusals": refusals.collect::<Vec<_>>() })
 }
 
@@ -129,7 +133,7 @@ mod tests {
     use crate::report::Report;
 
     fn bless(store: &Store, reports: Vec<Report>, judgement: &Judgement) -> Blessing {
-        let judge = |_: Option<&Blessed>| Ok::<_, ()>(judgement.clone());
+        let judge = |_: Option<&Blessed>| Ok::<_, std::convert::Infallible>(judgement.clone());
         store.bless(&proposal(reports, Sessions::New), judge).unwrap()
     }
 
@@ -192,7 +196,7 @@ mod tests {
 
     #[test]
     fn refusals_read_as_a_list() {
-        let refusal = |found: &str| Refusal { found: found.to_owned(), help: "do it".to_owned() };
+        let refusal = |found: &str| Refusal { found: found.to_owned(), remedy: "do it".into() };
         insta::assert_snapshot!(refused(&[refusal("this is \u{1b}[2J missing"), refusal("that too")]), @r"
         not blessed
           this is \u{1b}[2J missing

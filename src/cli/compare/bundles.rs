@@ -2,32 +2,29 @@
 
 use std::path::Path;
 
-use clap::ValueEnum;
-
 use super::Args;
-use crate::bundle::{Bundle, KvForm};
-use crate::cli::bench::{Progress, launcher, profiles, write};
-use crate::cli::gate::{Format, status, text as verdict_text, today};
-use crate::cli::output::{create_folder, note, write_file};
-use crate::cli::report::terminal_table;
-use crate::cli::{Failure, Output, Status};
+use crate::bundle::Bundle;
+use crate::cli::bench::{Progress, write};
+use crate::cli::gate::{Format, status, text as verdict_text};
+use crate::cli::inputs::{launcher, workload};
+use crate::cli::output::{create_folder, keep_measurement, note, write_file};
+use crate::cli::{Failure, Output, Result, Status};
 use crate::compare::{self, Comparison};
-use crate::evaluate::Wishes;
+use crate::evaluate::BenchRequest;
+use crate::evaluate::compare::bundles::{PairedComparison, compare};
 use crate::evaluate::compare::document::Bundles;
-use crate::evaluate::compare::{CompareError, Paired, Terms, compare};
-use crate::gate::{GatesFile, Verdict};
+use crate::gate::Verdict;
 use crate::harness::BenchConfig;
 use crate::render;
 
-pub(super) fn run(
-    args: &Args,
-    [baseline, candidate]: [&Path; 2],
-    output: &mut Output,
-) -> Result<Status, Failure> {
+pub(super) fn run(args: &Args, [baseline, candidate]: [&Path; 2], output: &mut Output) -> Result<Status> {
     let bundles = [Bundle::open(baseline)?, Bundle::open(candidate)?];
     if let Some(folder) = &args.out {
         // What cannot be written is better known before the measurement than after it.
         create_folder(folder)?;
+        for side in ["a", "b"] {
+            keep_measurement(&folder.join(side).join("report.json"), args.force)?;
+        }
     }
     let paired = measure(args, bundles.each_ref())?;
     let compared = Comparison::of(&paired.baseline, &paired.candidate, Ok(paired.verdict.clone()));
@@ -66,55 +63,37 @@ pub(super) fn run(
 }
 
 fn text(verdict: &Verdict, compared: &Comparison) -> String {
-    let explained = render::explained(compared).map(|table| format!("\n{}", terminal_table(&table)));
+    let explained = render::explained(compared).map(|table| format!("\n{table}"));
     verdict_text(verdict) + &explained.unwrap_or_default()
 }
 
-fn measure(args: &Args, [baseline, candidate]: [&Bundle; 2]) -> Result<Paired, Failure> {
-    let profiles = profiles(args.profiles.as_deref())?;
-    let gates = args.gates.as_deref().map_or_else(GatesFile::built_in, GatesFile::read)?;
+fn measure(args: &Args, [baseline, candidate]: [&Bundle; 2]) -> Result<PairedComparison> {
+    let rules = args.files.rules()?;
     let mut launcher = launcher()?;
-    let wishes = Wishes {
-        config: config(args)?,
-        runtime: args.runtime(),
-        probe_kv: false,
-        soak: None,
-        slow_down_pct: None,
-        profiles: &profiles,
-    };
-    let terms = Terms { gates: &gates, today: today()?, budget: args.budget };
+    let (config, runtime, profiles) = (config(args)?, args.runtime(), &rules.profiles);
+    let request =
+        BenchRequest { config, runtime, probe_kv: false, soak: None, slow_down_pct: None, profiles };
     let progress = Progress::new();
-    let paired =
-        compare([baseline, candidate], &wishes, &terms, &mut launcher, &mut |event| progress.show(&event));
+    let on_event = &mut |event| progress.show(&event);
+    let paired = compare([baseline, candidate], &request, &rules, args.budget, &mut launcher, on_event);
     progress.finish();
     let paired = paired?;
-    if args.runtime() == "auto" {
+    if runtime.is_none() {
         note(format_args!("runtime: {}", paired.candidate.runtime.name));
     }
     Ok(paired)
 }
 
-fn config(args: &Args) -> Result<BenchConfig, Failure> {
-    let mut config = args.config.as_deref().map_or_else(BenchConfig::built_in, BenchConfig::read)?;
+fn config(args: &Args) -> Result<BenchConfig> {
+    let mut config = workload(args.workload.as_deref())?;
     config.shapes = args.shapes.clone().or(config.shapes);
     config.compute_units = args.compute_units.or(config.compute_units);
     config.threads = args.threads.or(config.threads);
-    config.kv = args.kv.as_deref().and_then(|kv| KvForm::from_str(kv, true).ok()).or(config.kv);
-    config.requests_per_shape = args.requests.unwrap_or(config.requests_per_shape);
+    config.kv = args.kv.or(config.kv);
+    config.requests_per_seq_len = args.requests.unwrap_or(config.requests_per_seq_len);
     match config.problem() {
         Some(problem) => Err(Failure::bad_input(problem)),
         None => Ok(config),
-    }
-}
-
-impl From<CompareError> for Failure {
-    fn from(error: CompareError) -> Failure {
-        match error {
-            CompareError::Evaluate { bundle, error } => Failure::from(error).about(&bundle),
-            CompareError::Gate(error) => Failure::bad_input(error).with_help(
-                "choose what both bundles have with --shapes and --kv, or export one again as the other was",
-            ),
-        }
     }
 }
 

@@ -11,80 +11,79 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::gate::{Format, duration};
-use super::report::{is_url, terminal_table};
-use super::{Failure, Output, Status};
-use crate::bundle::ComputeUnits;
+use super::choice::{AUTO, OrAuto, choice, choice_or_auto};
+use super::gate::Format;
+use super::inputs::{GateFiles, duration, is_url};
+use super::{Failure, Output, Result, Status};
 use crate::render;
+use crate::vocabulary::{ComputeUnits, KvForm, RuntimeName};
 
-/// Compare two bundles, reports or packages, or two runtimes: is the second slower, what changed, and why?
+/// Compare two bundles, two reports or two packages, or one bundle on two runtimes: is B slower than A, and what changed?
 #[derive(clap::Args)]
 #[command(
-    after_help = "Two bundles run in turns in one session, each launch a fresh process, in an order that is drawn and recorded. \
-Two reports are set side by side: what changed beside what got slower, likely causes first. Two packages: operations, weights, \
-inputs, cost and predicted placement. With `--runtime A,B` one bundle or package runs on two runtimes: what differs, and what a call \
-takes on each.\n\n\
-Exit code 0: B is not slower than A, packages were compared, or runtimes give the same; 1: B is slower, or runtimes differ; 2: the \
-two cannot be compared; 3: noise leaves it open, or reports were not measured alike; 4: a runtime is unavailable.\n\n\
-Examples:\n  anemeter compare smollm2 smollm2-int8\n  anemeter compare old new --shapes 512 --budget 30m --out comparison\n  \
+    after_help = "Two bundles are benchmarked in one session, interleaved in a random order that is recorded; each launch is a fresh process. \
+Two reports are shown side by side, with what changed and the likely causes first. Two packages are compared by operations, weights, \
+inputs, cost and predicted placement. With `--runtime A,B` one bundle or package runs on two runtimes, and outputs and times per call \
+are compared.\n\n\
+Exit code 0: B is not slower than A, packages were compared, or runtimes agree; 1: B is slower, or runtimes differ; 2: the \
+two cannot be compared; 3: inconclusive because of noise, or reports of different workloads; 4: a runtime is unavailable.\n\n\
+Examples:\n  anemeter compare smollm2 smollm2-int8\n  anemeter compare old new --shapes 512 --budget 30m -o comparison\n  \
 anemeter compare reports/a reports/b --format md\n  anemeter compare a/model.mlpackage b/model.mlpackage\n  anemeter compare smollm2 --runtime coreml,cpu"
 )]
 pub(super) struct Args {
-    /// What is compared with: a bundle, a report or a package.
+    /// The baseline: a bundle, a report or a package.
     #[arg(value_name = "A")]
     baseline: PathBuf,
-    /// What is judged, of the same kind; left out for two runtimes.
+    /// The candidate, of the same kind. Omit it to compare two runtimes.
     #[arg(value_name = "B")]
     candidate: Option<PathBuf>,
-    /// The workload of two bundles [default: that of configs/bench.yaml].
+    /// The workload for two bundles [default: configs/bench.yaml, built in].
     #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Measure only these shapes.
+    workload: Option<PathBuf>,
+    /// Sequence lengths to measure [default: all that both bundles have].
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     shapes: Option<Vec<usize>>,
-    /// Measured requests per shape and launch, in place of the configuration's number.
+    /// Measured requests per sequence length and launch [default: the workload's].
     #[arg(long, value_name = "N")]
     requests: Option<usize>,
-    /// What executes the bundles; `auto` takes the first that is available and says which. Two names compare runtimes.
-    #[arg(long, value_name = "RUNTIME", default_value = "auto", value_delimiter = ',',
-          value_parser = ["auto", "cpu", "coreml", "coreml-rs"])]
-    runtime: Vec<String>,
-    /// Where Core ML may place operations [default: as the bundle says].
-    #[arg(long, value_name = "UNITS")]
+    /// Runtime that executes the bundles; `auto` takes the first that is available and prints its name. Two names compare runtimes.
+    #[arg(long, value_name = "RUNTIME", default_value = AUTO, value_delimiter = ',', value_parser = choice_or_auto::<RuntimeName>())]
+    runtime: Vec<OrAuto<RuntimeName>>,
+    /// Compute units that Core ML may use [default: those of the bundle].
+    #[arg(long, value_name = "UNITS", value_parser = choice::<ComputeUnits>())]
     compute_units: Option<ComputeUnits>,
-    /// Timed calls of every function on each of two runtimes; 20 or more give a p95.
+    /// Timed calls of every function on each of two runtimes; at least 20 for a p95.
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     calls: u32,
-    /// Threads of the `cpu` runtime; the number of physical cores if not given.
+    /// Threads of the `cpu` runtime [default: the number of physical cores].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Form of the key-value cache [default: the configuration's, or the bundles' first].
-    #[arg(long, value_name = "FORM", value_parser = ["io", "state", "none"])]
-    kv: Option<String>,
-    /// No more launches of bundles begin after this time, such as 90s, 20m or 1h.
+    /// KV cache form [default: the workload's, or the bundles' first].
+    #[arg(long, value_name = "FORM", value_parser = choice::<KvForm>())]
+    kv: Option<KvForm>,
+    /// Start no launch of a bundle after this time, such as 90s, 20m or 1h.
     #[arg(long, value_name = "TIME", default_value = "20m", value_parser = duration)]
     budget: Duration,
-    /// Folder for the reports of both bundles, `a` and `b`, comparison.json and verdict.json.
-    #[arg(long, value_name = "DIR")]
+    /// Replace reports that are in the folder already.
+    #[arg(long, requires = "out")]
+    force: bool,
+    /// Folder for the reports of both bundles (`a` and `b`), comparison.json and verdict.json.
+    #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// Limits and waivers [default: those of configs/gates.yaml].
-    #[arg(long, value_name = "FILE")]
-    gates: Option<PathBuf>,
-    /// Hardware profiles [default: those of configs/hardware_profiles.yaml].
-    #[arg(long, value_name = "FILE")]
-    profiles: Option<PathBuf>,
-    /// How to print the comparison; `junit` is for bundles.
+    #[command(flatten)]
+    files: GateFiles,
+    /// Output format; `junit` is for two bundles only.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// The same as --format json.
+    /// Short for --format json.
     #[arg(long, conflicts_with = "format")]
     json: bool,
 }
 
 impl Args {
     /// The one runtime that executes bundles.
-    fn runtime(&self) -> &str {
-        self.runtime.first().map_or("auto", String::as_str)
+    fn runtime(&self) -> Option<RuntimeName> {
+        self.runtime.first().and_then(|runtime| runtime.given())
     }
 
     fn format(&self) -> Format {
@@ -101,7 +100,7 @@ enum Kind {
 }
 
 impl Kind {
-    fn of(path: &Path) -> Result<Kind, Failure> {
+    fn of(path: &Path) -> Result<Kind> {
         let named = |extension: &str| path.extension().is_some_and(|found| found == extension);
         match () {
             () if is_url(path) => Ok(Kind::Report),
@@ -125,13 +124,13 @@ impl fmt::Display for Kind {
     }
 }
 
-pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
+pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let first = args.baseline.as_path();
     let second = match (&args.runtime[..], &args.candidate) {
-        ([a, b], None) => return runtimes::run(args, [a, b], output),
-        ([one], Some(_)) if one == "coreml-rs" => {
-            return Err(Failure::bad_input("coreml-rs runs packages, not bundles or reports")
-                .with_help("compare it with another runtime: --runtime coreml,coreml-rs"));
+        (&[a, b], None) => return runtimes::run(args, [a, b], output),
+        (&[OrAuto::Given(one)], Some(_)) if runtimes::runs_no_bundles(one) => {
+            return Err(Failure::bad_input(format!("{one} runs packages, not bundles or reports"))
+                .with_help(format!("compare it with another runtime: --runtime coreml,{one}")));
         }
         ([_], Some(second)) => second.as_path(),
         ([_], None) => {
@@ -140,7 +139,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
             ));
         }
         (names, _) => {
-            let names = names.join(",");
+            let names = names.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
             return Err(Failure::bad_input(format!(
                 "--runtime {names}: expected one, or two and one thing to run"
             ))
@@ -167,7 +166,7 @@ fn print(
     document: &impl Serialize,
     format: Format,
     output: &mut Output,
-) -> Result<(), Failure> {
+) -> Result<()> {
     match format {
         Format::Json => output.json(document),
         Format::Text => output.text(text(headline, tables)),
@@ -181,6 +180,6 @@ fn print(
 }
 
 fn text(headline: &str, tables: &[render::Table]) -> String {
-    let tables: String = tables.iter().map(|table| format!("\n{}", terminal_table(table))).collect();
+    let tables: String = tables.iter().map(|table| format!("\n{table}")).collect();
     format!("{}\n{tables}", headline.escape_debug())
 }

@@ -1,46 +1,37 @@
 //! One bundle or package on two runtimes: are outputs the same, and what does a call take on each?
 
-use std::path::{Path, PathBuf};
-
 use super::{Args, Kind, print};
-use crate::bundle::{Bundle, ComputeUnits};
+use crate::cli::choice::OrAuto;
 use crate::cli::output::{create_folder, write_file};
-use crate::cli::{Failure, Output, Status};
-use crate::compare::SCHEMA;
-use crate::evaluate::compare::document::{PackageOnBoth, Runtimes};
-use crate::evaluate::compare::runtimes::{
-    CallTime, FunctionOnBoth, On, OnBothError, SAME_COSINE, compare_runtimes,
-};
-use crate::generate::SystemClock;
-use crate::package::Package;
-use crate::render::{Align, Column, Table};
-use crate::runtime::{self, LoadOptions, Runtime};
+use crate::cli::{Failure, Output, Result, Status};
+use crate::evaluate::compare::document::Runtimes;
+use crate::evaluate::compare::runtimes::{CallTime, FunctionOnBoth, SAME_COSINE, Subject, compare};
+use crate::render::Table;
+use crate::runtime::{self, LoadOptions};
+use crate::vocabulary::RuntimeName;
 
-pub(super) fn run(args: &Args, names: [&String; 2], output: &mut Output) -> Result<Status, Failure> {
+pub(super) fn run(args: &Args, names: [OrAuto<RuntimeName>; 2], output: &mut Output) -> Result<Status> {
     check_flags(args, names)?;
-    let (packages, units) = subject(&args.baseline)?;
+    let subject = match Kind::of(&args.baseline)? {
+        Kind::Package => Subject::package(&args.baseline),
+        Kind::Bundle => Subject::bundle(&args.baseline)?,
+        Kind::Report => {
+            return Err(
+                Failure::at(&args.baseline, "a report cannot be run").with_help("give a bundle or a package")
+            );
+        }
+    };
     let options = LoadOptions {
         threads: args.threads,
-        units: args.compute_units.unwrap_or(units),
+        units: args.compute_units.unwrap_or(subject.units),
         ..LoadOptions::default()
     };
-    let both = [runtime::choose(names[0])?, runtime::choose(names[1])?];
+    let both = [runtime::choose(names[0].given())?, runtime::choose(names[1].given())?];
     if let Some(folder) = &args.out {
         create_folder(folder)?;
     }
-    let compared: Vec<PackageOnBoth> = packages
-        .iter()
-        .map(|path| package_on_both(path, both, &options, args.calls as usize))
-        .collect::<Result<_, _>>()?;
-    let document = Runtimes {
-        schema: SCHEMA,
-        kind: "runtimes",
-        subject: args.baseline.display().to_string(),
-        baseline: names[0].clone(),
-        candidate: names[1].clone(),
-        alike: compared.iter().flat_map(|package| &package.functions).all(|function| function.alike),
-        packages: compared,
-    };
+    let name = args.baseline.display().to_string();
+    let document = compare((name, &subject), both, &options, args.calls as usize)?;
     if let Some(folder) = &args.out {
         let json = serde_json::to_vec_pretty(&document);
         let json = json.map_err(|e| Failure::bad_input(format!("comparison.json: {e}")))?;
@@ -50,64 +41,29 @@ pub(super) fn run(args: &Args, names: [&String; 2], output: &mut Output) -> Resu
     Ok(if document.alike { Status::Good } else { Status::Failed })
 }
 
+/// Whether a runtime takes packages only.
+pub(super) fn runs_no_bundles(name: RuntimeName) -> bool {
+    runtime::runtimes().iter().any(|runtime| runtime.name() == name && !runtime.runs_bundles())
+}
+
 /// Names are strict, and flags that would change nothing are refused.
-fn check_flags(args: &Args, names: [&String; 2]) -> Result<(), Failure> {
-    if names.iter().any(|name| *name == "auto") {
+fn check_flags(args: &Args, names: [OrAuto<RuntimeName>; 2]) -> Result<()> {
+    if names.contains(&OrAuto::Auto) {
         return Err(Failure::bad_input("`auto` is no runtime of its own")
             .with_help("name both, such as --runtime coreml,cpu"));
     }
     let useless = [
-        ("--config", args.config.is_some()),
+        ("--workload", args.workload.is_some()),
         ("--shapes", args.shapes.is_some()),
         ("--requests", args.requests.is_some()),
         ("--kv", args.kv.is_some()),
-        ("--gates", args.gates.is_some()),
-        ("--profiles", args.profiles.is_some()),
     ];
-    match useless.iter().find(|(_, given)| *given) {
-        Some((flag, _)) => Err(Failure::bad_input(format!("{flag} means nothing for two runtimes"))
+    let useless = useless.into_iter().find_map(|(flag, given)| given.then_some(flag));
+    match useless.or(args.files.given()) {
+        Some(flag) => Err(Failure::bad_input(format!("{flag} means nothing for two runtimes"))
             .with_help("every function is run at its default shapes; --calls says how often")),
         None => Ok(()),
     }
-}
-
-/// The packages of a bundle and its compute units, or the one package.
-fn subject(path: &Path) -> Result<(Vec<PathBuf>, ComputeUnits), Failure> {
-    match Kind::of(path)? {
-        Kind::Package => Ok((vec![path.to_owned()], ComputeUnits::default())),
-        Kind::Bundle => {
-            let bundle = Bundle::open(path)?;
-            let chunks = bundle.manifest().chunks.iter();
-            let packages = chunks.map(|chunk| bundle.path(&chunk.file.name)).collect();
-            Ok((packages, bundle.manifest().settings.compute_units))
-        }
-        Kind::Report => {
-            Err(Failure::at(path, "a report cannot be run").with_help("give a bundle or a package"))
-        }
-    }
-}
-
-fn package_on_both(
-    path: &Path,
-    both: [&dyn Runtime; 2],
-    options: &LoadOptions,
-    calls: usize,
-) -> Result<PackageOnBoth, Failure> {
-    let package = Package::open(path)?;
-    let load = |runtime: &dyn Runtime| -> Result<On<'static>, Failure> {
-        let loaded = runtime.load(&package, options);
-        let loaded = loaded.map_err(|error| Failure::from(error).about(runtime.name()))?;
-        Ok(On { runtime: runtime.name(), loaded })
-    };
-    let both = [load(both[0])?, load(both[1])?];
-    let name =
-        path.file_name().map_or_else(|| path.display().to_string(), |name| name.to_string_lossy().into());
-    let functions = compare_runtimes(&both, calls, &SystemClock::default());
-    let functions = functions.map_err(|error| match error {
-        OnBothError::Inputs(problem) => Failure::bad_input(problem).about(&name),
-        OnBothError::Runtime { runtime, error } => Failure::from(error).about(&runtime).about(&name),
-    })?;
-    Ok(PackageOnBoth { package: name, functions })
 }
 
 fn headline(compared: &Runtimes) -> String {
@@ -118,6 +74,9 @@ fn headline(compared: &Runtimes) -> String {
     }
 }
 
+const TIMES: &[&str] =
+    &["package", "function", ">calls", ">A p50 ms", ">A p95 ms", ">B p50 ms", ">B p95 ms", ">B over A"];
+
 fn tables(compared: &Runtimes) -> Vec<Table> {
     let each = || {
         let packages = compared.packages.iter();
@@ -126,28 +85,18 @@ fn tables(compared: &Runtimes) -> Vec<Table> {
     let outputs = each().flat_map(|(package, function)| output_rows(package, function));
     let times = each().map(|(package, function)| time_row(package, function));
     let Runtimes { baseline, candidate, .. } = compared;
+    let alike = format!("alike means equal, or a cosine of at least {SAME_COSINE}");
     vec![
         table(
             "Outputs",
-            format!(
-                "Made-up inputs, the same for both; alike means equal, or a cosine of at least {SAME_COSINE}."
-            ),
+            format!("Made-up inputs, the same for both; {alike}."),
             &["package", "function", "output", ">elements", ">greatest difference", ">cosine", "alike"],
             outputs.collect(),
         ),
         table(
             "Time per call",
             format!("{baseline} (A) and {candidate} (B) in turns, after one call that is not counted."),
-            &[
-                "package",
-                "function",
-                ">calls",
-                ">A p50 ms",
-                ">A p95 ms",
-                ">B p50 ms",
-                ">B p95 ms",
-                ">B over A",
-            ],
+            TIMES,
             times.collect(),
         ),
     ]
@@ -185,17 +134,15 @@ fn time_row(package: &str, function: &FunctionOnBoth) -> Vec<String> {
 }
 
 fn table(title: &str, note: String, headings: &[&str], rows: Vec<Vec<String>>) -> Table {
-    let column = |heading: &&str| Column {
-        heading: heading.trim_start_matches('>').to_owned(),
-        align: if heading.starts_with('>') { Align::Right } else { Align::Left },
-    };
-    Table { title: title.to_owned(), note, columns: headings.iter().map(column).collect(), rows }
+    Table::new(headings).titled(title, note).with(rows)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::text;
     use super::*;
+    use crate::compare::SCHEMA;
+    use crate::evaluate::compare::document::PackageOnBoth;
     use crate::evaluate::compare::runtimes::OutputDifference;
 
     fn function(name: &str, alike: bool) -> FunctionOnBoth {
@@ -226,8 +173,8 @@ mod tests {
             schema: SCHEMA,
             kind: "runtimes",
             subject: "bundle".to_owned(),
-            baseline: "coreml".to_owned(),
-            candidate: "coreml-rs".to_owned(),
+            baseline: RuntimeName::CoreMl,
+            candidate: RuntimeName::CoreMlRs,
             alike: false,
             packages: vec![PackageOnBoth { package: "model.mlpackage".to_owned(), functions }],
         };

@@ -1,23 +1,24 @@
-//! Which shapes of a bundle fit into memory.
+//! Which sequence lengths of a bundle fit into memory.
 
 use serde::Serialize;
 
-use crate::bundle::{Bundle, KvForm, Manifest};
-use crate::cli::table::Table;
+use crate::bundle::{Bundle, Manifest};
 use crate::cli::units::Bytes;
+use crate::render::Table;
+use crate::vocabulary::KvForm;
 
-/// A bundle and its shapes.
+/// A bundle and its sequence lengths.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct BundleFit {
     name: String,
-    shapes: Vec<ShapeFit>,
+    per_seq_len: Vec<MemoryFit>,
 }
 
-/// What one shape takes, as far as it can be known before it runs.
+/// What one sequence length takes, as far as it can be known before it runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-struct ShapeFit {
+struct MemoryFit {
     kv: KvForm,
-    shape: usize,
+    seq_len: usize,
     weights_bytes: u64,
     kv_bytes: u64,
     /// Attention scores of the largest prediction.
@@ -31,27 +32,28 @@ impl BundleFit {
     pub(super) fn of(bundle: &Bundle, safe_bytes: Option<u64>) -> BundleFit {
         let manifest = bundle.manifest();
         let settings = &manifest.settings;
-        let mut shapes = Vec::new();
+        let mut per_seq_len = Vec::new();
         for &kv in &settings.kv {
-            let lengths = if kv == KvForm::State { &settings.contexts } else { &settings.shapes };
-            shapes.extend(lengths.iter().map(|&shape| ShapeFit::of(manifest, kv, shape, safe_bytes)));
+            let lengths = if kv == KvForm::State { &settings.contexts } else { &settings.seq_lens };
+            per_seq_len
+                .extend(lengths.iter().map(|&seq_len| MemoryFit::of(manifest, kv, seq_len, safe_bytes)));
         }
-        BundleFit { name: manifest.name.clone(), shapes }
+        BundleFit { name: manifest.name.clone(), per_seq_len }
     }
 
     pub(super) fn table(&self) -> String {
         let mut table =
-            Table::new(&["kv", ">shape", ">weights", ">KV cache", ">scores", ">total", "fits"]).indented(2);
-        for shape in &self.shapes {
+            Table::new(&["kv", ">seq_len", ">weights", ">KV cache", ">scores", ">total", "fits"]).indented(2);
+        for fit in &self.per_seq_len {
             let bytes = |value: u64| Bytes(value).to_string();
-            let fits = shape.fits.map_or("unknown", |fits| if fits { "yes" } else { "no" });
+            let fits = fit.fits.map_or("unknown", |fits| if fits { "yes" } else { "no" });
             table.row([
-                shape.kv.to_string(),
-                shape.shape.to_string(),
-                bytes(shape.weights_bytes),
-                bytes(shape.kv_bytes),
-                bytes(shape.scores_bytes),
-                bytes(shape.total_bytes),
+                fit.kv.to_string(),
+                fit.seq_len.to_string(),
+                bytes(fit.weights_bytes),
+                bytes(fit.kv_bytes),
+                bytes(fit.scores_bytes),
+                bytes(fit.total_bytes),
                 fits.to_owned(),
             ]);
         }
@@ -59,17 +61,17 @@ impl BundleFit {
     }
 }
 
-impl ShapeFit {
-    fn of(manifest: &Manifest, kv: KvForm, shape: usize, safe_bytes: Option<u64>) -> ShapeFit {
+impl MemoryFit {
+    fn of(manifest: &Manifest, kv: KvForm, seq_len: usize, safe_bytes: Option<u64>) -> MemoryFit {
         let (architecture, settings) = (&manifest.architecture, &manifest.settings);
         let batch = settings.batch as u64;
         let weights_bytes = manifest.chunks.iter().map(|chunk| chunk.file.bytes).fold(0, u64::saturating_add);
-        let kv_bytes = if kv == KvForm::None { 0 } else { manifest.kv_bytes(shape).saturating_mul(batch) };
-        let queries = if kv == KvForm::State { settings.query } else { shape };
-        let scores = [architecture.heads as u64, queries as u64, shape as u64, batch, 2];
+        let kv_bytes = if kv == KvForm::None { 0 } else { manifest.kv_bytes(seq_len).saturating_mul(batch) };
+        let queries = if kv == KvForm::State { settings.query } else { seq_len };
+        let scores = [architecture.heads as u64, queries as u64, seq_len as u64, batch, 2];
         let scores_bytes = scores.into_iter().fold(1, u64::saturating_mul);
         let total_bytes = [weights_bytes, kv_bytes, scores_bytes].into_iter().fold(0, u64::saturating_add);
         let fits = safe_bytes.map(|safe| total_bytes <= safe);
-        ShapeFit { kv, shape, weights_bytes, kv_bytes, scores_bytes, total_bytes, fits }
+        MemoryFit { kv, seq_len, weights_bytes, kv_bytes, scores_bytes, total_bytes, fits }
     }
 }

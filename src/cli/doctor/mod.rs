@@ -6,32 +6,31 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::bench::profiles;
-use super::report::read;
-use super::table::Table;
+use super::inputs::{ProfilesFile, read_report};
 use super::units::Bytes;
-use super::{Failure, Output, Status};
+use super::{Output, Result, Status};
 use crate::bundle::Bundle;
 use crate::hardware::{Bandwidth, Conditions, Machine, Noise, System, match_profile};
+use crate::render::Table;
 use crate::report::advice;
 use crate::runtime::{Availability, Runtime, runtimes};
+use crate::vocabulary::RuntimeName;
 use fit::BundleFit;
 
-/// Show the machine, what works here and what disturbs a measurement.
+/// Check the machine before a benchmark: hardware profile, available runtimes, memory budget, sources of noise.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  anemeter doctor\n  anemeter doctor smollm2 --report reports/a\n  anemeter doctor --json"
 )]
 pub(super) struct Args {
-    /// Bundles: which of their shapes fit into memory?
+    /// Bundles; shows which of their sequence lengths fit into memory.
     #[arg(value_name = "BUNDLE")]
     bundles: Vec<PathBuf>,
-    /// A report, by path or URL: what does it suggest?
+    /// A report, by path or URL; shows advice derived from it.
     #[arg(long, value_name = "REPORT")]
     report: Option<PathBuf>,
-    /// Hardware profiles [default: those of configs/hardware_profiles.yaml].
-    #[arg(long, value_name = "FILE")]
-    profiles: Option<PathBuf>,
+    #[command(flatten)]
+    profiles: ProfilesFile,
     /// Print one JSON document.
     #[arg(long)]
     json: bool,
@@ -62,7 +61,7 @@ struct ProfileUse {
 
 #[derive(Serialize)]
 struct RuntimeState {
-    name: &'static str,
+    name: RuntimeName,
     available: bool,
     why_not: Option<String>,
 }
@@ -74,7 +73,7 @@ struct MemoryBudget {
     safe_bytes: Option<u64>,
 }
 
-pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
+pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let examination = examine(args)?;
     match args.json {
         true => output.json(&examination)?,
@@ -83,15 +82,15 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
     Ok(Status::Good)
 }
 
-fn examine(args: &Args) -> Result<Examination, Failure> {
+fn examine(args: &Args) -> Result<Examination> {
     let machine = Machine::detect(&System);
-    let found = match_profile(&profiles(args.profiles.as_deref())?, &machine);
+    let found = match_profile(&args.profiles.read()?, &machine);
     let conditions = Conditions::observe(&System);
     let memory = MemoryBudget { total_bytes: machine.memory_bytes, safe_bytes: machine.safe_memory_bytes() };
     let safe = memory.safe_bytes;
     let bundles = args.bundles.iter().map(|path| Ok(BundleFit::of(&Bundle::open(path)?, safe)));
     let suggestions = match &args.report {
-        Some(path) => advice(&read(path)?),
+        Some(path) => advice(&read_report(path)?),
         None => Vec::new(),
     };
     Ok(Examination {
@@ -107,7 +106,7 @@ fn examine(args: &Args) -> Result<Examination, Failure> {
         memory,
         noise: conditions.noise(&machine),
         conditions,
-        bundles: bundles.collect::<Result<_, Failure>>()?,
+        bundles: bundles.collect::<Result<_>>()?,
         suggestions,
         machine,
     })
@@ -121,7 +120,7 @@ fn state(runtime: &dyn Runtime) -> RuntimeState {
     RuntimeState { name: runtime.name(), available: why_not.is_none(), why_not }
 }
 
-fn print(found: &Examination, output: &mut Output) -> Result<(), Failure> {
+fn print(found: &Examination, output: &mut Output) -> Result<()> {
     let Examination { machine, profile, memory, .. } = found;
     let unknown = || "unknown".to_owned();
     let bytes = |value: Option<u64>| value.map_or_else(unknown, |value| Bytes(value).to_string());
@@ -137,16 +136,16 @@ fn print(found: &Examination, output: &mut Output) -> Result<(), Failure> {
     let listed = if profile.listed { "listed" } else { "not listed: no expectations, its own baselines" };
     fact("profile", format!("{} ({listed})", profile.key));
     fact("because", profile.reason.clone());
-    output.text(body(&facts))?;
+    output.text(facts)?;
 
     output.line("runtimes")?;
     let mut runtimes = Table::new(&["", ""]).indented(2);
     for runtime in &found.runtimes {
         let state =
             runtime.why_not.as_ref().map_or("available".to_owned(), |why| format!("unavailable: {why}"));
-        runtimes.row([runtime.name.to_owned(), state]);
+        runtimes.row([runtime.name.to_string(), state]);
     }
-    output.text(body(&runtimes))?;
+    output.text(runtimes)?;
     for bundle in &found.bundles {
         output.line("")?;
         output.text(bundle.table())?;
@@ -158,7 +157,7 @@ fn print(found: &Examination, output: &mut Output) -> Result<(), Failure> {
     Ok(())
 }
 
-fn remarks(title: &str, otherwise: &str, remarks: &[Noise], output: &mut Output) -> Result<(), Failure> {
+fn remarks(title: &str, otherwise: &str, remarks: &[Noise], output: &mut Output) -> Result<()> {
     output.line(format_args!("\n{title}"))?;
     if remarks.is_empty() {
         return output.line(format_args!("  {otherwise}"));
@@ -167,10 +166,4 @@ fn remarks(title: &str, otherwise: &str, remarks: &[Noise], output: &mut Output)
         output.line(format_args!("  {}\n    {}", remark.found, remark.advice))?;
     }
     Ok(())
-}
-
-/// A table without its line of headings.
-fn body(table: &Table) -> String {
-    let text = table.to_string();
-    text.split_once('\n').map_or(String::new(), |(_, rows)| rows.to_owned())
 }

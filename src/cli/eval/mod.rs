@@ -1,4 +1,4 @@
-//! `anemeter eval`: does a bundle call tools as it should, and how well does it foretell a text?
+//! `anemeter eval`: tool-call F1 and perplexity of a bundle.
 
 mod scored;
 mod text;
@@ -9,21 +9,24 @@ use std::sync::Arc;
 use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_128;
 
+use super::choice::{AUTO, OrAuto, bundle_runtime, choice};
 use super::output::warn;
-use super::voice::Steps;
-use super::{Failure, Output, Status, record};
-use crate::bundle::{Bundle, KvForm, Quality, digest_text};
+use super::verbosity::Steps;
+use super::{Failure, Output, Result, Status, record};
+use crate::bundle::{Bundle, digest_text};
 use crate::eval::{self, Case, Evaluation, Options, parse_cases};
 use crate::generate::{Driver, Generator, SystemClock, Text, sessions};
+use crate::report::Quality;
 use crate::runtime::{self, LoadOptions};
+use crate::vocabulary::{ComputeUnits, KvForm, RuntimeName};
 
-/// Run tool-call cases or a text through a bundle: F1, first action, perplexity.
+/// Evaluate the quality of a bundle: tool-call F1 and time to first action on cases, perplexity on a text.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Each case goes through the chat template with its tools and is answered greedily at every length that it fits.\n\
+    after_help = "Each case is rendered by the chat template with its tools and answered greedily at every sequence length it fits.\n\
 A case is one line of JSON: {\"id\": …, \"messages\": […], \"tools\": […], \"expected\": {\"name\": …, \"arguments\": {…}}};\n\
-`expected` may be a list, or null if no call should come. A text is scored token by token, in windows of the longest\n\
-length that overlap by half. What is found is kept in eval.json beside the bundle.\n\n\
+`expected` may be a list, or null if no call is expected. A text is scored in windows of the longest sequence length\n\
+that overlap by half. Results are kept in eval.json in the bundle.\n\n\
 Examples:\n  anemeter eval smollm2 --cases configs/eval_cases.jsonl\n  \
 anemeter eval smollm2 --cases cases.jsonl --shapes 512,1024 --max-tokens 64 --json\n  \
 anemeter eval smollm2 --text story.txt"
@@ -34,24 +37,30 @@ pub(super) struct Args {
     /// The cases, one JSON object per line.
     #[arg(long, value_name = "FILE", required_unless_present = "text")]
     cases: Option<PathBuf>,
-    /// A text to foretell; its perplexity says what a smaller form of the model loses.
+    /// Measure perplexity on this text.
     #[arg(long, value_name = "FILE")]
     text: Option<PathBuf>,
-    /// Form of the key-value cache [default: the bundle's first].
-    #[arg(long, value_name = "FORM")]
+    /// KV cache form [default: the bundle's first].
+    #[arg(long, value_name = "FORM", value_parser = choice::<KvForm>())]
     kv: Option<KvForm>,
-    /// Lengths to run cases at; a text is scored at the longest of them [default: all of the form].
+    /// Sequence lengths for cases; perplexity is measured at the longest [default: all of the form].
     #[arg(long, value_delimiter = ',', value_name = "N,…")]
     shapes: Option<Vec<usize>>,
-    /// Most tokens to generate per case.
+    /// Maximum number of tokens to generate per case.
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: u32,
-    /// What executes the bundle; `auto` takes the best there is and says which.
-    #[arg(long, default_value = "auto", value_parser = ["auto", "cpu", "coreml"])]
-    runtime: String,
-    /// Threads of the `cpu` runtime; the number of physical cores if not given.
+    /// Runtime that executes the bundle; `auto` takes the first that is available and prints its name.
+    #[arg(long, default_value = AUTO, value_parser = bundle_runtime())]
+    runtime: OrAuto<RuntimeName>,
+    /// Compute units that Core ML may use [default: those of the bundle].
+    #[arg(long, value_name = "UNITS", value_parser = choice::<ComputeUnits>())]
+    compute_units: Option<ComputeUnits>,
+    /// Threads of the `cpu` runtime [default: the number of physical cores].
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
+    /// Do not write eval.json beside the packages.
+    #[arg(long)]
+    no_record: bool,
     /// Print one JSON document with every answer.
     #[arg(long)]
     json: bool,
@@ -62,16 +71,16 @@ pub(super) struct Args {
 struct Document<'a> {
     schema: &'static str,
     quality: &'a Quality,
-    results: &'a [eval::ShapeResult],
+    results: &'a [eval::SeqLenResult],
 }
 
-pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
+pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let bundle = Bundle::open(&args.bundle)?;
     let cases = args.cases.as_deref().map(cases).transpose()?;
     let text = args.text.as_deref().map(file_text).transpose()?;
-    let runtime = runtime::choose(&args.runtime)?;
+    let runtime = runtime::choose(args.runtime.given())?;
     let mut generator = generator(args, &bundle, runtime)?;
-    let options = Options { shapes: shapes(args, &generator)?, max_tokens: args.max_tokens as usize };
+    let options = Options { seq_lens: seq_lens(args, &generator)?, max_tokens: args.max_tokens as usize };
     let digests = record::package_digests(&bundle)?;
     let mut quality = scored::before(&bundle, &generator, digests, (runtime.name(), options.max_tokens));
     let evaluation = match &cases {
@@ -80,10 +89,10 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
             quality = Quality {
                 cases_digest: digest.clone(),
                 cases: cases.len(),
-                runtime: runtime.name().to_owned(),
+                runtime: runtime.name().to_string(),
                 max_tokens: options.max_tokens,
                 kv: evaluation.kv,
-                shapes: evaluation.shapes.clone(),
+                per_seq_len: evaluation.per_seq_len.clone(),
                 f1_drift: evaluation.f1_drift,
                 ttfa_p50: evaluation.ttfa_p50,
                 ttfa_p95: evaluation.ttfa_p95,
@@ -94,11 +103,9 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
         None => None,
     };
     if let Some(text) = &text {
-        quality.perplexity = Some(scored::text(&mut generator, text, &options.shapes, runtime.name())?);
+        quality.perplexity = Some(scored::text(&mut generator, text, &options.seq_lens, runtime.name())?);
     }
-    if let Err(problem) = record::write(&bundle, &quality) {
-        warn(format_args!("note: {problem}; `bench` and `gate` will not know of this evaluation"));
-    }
+    let recorded = if args.no_record { Ok(()) } else { record::write(&bundle, &quality) };
     match args.json {
         true => {
             let results = evaluation.as_ref().map_or(&[][..], |evaluation| &evaluation.results);
@@ -109,11 +116,12 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
             text::print(&bundle.manifest().name, &quality, (evaluation.as_ref(), perplexity), output)?;
         }
     }
+    recorded?;
     Ok(Status::Good)
 }
 
 /// Runs the cases and shows how far that is.
-fn called(generator: &mut Generator, cases: &[Case], options: &Options) -> Result<Evaluation, Failure> {
+fn called(generator: &mut Generator, cases: &[Case], options: &Options) -> Result<Evaluation> {
     let chat = generator.text().and_then(|text| text.chat.as_ref());
     if chat.is_some_and(|chat| !chat.takes_tools()) {
         warn("note: the chat template knows of no tools; a system message describes them");
@@ -124,12 +132,12 @@ fn called(generator: &mut Generator, cases: &[Case], options: &Options) -> Resul
     Ok(evaluation?)
 }
 
-fn file_text(path: &Path) -> Result<String, Failure> {
+fn file_text(path: &Path) -> Result<String> {
     std::fs::read_to_string(path).map_err(|e| Failure::at(path, e))
 }
 
 /// The cases and the digest of their file.
-fn cases(path: &Path) -> Result<(Vec<Case>, String), Failure> {
+fn cases(path: &Path) -> Result<(Vec<Case>, String)> {
     let text = file_text(path)?;
     let cases = parse_cases(&text).map_err(|e| {
         Failure::at(path, e)
@@ -138,10 +146,10 @@ fn cases(path: &Path) -> Result<(Vec<Case>, String), Failure> {
     Ok((cases, digest_text(xxh3_128(text.as_bytes()))))
 }
 
-fn generator(args: &Args, bundle: &Bundle, runtime: &dyn runtime::Runtime) -> Result<Generator, Failure> {
+fn generator(args: &Args, bundle: &Bundle, runtime: &dyn runtime::Runtime) -> Result<Generator> {
     let options = LoadOptions {
         threads: args.threads.map(usize::from),
-        units: bundle.manifest().settings.compute_units,
+        units: args.compute_units.unwrap_or(bundle.manifest().settings.compute_units),
         ..LoadOptions::default()
     };
     let clock = Arc::new(SystemClock::default());
@@ -155,15 +163,15 @@ fn generator(args: &Args, bundle: &Bundle, runtime: &dyn runtime::Runtime) -> Re
     Ok(Generator::new(driver, text, clock))
 }
 
-fn shapes(args: &Args, generator: &Generator) -> Result<Vec<usize>, Failure> {
+fn seq_lens(args: &Args, generator: &Generator) -> Result<Vec<usize>> {
     let known = generator.driver().lengths();
     let wanted = args.shapes.clone().unwrap_or_else(|| known.to_vec());
-    match wanted.iter().find(|shape| !known.contains(shape)) {
-        Some(shape) => {
+    match wanted.iter().find(|seq_len| !known.contains(seq_len)) {
+        Some(seq_len) => {
             let form = generator.driver().form();
             let known: Vec<String> = known.iter().map(usize::to_string).collect();
             Err(Failure::bad_input(format!(
-                "the form `{form}` has no length {shape}, but {}",
+                "the form `{form}` has no length {seq_len}, but {}",
                 known.join(", ")
             )))
         }

@@ -1,10 +1,10 @@
 //! The terminal form of an evaluation.
 
-use crate::bundle::{Perplexity, Quality};
-use crate::cli::Failure;
+use crate::cli::Result;
 use crate::cli::output::Output;
-use crate::cli::table::Table;
 use crate::eval::{CaseResult, Evaluation};
+use crate::render::Table;
+use crate::report::{Perplexity, Quality};
 
 /// More cases than this are not listed one by one.
 const LISTED: usize = 10;
@@ -15,7 +15,7 @@ pub(super) fn print(
     quality: &Quality,
     (evaluation, perplexity): (Option<&Evaluation>, Option<&Perplexity>),
     out: &mut Output,
-) -> Result<(), Failure> {
+) -> Result<()> {
     if let Some(evaluation) = evaluation {
         calls(name, quality, evaluation, out)?;
     }
@@ -23,12 +23,12 @@ pub(super) fn print(
         out.line("")?;
     }
     match perplexity {
-        Some(found) => out.line(foretold(name, found)),
+        Some(found) => out.line(perplexity_line(name, found)),
         None => Ok(()),
     }
 }
 
-fn foretold(name: &str, found: &Perplexity) -> String {
+fn perplexity_line(name: &str, found: &Perplexity) -> String {
     let Perplexity { runtime, kv, window, tokens, nats_per_token, perplexity, .. } = found;
     format!(
         "{name} on the {runtime} runtime, cache form {kv}, {tokens} tokens in windows of {window}\n\n  \
@@ -36,47 +36,37 @@ fn foretold(name: &str, found: &Perplexity) -> String {
     )
 }
 
-fn calls(name: &str, quality: &Quality, evaluation: &Evaluation, out: &mut Output) -> Result<(), Failure> {
+fn calls(name: &str, quality: &Quality, evaluation: &Evaluation, out: &mut Output) -> Result<()> {
     out.line(format_args!(
         "{name} on the {} runtime, cache form {}, {} cases of up to {} tokens\n",
         quality.runtime, quality.kv, quality.cases, quality.max_tokens
     ))?;
-    out.text(shapes(quality))?;
+    out.text(per_seq_len(quality))?;
     out.line("")?;
     out.line(match quality.f1_drift {
         Some(drift) => format!("F1 drift between lengths: {drift:.4}"),
         None => "F1 drift between lengths: needs two lengths that take the same cases".to_owned(),
     })?;
-    let [p50, p95] =
-        [quality.ttfa_p50, quality.ttfa_p95].map(|tokens| shown(tokens, quality.expects_calls()));
+    let [p50, p95] = [quality.ttfa_p50, quality.ttfa_p95].map(|ttfa| shown(ttfa, quality.expects_calls()));
     out.line(format_args!("tokens to the first action: p50 {p50}, p95 {p95}"))?;
     wrong(evaluation, out)
 }
 
-fn shapes(quality: &Quality) -> Table {
-    let mut table = Table::new(&[
-        ">length",
-        ">cases",
-        ">too long",
-        ">F1",
-        ">F1 of names",
-        ">exact",
-        ">no call",
-        ">TTFA p50",
-        ">TTFA p95",
-    ]);
-    for shape in &quality.shapes {
-        let expects = shape.ttfa_p50.is_some() || shape.without_call > 0;
+fn per_seq_len(quality: &Quality) -> Table {
+    let calls = [">F1", ">F1 of names", ">exact", ">no call", ">TTFA p50", ">TTFA p95"];
+    let mut table = Table::new(&[&[">length", ">cases", ">too long"], &calls[..]].concat());
+    for at in &quality.per_seq_len {
+        let expects = at.ttfa_p50.is_some() || at.without_call > 0;
         table.row([
-            shape.shape.to_string(),
-            shape.cases.to_string(),
-            shape.too_long.to_string(),
-            format!("{:.4}", shape.f1),
-            format!("{:.4}", shape.name_f1),
-            format!("{:.1} %", shape.exact * 100.0),
-            shape.without_call.to_string(),
-            shown(shape.ttfa_p50, expects),
-            shown(shape.ttfa_p95, expects),
+            at.seq_len.to_string(),
+            at.cases.to_string(),
+            at.too_long.to_string(),
+            format!("{:.4}", at.f1),
+            format!("{:.4}", at.name_f1),
+            format!("{:.1} %", at.exact * 100.0),
+            at.without_call.to_string(),
+            shown(at.ttfa_p50, expects),
+            shown(at.ttfa_p95, expects),
         ]);
     }
     table.indented(2)
@@ -91,7 +81,7 @@ fn shown(tokens: Option<f64>, expects_calls: bool) -> String {
 }
 
 /// Cases that are not exactly right at the first length, a few of them.
-fn wrong(evaluation: &Evaluation, out: &mut Output) -> Result<(), Failure> {
+fn wrong(evaluation: &Evaluation, out: &mut Output) -> Result<()> {
     let Some(first) = evaluation.results.iter().find(|result| !result.cases.is_empty()) else {
         return Ok(());
     };
@@ -99,7 +89,7 @@ fn wrong(evaluation: &Evaluation, out: &mut Output) -> Result<(), Failure> {
     if wrong.is_empty() {
         return Ok(());
     }
-    out.line(format_args!("\nnot as expected at length {}:", first.shape))?;
+    out.line(format_args!("\nnot as expected at length {}:", first.seq_len))?;
     let mut table = Table::new(&["case", ">F1", "answer"]);
     for case in wrong.iter().take(LISTED) {
         let answer: String = case.answer.chars().take(60).collect();

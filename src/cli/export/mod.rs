@@ -5,110 +5,113 @@ mod progress;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use super::choice::choice;
 use super::compress::{self, WORST};
-use super::table::Table;
+use super::inputs;
 use super::units::{Bytes, Count};
-use super::{Failure, Output, Status};
-use crate::bundle::{Bundle, ComputeUnits, Embeddings, KvForm, Phase, Sensitivity};
-use crate::compress::{CompressError, Log, Precision, Totals};
+use super::{Output, Result, Status};
+use crate::bundle::{Bundle, Phase, Sensitivity};
+use crate::compress::{Log, Precision, Totals};
 use crate::config;
-use crate::export::{self, Automatic, Chunking, ConfigFile, Request, Target, Wishes};
+use crate::export::{self, Automatic, Chunking, ConfigFile, ExportOptions, PrecisionPlan, Request, Target};
+use crate::render::Table;
+use crate::vocabulary::{ComputeUnits, Embeddings, KvForm};
 use progress::Bar;
 
-/// Export a checkpoint to Core ML packages.
+/// Export a language-model checkpoint to a bundle of Core ML packages.
 #[derive(clap::Args)]
 #[command(
     after_help = "A checkpoint is a Hugging Face folder, a GGUF file, or a file of weights beside its config.json.\n\
-Flags win over the configuration file. A bundle holds the packages, tokenizer.json and export.json.\n\n\
+Flags override the configuration file. A bundle is a folder with the packages, tokenizer.json and export.json.\n\n\
 Examples:\n  anemeter export SmolLM2-135M -o smollm2\n  \
 anemeter export model.gguf -o model --shapes 512,1024 --kv io,state\n  \
 anemeter export Qwen2.5-7B-Instruct -o qwen --config configs/convert_coreml.yaml --chunks auto --target ios18"
 )]
 pub(super) struct Args {
-    /// The checkpoint.
+    /// The checkpoint: a Hugging Face folder, a GGUF file, or a file of weights beside its config.json.
     checkpoint: PathBuf,
-    /// The folder to write the bundle to.
+    /// Folder for the bundle.
     #[arg(short, long, value_name = "DIR")]
-    output: PathBuf,
-    /// A configuration such as configs/convert_coreml.yaml.
+    out: PathBuf,
+    /// Export configuration, such as configs/convert_coreml.yaml.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Sequence lengths, the default first [default: 512,1024,2048,4096 as far as the model goes].
+    /// Sequence lengths, the default one first [default: 512,1024,2048,4096, up to the model's longest].
     #[arg(long, value_delimiter = ',', value_name = "N,…")]
     shapes: Option<Vec<usize>>,
-    /// Precision of the weights, or `auto`: each layer's by what the model loses with it [default: fp16].
+    /// Precision of the weights; `auto` chooses one per layer by its sensitivity [default: fp16].
     #[arg(long)]
-    precision: Option<Wanted>,
-    /// Bits per element of all weights together, for `--precision auto`.
+    precision: Option<PrecisionArg>,
+    /// Mean bits per weight to reach with `--precision auto`.
     #[arg(long, value_name = "BITS", required_if_eq("precision", "auto"))]
     target_bits: Option<f64>,
-    /// Text that `--precision auto` compares on [default: one that comes with the program], or that tells how much
-    /// each input matters to the palettes of `lut1` to `lut8`.
+    /// Calibration text: `--precision auto` measures sensitivity on it [default: a built-in text], and `lut1` to `lut8` weight
+    /// their k-means by the activations it causes.
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
-    /// Forms of the key-value cache [default: io].
-    #[arg(long, value_delimiter = ',', value_name = "FORM,…")]
+    /// KV cache forms [default: io].
+    #[arg(long, value_delimiter = ',', value_name = "FORM,…", value_parser = choice::<KvForm>())]
     kv: Option<Vec<KvForm>>,
-    /// Cache lengths of the form `state` [default: the shapes].
+    /// KV cache lengths of the form `state` [default: those of --shapes].
     #[arg(long, value_delimiter = ',', value_name = "N,…")]
     context: Option<Vec<usize>>,
-    /// Prompt tokens per prediction of the form `state` [default: 64].
+    /// Prompt tokens per prefill call of the form `state` [default: 64].
     #[arg(long, value_name = "N")]
     query: Option<usize>,
-    /// Sequences at once: 1, or 2 to 4 for offline work [default: 1].
+    /// Batch size: 1, or 2 to 4 for offline use [default: 1].
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
-    /// Where token ids become vectors [default: function].
-    #[arg(long, value_name = "WHERE")]
+    /// Where embeddings are looked up: by the host, by the function `embed`, or in every function [default: function].
+    #[arg(long, value_name = "WHERE", value_parser = choice::<Embeddings>())]
     embeddings: Option<Embeddings>,
-    /// Outputs to divide the logits among [default: 1].
+    /// Number of outputs that the logits are split into [default: 1].
     #[arg(long, value_name = "N")]
     head_split: Option<usize>,
-    /// Packages to divide the layers among: `auto` or a number [default: auto].
+    /// Number of packages that the layers are split into, or `auto` [default: auto].
     #[arg(long, value_name = "N")]
     chunks: Option<Chunking>,
-    /// What the export is for; decides how large a package may be [default: macos15].
-    #[arg(long)]
+    /// System that the export is for; it limits the size of a package [default: macos15].
+    #[arg(long, value_parser = choice::<Target>())]
     target: Option<Target>,
-    /// Where Core ML is to place operations [default: all].
-    #[arg(long, value_name = "UNITS")]
+    /// Compute units that Core ML may use [default: all].
+    #[arg(long, value_name = "UNITS", value_parser = choice::<ComputeUnits>())]
     compute_units: Option<ComputeUnits>,
-    /// A training configuration; only lengths in its `train.seq_lengths` are exported.
+    /// Training configuration; sequence lengths that are not in its `train.seq_lengths` are refused.
     #[arg(long, value_name = "FILE")]
     training_config: Option<PathBuf>,
-    /// The model's name in export.json [default: the checkpoint's].
+    /// Name of the model in export.json [default: that of the checkpoint].
     #[arg(long)]
     name: Option<String>,
-    /// Replace a bundle that is there already.
+    /// Replace an existing bundle.
     #[arg(long)]
     overwrite: bool,
     /// Print time and memory per phase and file.
     #[arg(long)]
     profile: bool,
-    /// Print export.json.
+    /// Print export.json, the description of the bundle.
     #[arg(long)]
     json: bool,
 }
 
 /// What `--precision` says.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Wanted {
+enum PrecisionArg {
     Auto,
     All(Precision),
 }
 
-impl FromStr for Wanted {
-    type Err = CompressError;
+impl FromStr for PrecisionArg {
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Wanted, CompressError> {
+    fn from_str(text: &str) -> Result<PrecisionArg, String> {
         match text {
-            "auto" => Ok(Wanted::Auto),
-            precision => precision.parse().map(Wanted::All),
+            "auto" => Ok(PrecisionArg::Auto),
+            precision => inputs::precision(precision).map(PrecisionArg::All),
         }
     }
 }
 
-pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
+pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let bar = Bar::new();
     let result = request(args).and_then(|request| export::export(&request, &bar));
     bar.finish();
@@ -134,7 +137,7 @@ fn request(args: &Args) -> Result<Request, export::ExportError> {
         }
         (None, None, train) => train.map(|train| train.seq_lengths),
     };
-    let flags = Wishes {
+    let flags = ExportOptions {
         enumerate_shapes: args.shapes.clone(),
         mlprogram: None,
         compute_units: args.compute_units,
@@ -147,19 +150,18 @@ fn request(args: &Args) -> Result<Request, export::ExportError> {
         chunks: args.chunks,
         target: args.target,
         precision: match args.precision {
-            Some(Wanted::All(precision)) => Some(precision.into()),
-            Some(Wanted::Auto) | None => None,
+            Some(PrecisionArg::All(precision)) => Some(precision.into()),
+            Some(PrecisionArg::Auto) | None => None,
         },
     };
     Ok(Request {
         checkpoint: args.checkpoint.clone(),
-        output: args.output.clone(),
+        output: args.out.clone(),
         overwrite: args.overwrite,
         name: args.name.clone(),
-        wishes: flags.or(config.coreml),
+        options: flags.or(config.coreml),
         training_lengths,
-        automatic: automatic(args)?,
-        calibration: if args.precision == Some(Wanted::Auto) { None } else { calibration(args)? },
+        precision: precision(args)?,
     })
 }
 
@@ -170,37 +172,27 @@ fn calibration(args: &Args) -> Result<Option<String>, export::ExportError> {
     args.calibration.as_ref().map(read).transpose()
 }
 
-fn automatic(args: &Args) -> Result<Option<Automatic>, export::ExportError> {
-    let (Some(Wanted::Auto), Some(bits)) = (args.precision, args.target_bits) else {
-        return match args.target_bits {
-            Some(_) => Err(export::ExportError::option("target-bits", "is for `--precision auto` only")),
-            None => Ok(None),
-        };
-    };
-    Ok(Some(Automatic::new(bits, calibration(args)?)?))
+fn precision(args: &Args) -> Result<PrecisionPlan, export::ExportError> {
+    match (args.precision, args.target_bits, calibration(args)?) {
+        (Some(PrecisionArg::Auto), Some(bits), text) => Ok(PrecisionPlan::Auto(Automatic::new(bits, text)?)),
+        (_, Some(_), _) => Err(export::ExportError::option("target-bits", "is for `--precision auto` only")),
+        (_, None, Some(text)) => Ok(PrecisionPlan::Calibrated { text }),
+        (_, None, None) => Ok(PrecisionPlan::Fixed),
+    }
 }
 
-fn print(bundle: &Bundle, profile: bool, output: &mut Output) -> Result<(), Failure> {
+fn print(bundle: &Bundle, profile: bool, output: &mut Output) -> Result<()> {
     let manifest = bundle.manifest();
     let model = &manifest.architecture;
-    output.line(format_args!(
-        "{}: {}, {} parameters, {} layers",
-        manifest.name,
-        model.name,
-        Count(model.parameters),
-        model.layers
-    ))?;
+    let (name, parameters, count) = (&model.name, Count(model.parameters), model.layers);
+    output.line(format_args!("{}: {name}, {parameters} parameters, {count} layers", manifest.name))?;
     let mut table = Table::new(&["package", "layers", ">size", "functions"]);
     for chunk in &manifest.chunks {
         let functions: Vec<&str> = chunk.functions.iter().map(|function| function.name.as_str()).collect();
         let last = chunk.first_layer + chunk.layers - 1;
         let layers = format!("{} to {last}", chunk.first_layer);
-        table.row([
-            chunk.file.name.clone(),
-            layers,
-            Bytes(chunk.file.bytes).to_string(),
-            functions.join(" "),
-        ]);
+        let size = Bytes(chunk.file.bytes).to_string();
+        table.row([chunk.file.name.clone(), layers, size, functions.join(" ")]);
     }
     output.text(table.indented(2))?;
     if let Some(sensitivity) = &manifest.sensitivity {

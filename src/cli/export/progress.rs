@@ -3,7 +3,7 @@
 use indicatif::ProgressBar;
 
 use crate::cli::output::note;
-use crate::cli::voice;
+use crate::cli::verbosity;
 use crate::export::Progress;
 use crate::package::Watch;
 
@@ -17,7 +17,7 @@ pub(super) struct Bar {
 
 impl Bar {
     pub(super) fn new() -> Bar {
-        Bar { bar: voice::bar("{msg}") }
+        Bar { bar: verbosity::bar("{msg}") }
     }
 
     pub(super) fn finish(&self) {
@@ -31,7 +31,7 @@ impl Progress for Bar {
             note(step);
             return;
         }
-        voice::style(&self.bar, if bytes.is_some() { BYTES } else { "{msg}" });
+        verbosity::style(&self.bar, if bytes.is_some() { BYTES } else { "{msg}" });
         self.bar.reset();
         self.bar.set_length(bytes.unwrap_or(0));
         self.bar.set_message(step.to_owned());

@@ -4,18 +4,19 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::bundle::{Bundle, KvForm};
+use crate::bundle::Bundle;
 use crate::generate::{Answer, Finish, GenerateError, Generator, Request, Sequence, Text, Timings};
+use crate::vocabulary::{KvForm, RuntimeName};
 
 /// An answer with all that is known of it.
 #[derive(Debug, Serialize)]
 pub(super) struct Document<'a> {
     bundle: &'a str,
-    runtime: &'static str,
+    runtime: RuntimeName,
     kv: KvForm,
     prompt_ids: &'a [u32],
     sequences: Vec<Generated>,
-    shape: Lengths,
+    seq_len: Lengths,
     sampling: Chance,
     timings: Times,
 }
@@ -36,7 +37,7 @@ struct Candidate {
     logit: f32,
 }
 
-/// Shape or context after the first and after the last token.
+/// Sequence length or context after the first and after the last token.
 #[derive(Debug, Serialize)]
 struct Lengths {
     first: usize,
@@ -67,7 +68,7 @@ struct Times {
 impl<'a> Document<'a> {
     pub(super) fn new(
         bundle: &'a Bundle,
-        runtime: &'static str,
+        runtime: RuntimeName,
         generator: &Generator,
         request: &'a Request,
         answer: &Answer,
@@ -81,7 +82,7 @@ impl<'a> Document<'a> {
             kv: generator.driver().form(),
             prompt_ids: request.prompts.first().map(|prompt| &prompt.ids[..]).unwrap_or_default(),
             sequences: sequences.collect::<Result<_, _>>()?,
-            shape: Lengths { first: answer.lengths.0, last: answer.lengths.1 },
+            seq_len: Lengths { first: answer.lengths.0, last: answer.lengths.1 },
             sampling: Chance {
                 temperature: sampling.temperature,
                 top_k: sampling.top_k,
@@ -97,18 +98,18 @@ impl<'a> Document<'a> {
         let tokens = self.sequences.iter().map(|sequence| sequence.ids.len()).max().unwrap_or(0);
         let finish = match self.sequences.first().map(|sequence| sequence.finish) {
             Some(Finish::Stop) => "ended by the model",
-            Some(Finish::Context) => "ended by the longest shape",
+            Some(Finish::Context) => "ended by the longest seq_len",
             Some(Finish::Cancelled) => "broken off",
             Some(Finish::Length) | None => "as many as asked for",
         };
         let speed = self.timings.tokens_per_second.map(|speed| format!(", {speed:.1} tokens/s"));
         format!(
-            "{tokens} tokens, {finish}; {} prompt tokens, first token after {:.0} ms{}; kv {}, shape {}, runtime {}",
+            "{tokens} tokens, {finish}; {} prompt tokens, first token after {:.0} ms{}; kv {}, seq_len {}, runtime {}",
             self.prompt_ids.len(),
             self.timings.ttft_ms,
             speed.unwrap_or_default(),
             self.kv,
-            self.shape.last,
+            self.seq_len.last,
             self.runtime
         )
     }

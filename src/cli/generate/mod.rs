@@ -9,82 +9,83 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use super::choice::{AUTO, OrAuto, bundle_runtime, choice};
 use super::output::note;
-use super::{Failure, Output, Status};
-use crate::bundle::{Bundle, ComputeUnits, KvForm};
+use super::{Failure, Output, Result, Status};
+use crate::bundle::Bundle;
 use crate::generate::{
     Answer, Driver, Generator, Input, Message, Prompt, Request, Sampling, SystemClock, Text, sessions,
 };
 use crate::runtime::{self, LoadOptions};
+use crate::vocabulary::{ComputeUnits, KvForm, RuntimeName};
 use document::Document;
 use stream::Printer;
 
-/// Generate text from a bundle.
+/// Generate text with a bundle, greedily or by sampling.
 #[derive(clap::Args)]
 #[command(
-    after_help = "A prompt goes through the bundle's chat template if there is one: --chat insists on it, --raw gives the \
-prompt to the model as it is. Tokens are picked greedily unless a temperature is given. Text comes as it is generated; \
-with --json there is one document at the end.\n\n\
+    after_help = "A prompt is rendered by the bundle's chat template if there is one. --chat requires a template, --raw uses none. \
+Decoding is greedy unless --temperature is given. Text is streamed; with --json there is one document at the end.\n\n\
 Examples:\n  anemeter generate smollm2 --prompt 'Why is the sky blue?'\n  \
 anemeter generate smollm2 --prompt 'Once upon a time' --raw --temperature 0.8 --top-p 0.95 --seed 7\n  \
 anemeter generate smollm2 --token-ids 1,2,3 --max-tokens 8 --top-logits 5 --json"
 )]
 pub(super) struct Args {
-    /// The bundle, as `anemeter export` writes it.
+    /// The bundle that `anemeter export` wrote.
     bundle: PathBuf,
     #[command(flatten)]
-    given: Given,
+    prompt: PromptArgs,
     /// A system message before the prompt.
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["raw", "token_ids"])]
     system: Option<String>,
-    /// Put the prompt into the bundle's chat template; an error if there is none.
+    /// Require the bundle's chat template.
     #[arg(long, conflicts_with_all = ["raw", "token_ids"])]
     chat: bool,
-    /// Give the prompt to the model as it is.
+    /// Use no chat template.
     #[arg(long, conflicts_with = "token_ids")]
     raw: bool,
-    /// Most tokens to generate.
+    /// Maximum number of tokens to generate.
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u32).range(1..))]
     max_tokens: u32,
-    /// Form of the key-value cache [default: the bundle's first].
-    #[arg(long, value_name = "FORM")]
+    /// KV cache form [default: the bundle's first].
+    #[arg(long, value_name = "FORM", value_parser = choice::<KvForm>())]
     kv: Option<KvForm>,
-    /// Shape or context to begin with [default: the shortest that fits].
+    /// Sequence length to start with [default: the shortest that the prompt fits].
     #[arg(long, value_name = "N")]
-    shape: Option<usize>,
-    /// Division of the logits before chance decides; 0 picks the likeliest token.
+    seq_len: Option<usize>,
+    /// Sampling temperature; 0 is greedy decoding.
     #[arg(long, value_name = "T", default_value_t = 0.0)]
     temperature: f32,
-    /// Pick among so many of the likeliest tokens.
+    /// Sample from the K most likely tokens.
     #[arg(long, value_name = "K")]
     top_k: Option<usize>,
-    /// Pick among the likeliest tokens that together have this probability.
+    /// Nucleus sampling: sample from the most likely tokens with this total probability.
     #[arg(long, value_name = "P", default_value_t = 1.0)]
     top_p: f32,
-    /// Where chance begins: the same seed gives the same text.
+    /// Seed of the sampler.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Show the likeliest tokens of each step with their logits.
+    /// Show the K most likely tokens of each step with their logits.
     #[arg(long, value_name = "K", default_value_t = 0, requires = "json")]
     top_logits: usize,
-    /// What executes the bundle; `auto` takes the best there is and says which.
-    #[arg(long, default_value = "auto", value_parser = ["auto", "cpu", "coreml"])]
-    runtime: String,
-    /// Where Core ML may place operations [default: as the bundle says].
-    #[arg(long, value_name = "UNITS")]
+    /// Runtime that executes the bundle; `auto` takes the first that is available and prints its name.
+    #[arg(long, default_value = AUTO, value_parser = bundle_runtime())]
+    runtime: OrAuto<RuntimeName>,
+    /// Compute units that Core ML may use [default: those of the bundle].
+    #[arg(long, value_name = "UNITS", value_parser = choice::<ComputeUnits>())]
     compute_units: Option<ComputeUnits>,
-    /// Threads of the `cpu` runtime; the number of physical cores if not given.
+    /// Threads of the `cpu` runtime [default: the number of physical cores].
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
-    /// Print one JSON document: tokens, text, why it ended, timings, shapes.
+    /// Print one JSON document: tokens, text, finish reason, timings, sequence lengths.
     #[arg(long)]
     json: bool,
 }
 
-/// What to begin with.
+/// The prompt, in one of its forms.
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
-struct Given {
+struct PromptArgs {
     /// The prompt.
     #[arg(long, value_name = "TEXT")]
     prompt: Option<String>,
@@ -96,9 +97,9 @@ struct Given {
     token_ids: Option<Vec<u32>>,
 }
 
-pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
+pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let bundle = Bundle::open(&args.bundle)?;
-    let runtime = runtime::choose(&args.runtime)?;
+    let runtime = runtime::choose(args.runtime.given())?;
     let options = LoadOptions {
         threads: args.threads.map(usize::from),
         units: args.compute_units.unwrap_or(bundle.manifest().settings.compute_units),
@@ -124,11 +125,11 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
     Ok(Status::Good)
 }
 
-fn request(args: &Args, generator: &Generator) -> Result<Request, Failure> {
-    let prompt = match &args.given {
-        Given { token_ids: Some(ids), .. } => Prompt { ids: ids.clone(), ..Prompt::default() },
-        Given { prompt: Some(text), .. } => tokens(args, generator, text)?,
-        Given { prompt_file, .. } => tokens(args, generator, &read(prompt_file.as_deref())?)?,
+fn request(args: &Args, generator: &Generator) -> Result<Request> {
+    let prompt = match &args.prompt {
+        PromptArgs { token_ids: Some(ids), .. } => Prompt { ids: ids.clone(), ..Prompt::default() },
+        PromptArgs { prompt: Some(text), .. } => tokens(args, generator, text)?,
+        PromptArgs { prompt_file, .. } => tokens(args, generator, &read(prompt_file.as_deref())?)?,
     };
     let sampling =
         Sampling { temperature: args.temperature, top_k: args.top_k, top_p: args.top_p, seed: args.seed };
@@ -137,12 +138,12 @@ fn request(args: &Args, generator: &Generator) -> Result<Request, Failure> {
         max_tokens: args.max_tokens as usize,
         sampling,
         ends: generator.text().map(|text| text.ends.clone()).unwrap_or_default(),
-        length: args.shape,
+        length: args.seq_len,
         top_logits: args.top_logits,
     })
 }
 
-fn tokens(args: &Args, generator: &Generator, text: &str) -> Result<Prompt, Failure> {
+fn tokens(args: &Args, generator: &Generator, text: &str) -> Result<Prompt> {
     let has_template = generator.text().is_some_and(|text| text.chat.is_some());
     if args.raw || (!args.chat && args.system.is_none() && !has_template) {
         return Ok(generator.prompt(Input::Raw(text))?);
@@ -152,7 +153,7 @@ fn tokens(args: &Args, generator: &Generator, text: &str) -> Result<Prompt, Fail
     Ok(generator.prompt(Input::Chat(&messages))?)
 }
 
-fn read(path: Option<&std::path::Path>) -> Result<String, Failure> {
+fn read(path: Option<&std::path::Path>) -> Result<String> {
     let path = path.unwrap_or(std::path::Path::new("-"));
     let mut text = String::new();
     let result = match path.as_os_str() == "-" {
@@ -164,7 +165,7 @@ fn read(path: Option<&std::path::Path>) -> Result<String, Failure> {
 }
 
 /// Prints text as it comes; sequences of a batch one after the other when they have ended.
-fn print(generator: &mut Generator, request: &Request, output: &mut Output) -> Result<Answer, Failure> {
+fn print(generator: &mut Generator, request: &Request, output: &mut Output) -> Result<Answer> {
     let is_terminal = io::stdout().is_terminal();
     let text = generator.text().cloned().filter(|_| generator.driver().batch() == 1);
     let Some(text) = text else {

@@ -1,6 +1,6 @@
 //! Generated text on its way to the terminal.
 
-use crate::cli::{Failure, Output};
+use crate::cli::{Output, Result};
 use crate::generate::{GenerateError, Text, TextStream};
 
 /// Prints tokens as text.
@@ -16,11 +16,7 @@ impl<'a> Printer<'a> {
     }
 
     /// Prints what a token completes. The outer error is the tokenizer's, the inner one the terminal's.
-    pub(super) fn push(
-        &mut self,
-        id: u32,
-        output: &mut Output,
-    ) -> Result<Result<(), Failure>, GenerateError> {
+    pub(super) fn push(&mut self, id: u32, output: &mut Output) -> Result<Result<()>, GenerateError> {
         let text = self.stream.push(id)?;
         self.has_begun = true;
         let text = shown(text, self.is_terminal);
@@ -33,14 +29,14 @@ impl<'a> Printer<'a> {
     }
 
     /// Prints what was held back, and ends the line.
-    pub(super) fn finish(&mut self, output: &mut Output) -> Result<(), Failure> {
+    pub(super) fn finish(&mut self, output: &mut Output) -> Result<()> {
         let rest = self.stream.finish()?;
         output.line(shown(rest, self.is_terminal))
     }
 }
 
 /// All tokens as text, or as numbers where there is no tokenizer.
-pub(super) fn whole(text: Option<&Text>, ids: &[u32], is_terminal: bool) -> Result<String, Failure> {
+pub(super) fn whole(text: Option<&Text>, ids: &[u32], is_terminal: bool) -> Result<String> {
     match text {
         Some(text) => Ok(shown(text.tokenizer.decode(ids)?, is_terminal)),
         None => Ok(ids.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")),

@@ -4,14 +4,14 @@ use std::str::FromStr;
 
 use serde::Serialize;
 
-use crate::cli::table::Table;
 use crate::cli::units::{Bytes, Count};
-use crate::cli::{Failure, Output};
+use crate::cli::{Failure, Output, Result};
 use crate::cost::{self, Bandwidth, Bound, FunctionCost};
+use crate::graph;
 use crate::hardware::Profiles;
 use crate::mil::verify;
 use crate::package::Package;
-use crate::view;
+use crate::render::Table;
 
 /// Kinds of operations shown per function.
 const SHOWN: usize = 6;
@@ -51,7 +51,7 @@ impl FromStr for GivenBandwidth {
 }
 
 impl Costs {
-    pub(super) fn of(package: &Package, chips: &[GivenBandwidth]) -> Result<Costs, Failure> {
+    pub(super) fn of(package: &Package, chips: &[GivenBandwidth]) -> Result<Costs> {
         if let Some(fault) = verify::structure(package.model()).into_iter().next() {
             return Err(Failure::at(package.path(), fault));
         }
@@ -59,7 +59,7 @@ impl Costs {
             [] => listed()?,
             given => given.iter().map(|given| given.0.clone()).collect(),
         };
-        let bounded = |graph: view::Graph<'_>| {
+        let bounded = |graph: graph::Graph<'_>| {
             let cost = cost::of(&graph);
             Bounded { bounds: cost::bounds(&cost, &chips), cost }
         };
@@ -67,11 +67,11 @@ impl Costs {
             schema: "anemeter-cost-1",
             basis: "from shapes, not measured",
             package: package.path().display().to_string(),
-            functions: view::graphs(package.model()).map(bounded).collect(),
+            functions: graph::graphs(package.model()).map(bounded).collect(),
         })
     }
 
-    pub(super) fn print(&self, out: &mut Output) -> Result<(), Failure> {
+    pub(super) fn print(&self, out: &mut Output) -> Result<()> {
         out.line("\ncost of one prediction, from shapes and not measured")?;
         let headings =
             ["function", "shape", ">FLOPs", ">weights read", ">other bytes", ">FLOPs per byte", "most by"];
@@ -94,7 +94,7 @@ impl Costs {
 
     /// Bounds of functions that take one token, which is where memory decides, or else of all; at the default shape,
     /// because weights are the same at every one.
-    fn print_bounds(&self, out: &mut Output) -> Result<(), Failure> {
+    fn print_bounds(&self, out: &mut Output) -> Result<()> {
         let mut shown: Vec<&Bounded> = Vec::new();
         for function in self.functions.iter().filter(|function| function.cost.total.weight_bytes > 0) {
             if shown.iter().all(|of| of.cost.function != function.cost.function) {
@@ -127,7 +127,7 @@ impl Costs {
 }
 
 /// The chips of the hardware profiles: what their Neural Engine was seen to read, or else what the whole chip can.
-fn listed() -> Result<Vec<Bandwidth>, Failure> {
+fn listed() -> Result<Vec<Bandwidth>> {
     let profiles = Profiles::built_in()?;
     let mut chips: Vec<Bandwidth> = Vec::new();
     for profile in profiles.listed() {

@@ -1,26 +1,25 @@
 //! `anemeter inspect`: what is in a package.
 
 mod cost;
-pub(super) mod summary;
 mod text;
 
 use std::path::PathBuf;
 
-use super::{Failure, Output, Status};
+use super::{Output, Result, Status};
+use crate::evaluate::summary::Summary;
 use crate::package::Package;
 use cost::{Costs, GivenBandwidth};
-use summary::Summary;
 
-/// Show what is in a package: functions, inputs, outputs, states, operations, weights.
+/// Show the content of any Core ML package: functions, inputs, outputs, states, operations, weights, cost.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  anemeter inspect model.mlpackage\n  anemeter inspect model.mlpackage --weights\n  \
 anemeter inspect model.mlpackage --cost --bandwidth M4=64\n  anemeter inspect model.mlpackage --mil | less\n  anemeter inspect model.mlpackage --json | jq .functions"
 )]
 pub(super) struct Args {
-    /// The .mlpackage to look at.
+    /// The .mlpackage to inspect.
     package: PathBuf,
-    /// Count operations by kind, function by function.
+    /// Count operations by kind in each function.
     #[arg(long)]
     ops: bool,
     /// List the weights, largest first.
@@ -29,19 +28,19 @@ pub(super) struct Args {
     /// Print the program as readable MIL.
     #[arg(long)]
     mil: bool,
-    /// Show FLOPs, bytes and arithmetic intensity of each function, from shapes.
+    /// Show FLOPs, memory traffic and arithmetic intensity of each function.
     #[arg(long)]
     cost: bool,
-    /// Bound tokens/s by this chip's memory, such as M4=64 in GB/s; may be repeated [default: the chips of the
+    /// Show the bandwidth bound on tokens/s for this chip, such as M4=64 in GB/s; repeatable [default: the chips of the
     /// hardware profiles].
     #[arg(long, value_name = "CHIP=GB/s", requires = "cost")]
     bandwidth: Vec<GivenBandwidth>,
-    /// Print everything but the MIL as one JSON document; with --cost, the costs.
+    /// Print one JSON document with everything but the MIL; with --cost, the costs.
     #[arg(long, conflicts_with_all = ["mil", "weights", "ops"])]
     json: bool,
 }
 
-pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
+pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let package = Package::open(&args.package)?;
     if args.mil {
         output.text(&package.model().program)?;

@@ -1,13 +1,13 @@
 //! The terminal form of a summary.
 
-use super::summary::{FeatureSummary, FunctionSummary, Summary};
-use crate::cli::Failure;
+use crate::cli::Result;
 use crate::cli::output::Output;
-use crate::cli::table::Table;
 use crate::cli::units::{Bytes, Count};
+use crate::evaluate::summary::{FeatureSummary, FunctionSummary, Summary};
 use crate::mil::Opset;
+use crate::render::Table;
 
-pub(super) fn overview(summary: &Summary, out: &mut Output) -> Result<(), Failure> {
+pub(super) fn overview(summary: &Summary, out: &mut Output) -> Result<()> {
     let release = Opset::all().find(|o| o.spec_version() == summary.spec_version).map_or("", Opset::name);
     out.line(format_args!("{}", summary.package))?;
     out.line(format_args!(
@@ -23,7 +23,7 @@ pub(super) fn overview(summary: &Summary, out: &mut Output) -> Result<(), Failur
     parameters(summary, out)
 }
 
-fn metadata(summary: &Summary, out: &mut Output) -> Result<(), Failure> {
+fn metadata(summary: &Summary, out: &mut Output) -> Result<()> {
     let texts = &summary.metadata;
     let named = [
         ("description", &texts.description),
@@ -38,7 +38,7 @@ fn metadata(summary: &Summary, out: &mut Output) -> Result<(), Failure> {
     Ok(())
 }
 
-fn function(summary: &Summary, function: &FunctionSummary, out: &mut Output) -> Result<(), Failure> {
+fn function(summary: &Summary, function: &FunctionSummary, out: &mut Output) -> Result<()> {
     let default = summary.functions.len() > 1 && function.name == summary.default_function;
     out.line(format_args!(
         "\nfunction {}{} ({}, {} operations)",
@@ -80,7 +80,7 @@ fn shape(feature: &FeatureSummary) -> String {
     default
 }
 
-fn parameters(summary: &Summary, out: &mut Output) -> Result<(), Failure> {
+fn parameters(summary: &Summary, out: &mut Output) -> Result<()> {
     if summary.parameters.is_empty() {
         return out.line("\nno weights");
     }
@@ -106,7 +106,7 @@ fn bits(bytes: u64, parameters: u64) -> String {
     if parameters == 0 { "-".to_owned() } else { format!("{:.2}", bytes as f64 * 8.0 / parameters as f64) }
 }
 
-pub(super) fn operations(summary: &Summary, out: &mut Output) -> Result<(), Failure> {
+pub(super) fn operations(summary: &Summary, out: &mut Output) -> Result<()> {
     for function in &summary.functions {
         out.line(format_args!("\noperations of {}", function.name))?;
         let mut counts: Vec<_> = function.operations.iter().collect();
@@ -120,7 +120,7 @@ pub(super) fn operations(summary: &Summary, out: &mut Output) -> Result<(), Fail
     Ok(())
 }
 
-pub(super) fn weights(summary: &Summary, out: &mut Output) -> Result<(), Failure> {
+pub(super) fn weights(summary: &Summary, out: &mut Output) -> Result<()> {
     out.line("\nweights, largest first")?;
     let mut table =
         Table::new(&[">bytes", "name", "shape", "compression", "stored as", ">bits each", "functions"]);

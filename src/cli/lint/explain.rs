@@ -1,23 +1,23 @@
 //! `anemeter lint --explain`: a rule and the evidence for it.
 
-use crate::cli::table::Table;
-use crate::cli::{Failure, Output, Status};
+use crate::cli::{Failure, Output, Result, Status};
 use crate::lint::{self, Rule};
+use crate::render::Table;
 
 /// Columns of running text.
 const WIDTH: usize = 96;
 
-pub(super) fn explain(id: &str, out: &mut Output) -> Result<Status, Failure> {
-    if id.eq_ignore_ascii_case("all") {
+pub(super) fn explain(name: &str, out: &mut Output) -> Result<Status> {
+    if name.eq_ignore_ascii_case("all") {
         list(out)?;
         return Ok(Status::Good);
     }
-    let rule = lint::rule(id).ok_or_else(|| {
-        Failure::bad_input(format!("there is no rule `{}`", id.escape_debug()))
+    let rule = lint::rule(name).ok_or_else(|| {
+        Failure::bad_input(format!("there is no rule `{}`", name.escape_debug()))
             .with_help("`anemeter lint --explain all` lists the rules")
     })?;
     out.line(format_args!("{}: {}", rule.id, rule.title))?;
-    out.line(format_args!("{}, {}\n", rule.severity.name(), rule.confidence.name()))?;
+    out.line(format_args!("{}, {}, {}\n", rule.slug, rule.severity.name(), rule.confidence.name()))?;
     paragraph(rule.why, "", out)?;
     out.line("\nEvidence:")?;
     for source in rule.evidence {
@@ -35,20 +35,20 @@ pub(super) fn explain(id: &str, out: &mut Output) -> Result<Status, Failure> {
 fn notes(rule: &Rule) -> Vec<String> {
     let off = "Operations that it finds are predicted to run off the Neural Engine.".to_owned();
     let needs = rule.needs().map(|needs| format!("It needs {needs}."));
-    rule.off.then_some(off).into_iter().chain(needs).collect()
+    rule.off_ane.then_some(off).into_iter().chain(needs).collect()
 }
 
-fn list(out: &mut Output) -> Result<(), Failure> {
-    let mut table = Table::new(&["id", "severity", "confidence", "title"]);
+fn list(out: &mut Output) -> Result<()> {
+    let mut table = Table::new(&["id", "name", "severity", "confidence", "title"]);
     for rule in lint::rules() {
-        let cells = [rule.id, rule.severity.name(), rule.confidence.name(), rule.title];
+        let cells = [rule.id, rule.slug, rule.severity.name(), rule.confidence.name(), rule.title];
         table.row(cells.map(str::to_owned));
     }
     out.text(table)
 }
 
 /// Prints text in lines of at most `WIDTH` columns.
-fn paragraph(text: &str, first: &str, out: &mut Output) -> Result<(), Failure> {
+fn paragraph(text: &str, first: &str, out: &mut Output) -> Result<()> {
     let mut line = first.to_owned();
     let indent = " ".repeat(first.len());
     let mut is_empty = true;

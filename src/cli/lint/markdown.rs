@@ -1,10 +1,10 @@
 //! A report as Markdown, for comments and summaries of a CI job.
 
 use super::text::{share, totals};
-use crate::cli::{Failure, Output};
+use crate::cli::{Output, Result};
 use crate::lint::Report;
 
-pub(super) fn print(report: &Report, out: &mut Output) -> Result<(), Failure> {
+pub(super) fn print(report: &Report, out: &mut Output) -> Result<()> {
     let device = report.device.map_or(String::new(), |device| format!(", {device}"));
     out.line(format_args!("## Lint of `{}` for {}{device}\n", cell(&report.subject), report.target))?;
     out.line(format_args!("{}\n", totals(report.counts)))?;
@@ -36,7 +36,7 @@ pub(super) fn print(report: &Report, out: &mut Output) -> Result<(), Failure> {
     placement(report, out)
 }
 
-fn placement(report: &Report, out: &mut Output) -> Result<(), Failure> {
+fn placement(report: &Report, out: &mut Output) -> Result<()> {
     if report.placements.is_empty() {
         return Ok(());
     }

@@ -8,10 +8,12 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 
-use super::{Failure, Output, Status};
+use super::choice::choice;
+use super::{Failure, Output, Result, Status};
 use crate::lint::{ActivationRange, Config, Device, Setting, Subject, Target, lint, sarif};
+use crate::vocabulary::{Choice, ComputeUnits};
 
-/// Check a package against static rules: what keeps it off the Neural Engine, slows it there, or breaks it.
+/// Check a package or a bundle against static rules: what keeps it off the Neural Engine, slows it down there, or breaks it.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  anemeter lint model.mlpackage\n  anemeter lint exports/model --target ios18 --device a17\n  \
@@ -19,58 +21,65 @@ anemeter lint model.mlpackage --format sarif > lint.sarif\n  anemeter lint --exp
 Exits with 1 if there are errors. Placement is predicted, not measured."
 )]
 pub(super) struct Args {
-    /// The .mlpackage, or a folder of packages such as an export writes.
+    /// The .mlpackage, or a folder of packages such as a bundle.
     #[arg(required_unless_present = "explain")]
     package: Option<PathBuf>,
-    /// The system it is meant for; macos15 unless the configuration says otherwise.
-    #[arg(long)]
+    /// System that the package is for [default: that of --waivers, or macos15].
+    #[arg(long, value_parser = choice::<Target>())]
     target: Option<Target>,
-    /// The chip it is meant for.
-    #[arg(long)]
+    /// Chip that the package is for.
+    #[arg(long, value_parser = choice::<Device>())]
     device: Option<Device>,
-    /// How to print the findings.
+    /// Output format.
     #[arg(long, value_enum, default_value_t = Format::Text)]
     format: Format,
-    /// A configuration with waivers, in YAML.
+    /// Short for --format json.
+    #[arg(long, conflicts_with = "format")]
+    json: bool,
+    /// Waivers of findings, and settings of the lint, in YAML.
     #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Sequence lengths that the model was trained at, such as 512,1024.
-    #[arg(long, value_name = "LENGTHS", value_delimiter = ',')]
+    waivers: Option<PathBuf>,
+    /// Sequence lengths that the model was trained on [default: those in export.json].
+    #[arg(long, value_name = "N,…", value_delimiter = ',')]
     training_shapes: Option<Vec<u64>>,
-    /// Compute units that runs ask for, such as cpu+ane.
-    #[arg(long, value_name = "UNITS")]
-    compute_units: Option<String>,
-    /// Largest magnitudes of activations: a JSON list of {"function", "tensor", "max_abs"}.
+    /// Compute units that Core ML may use [default: those of the bundle].
+    #[arg(long, value_name = "UNITS", value_parser = choice::<ComputeUnits>())]
+    compute_units: Option<ComputeUnits>,
+    /// Activation ranges of a calibration: a JSON list of {"function", "tensor", "max_abs"}.
     #[arg(long, value_name = "FILE")]
     activations: Option<PathBuf>,
-    /// List every place of a rule, not only the first ones.
+    /// List every finding of a rule, not only the first ones.
     #[arg(long)]
     all: bool,
-    /// Explain a rule and its evidence; `all` lists the rules.
+    /// Explain a rule, given by its id or its name, and its evidence; `all` lists all rules.
     #[arg(long, value_name = "ID", conflicts_with = "package")]
     explain: Option<String>,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
 enum Format {
+    /// Tables for the terminal.
     Text,
+    /// One JSON document.
     Json,
+    /// SARIF for code scanning.
     Sarif,
+    /// Markdown for a pull request.
     Md,
 }
 
-pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
-    if let Some(id) = &args.explain {
-        return explain::explain(id, output);
+pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
+    if let Some(name) = &args.explain {
+        return explain::explain(name, output);
     }
     let Some(path) = &args.package else {
         return Err(Failure::bad_input("no package is given"));
     };
-    let config = args.config.as_deref().map(Config::read).transpose()?.unwrap_or_default();
+    let config = args.waivers.as_deref().map(Config::read).transpose()?.unwrap_or_default();
     let subject = Subject::open(path)?;
     let setting = setting(args, &config, &subject)?;
     let report = lint(&subject, &setting, &config.waivers)?;
-    match args.format {
+    match if args.json { Format::Json } else { args.format } {
         Format::Text => text::print(&report, args.all, output)?,
         Format::Json => output.json(&report)?,
         Format::Sarif => output.json(&sarif::log(&report))?,
@@ -80,14 +89,15 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
 }
 
 /// Options over the configuration over what the export says.
-fn setting(args: &Args, config: &Config, subject: &Subject) -> Result<Setting, Failure> {
+fn setting(args: &Args, config: &Config, subject: &Subject) -> Result<Setting> {
     let activations = args.activations.as_deref().map(ActivationRange::read).transpose()?;
-    let training_shapes = [&args.training_shapes, &config.training_shapes, &subject.training_shapes];
-    let compute_units = [&args.compute_units, &config.compute_units, &subject.compute_units];
+    let training_seq_lens = [&args.training_shapes, &config.training_shapes, &subject.training_seq_lens];
+    let given_units = args.compute_units.map(|units| units.name().to_owned());
+    let compute_units = [&given_units, &config.compute_units, &subject.compute_units];
     Ok(Setting {
         target: args.target.or(config.target).unwrap_or_default(),
         device: args.device.or(config.device),
-        training_shapes: training_shapes.into_iter().find_map(Clone::clone),
+        training_seq_lens: training_seq_lens.into_iter().find_map(Clone::clone),
         compute_units: compute_units.into_iter().find_map(Clone::clone),
         activations,
     })

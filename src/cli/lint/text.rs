@@ -1,13 +1,13 @@
 //! A report for the terminal.
 
-use crate::cli::table::Table;
-use crate::cli::{Failure, Output};
-use crate::lint::{Counts, Report, Reported};
+use crate::cli::{Output, Result};
+use crate::lint::{Counts, FindingGroup, Report};
+use crate::render::Table;
 
 /// Places shown per rule.
 const SHOWN: usize = 4;
 
-pub(super) fn print(report: &Report, all: bool, out: &mut Output) -> Result<(), Failure> {
+pub(super) fn print(report: &Report, all: bool, out: &mut Output) -> Result<()> {
     let device = report.device.map_or(String::new(), |device| format!(", {device}"));
     out.line(format_args!("{}, for {}{device}", report.subject.escape_debug(), report.target))?;
     for findings in report.findings.chunk_by(|a, b| a.rule == b.rule && a.severity == b.severity) {
@@ -25,17 +25,13 @@ pub(super) fn print(report: &Report, all: bool, out: &mut Output) -> Result<(), 
     out.line(format_args!("\n{}", totals(report.counts)))
 }
 
-/// The findings of one rule.
-fn group(report: &Report, findings: &[Reported], all: bool, out: &mut Output) -> Result<(), Failure> {
+fn group(report: &Report, findings: &[FindingGroup], all: bool, out: &mut Output) -> Result<()> {
     let Some(first) = findings.first() else { return Ok(()) };
     out.line(format_args!("\n{} {}: {}", first.severity.name(), first.rule, first.title))?;
     let shown = if all { findings.len() } else { findings.len().min(SHOWN) };
     for finding in &findings[..shown] {
-        out.line(format_args!(
-            "  {}: {}",
-            report.location(finding).escape_debug(),
-            finding.message.escape_debug()
-        ))?;
+        let (place, message) = (report.location(finding), finding.message.escape_debug());
+        out.line(format_args!("  {}: {message}", place.escape_debug()))?;
     }
     match findings.len() - shown {
         0 => Ok(()),
@@ -43,7 +39,7 @@ fn group(report: &Report, findings: &[Reported], all: bool, out: &mut Output) ->
     }
 }
 
-fn waivers(report: &Report, out: &mut Output) -> Result<(), Failure> {
+fn waivers(report: &Report, out: &mut Output) -> Result<()> {
     if !report.waived.is_empty() {
         out.line("\nwaived")?;
     }
@@ -58,24 +54,15 @@ fn waivers(report: &Report, out: &mut Output) -> Result<(), Failure> {
     Ok(())
 }
 
-fn placement(report: &Report, out: &mut Output) -> Result<(), Failure> {
+fn placement(report: &Report, out: &mut Output) -> Result<()> {
     if report.placements.is_empty() {
         return Ok(());
     }
     out.line("\nplacement, predicted from rules and costs and not measured")?;
-    let mut table = Table::new(&[
-        "function",
-        "shape",
-        ">operations",
-        ">on the ANE",
-        ">by cost",
-        ">transitions",
-        ">islands",
-        "kept off by",
-    ]);
+    let figures = [">operations", ">on the ANE", ">by cost", ">transitions", ">islands"];
+    let mut table = Table::new(&[&["function", "shape"], &figures[..], &["kept off by"]].concat());
     for placement in &report.placements {
-        let mut reasons: Vec<&str> =
-            placement.islands.iter().flat_map(|i| i.reasons.iter().copied()).collect();
+        let mut reasons: Vec<_> = placement.islands.iter().flat_map(|i| i.reasons.iter().copied()).collect();
         reasons.sort_unstable();
         reasons.dedup();
         table.row([

@@ -2,7 +2,7 @@
 
 mod model;
 mod steps;
-mod tell;
+mod summary;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -10,35 +10,35 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use super::output::create_folder;
-use super::{Failure, Output, Status};
+use super::{Failure, Output, Result, Status};
 use model::Model;
 use steps::Step;
 
-/// Run the whole flow on a small model: export, lint, verify, bench, bless, gate, report.
+/// Run the whole flow on a small built-in model, in about a minute: export, lint, verify, bench, bless, compare, gate, report.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Everything is computed by the `cpu` runtime: no figure of it is one of a Neural Engine. Baselines go \
-into the folder of this run, never into yours.\n\n\
+    after_help = "Everything runs on the `cpu` runtime: its figures are not figures of the Neural Engine. Baselines are written to \
+the folder of this run only.\n\n\
 Examples:\n  anemeter quickstart\n  anemeter quickstart --model smollm2\n  \
-anemeter quickstart --model my-checkpoint --out tried"
+anemeter quickstart --model my-checkpoint -o tried"
 )]
 pub(super) struct Args {
-    /// `merrow`, a decoder of half a million parameters that comes with the program; `smollm2`, once
-    /// `cargo xtask fetch-smollm2` has fetched it; or the path of a checkpoint.
+    /// `merrow`, a built-in decoder of half a million parameters; `smollm2`, which `cargo xtask fetch-smollm2` fetches; or the
+    /// path of a checkpoint.
     #[arg(long, default_value = "merrow")]
     model: String,
-    /// A new folder for what comes out [default: one among the temporary files].
-    #[arg(long, value_name = "DIR")]
+    /// A new folder for all files [default: a temporary one].
+    #[arg(short, long, value_name = "DIR")]
     out: Option<PathBuf>,
 }
 
-pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
+pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let model = Model::named(&args.model)?;
     let folder = folder(args.out.as_deref())?;
     let checkpoint = model.place(&folder)?;
     output.line(format_args!(
-        "A checkpoint becomes a Core ML package, which is checked, measured and gated.\n\
-         All of it runs on this machine's processor: no figure below is one of a Neural Engine.\n\
+        "Converts a checkpoint to Core ML, verifies, benchmarks and gates it.\n\
+         Everything runs on the CPU of this machine: no figure below is one of the Neural Engine.\n\
          Files go to {}\n",
         folder.display()
     ))?;
@@ -49,22 +49,19 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
         output.line(format_args!("    $ anemeter {}", shown(&step.arguments)))?;
         output.flush()?;
         let printed = perform(step, &folder)?;
-        for line in (step.tell)(&folder, &printed)? {
+        for line in (step.summary)(&folder, &printed)? {
             output.line(format_args!("    {line}"))?;
         }
         output.line("")?;
     }
-    output.line(format_args!(
-        "Done in {:.0} s. Open {}",
-        began.elapsed().as_secs_f64(),
-        folder.join(steps::PAGE).display()
-    ))?;
-    output.line(format_args!("\n{}", steps::ON_ONES_OWN))?;
+    let (seconds, page) = (began.elapsed().as_secs_f64(), folder.join(steps::PAGE));
+    output.line(format_args!("Done in {seconds:.0} s. Open {}", page.display()))?;
+    output.line(format_args!("\n{}", steps::NEXT_STEPS))?;
     Ok(Status::Good)
 }
 
 /// A folder that is empty.
-fn folder(wanted: Option<&Path>) -> Result<PathBuf, Failure> {
+fn folder(wanted: Option<&Path>) -> Result<PathBuf> {
     let Some(folder) = wanted else {
         let made = tempfile::Builder::new().prefix("anemeter-quickstart-").tempdir();
         return made
@@ -80,16 +77,16 @@ fn folder(wanted: Option<&Path>) -> Result<PathBuf, Failure> {
 }
 
 /// Runs a step as this very program and gives what it printed.
-fn perform(step: &Step, folder: &Path) -> Result<String, Failure> {
+fn perform(step: &Step, folder: &Path) -> Result<String> {
     let program =
         std::env::current_exe().map_err(|e| Failure::bad_input(format!("cannot find this program: {e}")))?;
     let mut command = Command::new(program);
-    command.args(&step.arguments).args(step.quietly).current_dir(folder).stdin(Stdio::null());
+    command.args(&step.arguments).args(step.more).current_dir(folder).stdin(Stdio::null());
     // Annotations of a step that fails on purpose would be taken for real.
     command.env_remove("GITHUB_ACTIONS");
     let done = command.output().map_err(|e| Failure::bad_input(format!("cannot run this program: {e}")))?;
     let ended = done.status.code().unwrap_or(-1);
-    if step.ends_with.contains(&ended) {
+    if step.exit_codes.contains(&ended) {
         return Ok(String::from_utf8_lossy(&done.stdout).into_owned());
     }
     let said = String::from_utf8_lossy(&done.stderr);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::Failure;
+use super::{Failure, Result};
 
 /// The checkpoint that comes with the program; `cargo xtask train` makes it from `src/quickstart/merrow.txt`.
 const MERROW: &[(&str, &[u8])] = &[
@@ -24,7 +24,7 @@ pub(super) enum Model {
 }
 
 impl Model {
-    pub(super) fn named(name: &str) -> Result<Model, Failure> {
+    pub(super) fn named(name: &str) -> Result<Model> {
         let path = match name {
             "merrow" => return Ok(Model::Merrow),
             "smollm2" => SMOLLM2,
@@ -39,7 +39,7 @@ impl Model {
     }
 
     /// The checkpoint's path as seen from `folder`, where it is put if it comes with the program.
-    pub(super) fn place(&self, folder: &Path) -> Result<PathBuf, Failure> {
+    pub(super) fn place(&self, folder: &Path) -> Result<PathBuf> {
         let Model::Merrow = self else { return Ok(self.path()) };
         let checkpoint = folder.join("merrow");
         fs::create_dir(&checkpoint).map_err(|e| Failure::at(&checkpoint, e))?;
@@ -57,7 +57,7 @@ impl Model {
     }
 
     /// Lengths to export.
-    pub(super) fn shapes(&self) -> &'static str {
+    pub(super) fn seq_lens(&self) -> &'static str {
         match self {
             Model::Merrow => "128,256",
             Model::At(_) => "128,512",

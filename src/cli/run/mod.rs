@@ -7,21 +7,24 @@ mod tensors;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::table::Table;
-use super::{Failure, Output, Status};
-use crate::bundle::ComputeUnits;
+use super::choice::choice;
+use super::{Output, Result, Status};
 use crate::kernels::probe;
 use crate::mil::op::Numerics;
 use crate::package::Package;
-use crate::runtime::{self, LoadOptions, Session};
-use crate::tensor::Tensor;
+use crate::render::Table;
+use crate::runtime::{LoadOptions, Session, choose};
+use crate::tensor::TensorView;
+use crate::vocabulary::{ComputeUnits, RuntimeName};
 use observe::{Overflow, take};
 use profile::Profile;
+
+type Inputs<'a> = [(&'a str, TensorView<'a>)];
 
 /// Bytes that are read to find how fast memory is.
 const PROBED_BYTES: usize = 128 << 20;
 
-/// Run one prediction of a package.
+/// Run one prediction of any Core ML package, on inputs from a safetensors file.
 #[derive(clap::Args)]
 #[command(
     after_help = "Inputs, outputs and states are safetensors files whose tensors are named as in the model.\n\n\
@@ -33,50 +36,51 @@ anemeter run model.mlpackage --inputs in.safetensors --numerics fp16-exact --rep
 pub(super) struct Args {
     /// The .mlpackage to run.
     package: PathBuf,
-    /// Inputs. May be left out for a function without inputs.
+    /// Inputs of the function; not needed if it has none.
     #[arg(long, value_name = "FILE")]
     inputs: Option<PathBuf>,
-    /// Where to write the outputs.
+    /// File for the outputs.
     #[arg(long, value_name = "FILE")]
     outputs: Option<PathBuf>,
-    /// The function to run; the package's default if none is named.
+    /// The function to run [default: that of the package].
     #[arg(long)]
     function: Option<String>,
-    /// States: read if the file exists, written after the prediction.
+    /// File of the states: read if it exists, written after the prediction.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// What executes the program.
-    #[arg(long, default_value = "cpu", value_parser = ["cpu", "coreml", "coreml-rs"])]
-    runtime: String,
-    /// Where Core ML may place operations.
-    #[arg(long, value_name = "UNITS", default_value = "all")]
+    /// Runtime that executes the package.
+    #[arg(long, default_value = "cpu", value_parser = choice::<RuntimeName>())]
+    runtime: RuntimeName,
+    /// Compute units that Core ML may use.
+    #[arg(long, value_name = "UNITS", default_value = "all", value_parser = choice::<ComputeUnits>())]
     compute_units: ComputeUnits,
-    /// How fp16 is computed: `fast` rounds where a tensor is stored, `fp16-exact` after every step.
-    #[arg(long, default_value = "fast", value_parser = ["fast", "fp16-exact"])]
-    numerics: String,
-    /// Threads to use; the number of physical cores if not given.
+    /// fp16 arithmetic of the `cpu` runtime: `fast` rounds where a tensor is stored, `fp16-exact` after every operation.
+    #[arg(long, default_value = "fast", value_parser = choice::<Numerics>())]
+    numerics: Numerics,
+    /// Threads of the `cpu` runtime [default: the number of physical cores].
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
-    /// Predict this many times after the first and print percentiles of the duration. States go on changing.
+    /// Predict N more times and print percentiles of the latency. States keep changing.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     time: Option<u32>,
-    /// Print time and speed per kind of operation and of the slowest operations of another prediction, after one to warm
-    /// up, against what the machine reads and computes at most; with a file, write a Chrome trace too.
+    /// Profile another prediction after a warm-up: time and throughput by kind of operation and of the slowest operations,
+    /// against the machine's peak. With a file, also write a Chrome trace.
     #[arg(long, value_name = "TRACE", num_args = 0..=1, require_equals = true)]
     profile: Option<Option<PathBuf>>,
-    /// Name the first operation whose fp16 output is infinite or not a number.
+    /// Name the first operation with an infinite or NaN fp16 output.
     #[arg(long)]
     report_overflow: bool,
 }
 
-pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
+pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let package = Package::open(&args.package)?;
     let function = args.function.clone().unwrap_or_else(|| package.model().default_function().to_owned());
     let inputs = match &args.inputs {
-        Some(path) => tensors::read(path)?,
+        Some(path) => tensors::as_declared(package.model(), &function, tensors::read(path)?)?,
         None => Vec::new(),
     };
-    let runtime = runtime::choose(&args.runtime)?;
+    let inputs: Vec<_> = inputs.iter().map(|(name, tensor)| (name.as_str(), tensor.view())).collect();
+    let runtime = choose(Some(args.runtime))?;
     let loaded = runtime.load(&package, &options(args))?;
     let mut session = loaded.clone().session();
     if let Some(path) = args.state.as_ref().filter(|path| path.exists()) {
@@ -84,7 +88,14 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
             session.set_state(&name, &tensor)?;
         }
     }
-    predict(args, &function, &inputs, session.as_mut(), output)?;
+    // The prediction whose results are written.
+    if args.report_overflow {
+        session.observe(Some(Box::new(Overflow::default())));
+    }
+    session.predict(&function, &inputs)?;
+    if args.report_overflow {
+        output.line(take::<Overflow>(session.as_mut())?)?;
+    }
     if let Some(trace) = &args.profile {
         profile(args, trace.as_deref(), &function, &inputs, loaded.clone().session().as_mut(), output)?;
     }
@@ -95,38 +106,14 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status, Failure> {
         tensors::write_states(path, session.as_ref())?;
     }
     if let Some(count) = args.time {
-        time(count, &function, &inputs, session.as_mut(), output)?;
+        output.text(time(count, &function, &inputs, session.as_mut())?)?;
     }
     Ok(Status::Good)
 }
 
 fn options(args: &Args) -> LoadOptions {
-    let numerics = if args.numerics == "fp16-exact" { Numerics::Fp16Exact } else { Numerics::Fast };
     let threads = args.threads.map(usize::from);
-    LoadOptions { numerics, threads, units: args.compute_units, ..LoadOptions::default() }
-}
-
-fn views(inputs: &[(String, Tensor)]) -> Vec<(&str, crate::tensor::TensorView<'_>)> {
-    inputs.iter().map(|(name, tensor)| (name.as_str(), tensor.view())).collect()
-}
-
-/// The prediction whose results are written.
-fn predict(
-    args: &Args,
-    function: &str,
-    inputs: &[(String, Tensor)],
-    session: &mut dyn Session,
-    output: &mut Output,
-) -> Result<(), Failure> {
-    if args.report_overflow {
-        session.observe(Some(Box::new(Overflow::default())));
-        session.predict(function, &views(inputs))?;
-        let overflow: Overflow = take(session)?;
-        output.line(overflow)?;
-    } else {
-        session.predict(function, &views(inputs))?;
-    }
-    Ok(())
+    LoadOptions { numerics: args.numerics, threads, units: args.compute_units, ..LoadOptions::default() }
 }
 
 /// A prediction that is watched, after one to warm up, in a session of its own.
@@ -134,14 +121,14 @@ fn profile(
     args: &Args,
     trace: Option<&Path>,
     function: &str,
-    inputs: &[(String, Tensor)],
+    inputs: &Inputs<'_>,
     session: &mut dyn Session,
     output: &mut Output,
-) -> Result<(), Failure> {
+) -> Result<()> {
     let threads = args.threads.map_or_else(num_cpus::get_physical, usize::from);
-    session.predict(function, &views(inputs))?;
+    session.predict(function, inputs)?;
     session.observe(Some(Box::new(Profile::new(probe::limits(threads, PROBED_BYTES)))));
-    session.predict(function, &views(inputs))?;
+    session.predict(function, inputs)?;
     let profile: Profile = take(session)?;
     output.text(profile.tables())?;
     match trace {
@@ -150,27 +137,18 @@ fn profile(
     }
 }
 
-fn time(
-    count: u32,
-    function: &str,
-    inputs: &[(String, Tensor)],
-    session: &mut dyn Session,
-    output: &mut Output,
-) -> Result<(), Failure> {
-    let views = views(inputs);
+fn time(count: u32, function: &str, inputs: &Inputs<'_>, session: &mut dyn Session) -> Result<Table> {
     let mut samples = Vec::with_capacity(count as usize);
     for _ in 0..count {
         let started = Instant::now();
-        session.predict(function, &views)?;
+        session.predict(function, inputs)?;
         samples.push(started.elapsed());
     }
     samples.sort();
     let at = |share: f64| samples[((samples.len() - 1) as f64 * share).round() as usize];
-    let mut table = Table::new(&[">predictions", ">min", ">p50", ">p90", ">p95", ">p99", ">max"]);
     let mut row = vec![count.to_string()];
     row.extend([0.0, 0.5, 0.9, 0.95, 0.99, 1.0].map(|share| milliseconds(at(share))));
-    table.row(row);
-    output.text(table)
+    Ok(Table::new(&[">predictions", ">min", ">p50", ">p90", ">p95", ">p99", ">max"]).with([row]))
 }
 
 fn milliseconds(duration: Duration) -> String {

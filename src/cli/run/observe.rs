@@ -5,11 +5,11 @@ use std::fmt;
 
 use half::f16;
 
-use crate::cli::Failure;
-use crate::runtime::{Executed, Observer, Session};
+use crate::cli::{Failure, Result};
+use crate::runtime::{Observer, OpExecution, Session};
 
 /// Takes the observer of a session back.
-pub(super) fn take<T: Observer + 'static>(session: &mut dyn Session) -> Result<T, Failure> {
+pub(super) fn take<T: Observer + 'static>(session: &mut dyn Session) -> Result<T> {
     let observer = session.observe(None).map(Observer::into_any).and_then(|any| any.downcast::<T>().ok());
     observer.map(|boxed| *boxed).ok_or_else(|| Failure::bad_input("the runtime does not report operations"))
 }
@@ -23,7 +23,7 @@ pub(super) struct Overflow {
 }
 
 impl Observer for Overflow {
-    fn executed(&mut self, step: &Executed<'_>) {
+    fn executed(&mut self, step: &OpExecution<'_>) {
         self.operations += 1;
         for view in step.outputs {
             let Ok(values) = view.slice::<f16>() else { continue };

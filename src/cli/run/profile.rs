@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 
 use super::milliseconds;
-use crate::cli::table::Table;
 use crate::kernels::probe::Limits;
-use crate::runtime::{Executed, Observer};
+use crate::render::Table;
+use crate::runtime::{Observer, OpExecution};
 
 /// How many operations the table of single ones shows.
 const SHOWN: usize = 20;
@@ -129,7 +129,7 @@ struct Event<'a> {
 }
 
 impl Observer for Profile {
-    fn executed(&mut self, step: &Executed<'_>) {
+    fn executed(&mut self, step: &OpExecution<'_>) {
         let (bytes, flops) = (step.bytes as f64, step.flops as f64);
         let Limits { bytes_per_second, flops_per_second } = self.limits;
         let bound = (bytes / bytes_per_second.max(1.0)).max(flops / flops_per_second.max(1.0));

@@ -6,11 +6,14 @@ use std::path::Path;
 
 use safetensors::tensor::{Dtype, SafeTensors, TensorView as SafeView};
 
-use crate::cli::Failure;
-use crate::cli::output::write_file;
-use crate::mil::Model;
+use crate::cli::output::{warn, write_file};
+use crate::cli::{Failure, Result};
+use crate::kernels::convert::{from_f32, to_f32};
+use crate::mil::{FeatureType, Model};
 use crate::runtime::Session;
-use crate::tensor::{Bytes, DType, Tensor, TensorView};
+use crate::tensor::{Bytes, DType, Tensor, TensorError, TensorView};
+
+type Named = (String, Tensor);
 
 /// Types that both sides have.
 const TYPES: &[(DType, Dtype)] = &[
@@ -30,7 +33,7 @@ const TYPES: &[(DType, Dtype)] = &[
 ];
 
 /// Reads every tensor of a file, in name order.
-pub(super) fn read(path: &Path) -> Result<Vec<(String, Tensor)>, Failure> {
+pub(super) fn read(path: &Path) -> Result<Vec<Named>> {
     let bad = |problem: String| Failure::at(path, problem);
     let file = File::open(path).map_err(|e| Failure::at(path, e))?;
     let bytes = Bytes::map(&file).map_err(|e| Failure::at(path, e))?;
@@ -49,13 +52,51 @@ pub(super) fn read(path: &Path) -> Result<Vec<(String, Tensor)>, Failure> {
     Ok(found.into_iter().collect())
 }
 
+/// Inputs as the function declares them. As Core ML does with an `MLMultiArray`, floating point values and `int32` are converted
+/// to the floating point type of the input; anything else is left for the runtime to refuse.
+pub(super) fn as_declared(model: &Model, function: &str, inputs: Vec<Named>) -> Result<Vec<Named>> {
+    let features = model.interface(function).map_or(&[][..], |interface| &interface.inputs);
+    let convert = |(name, tensor): Named| {
+        let declared =
+            features.iter().find(|feature| feature.name == name).and_then(|feature| match &feature.ty {
+                FeatureType::Array(array) => Some(array.dtype),
+                _ => None,
+            });
+        let given = tensor.dtype();
+        match declared {
+            Some(dtype)
+                if dtype != given && dtype.is_float() && (given.is_float() || given == DType::I32) =>
+            {
+                let (tensor, overflowed) = converted(&tensor, dtype)
+                    .map_err(|e| Failure::bad_input(format!("input `{name}`: {e}")))?;
+                let lost = match overflowed {
+                    0 => String::new(),
+                    n => format!(", {n} beyond its range became infinite"),
+                };
+                warn(format_args!("note: input {name}: {given} values converted to {dtype}{lost}"));
+                Ok((name, tensor))
+            }
+            _ => Ok((name, tensor)),
+        }
+    };
+    inputs.into_iter().map(convert).collect()
+}
+
+/// A tensor in another floating point type, and how many of its finite values are infinite there.
+fn converted(tensor: &Tensor, dtype: DType) -> Result<(Tensor, usize), TensorError> {
+    let mut values = vec![0.0; tensor.view().len()];
+    let count = values.len();
+    to_f32(&tensor.view(), 0..count, &mut values);
+    let converted = from_f32(dtype, tensor.shape(), &values)?;
+    let mut back = vec![0.0; count];
+    to_f32(&converted.view(), 0..count, &mut back);
+    let overflowed =
+        values.iter().zip(&back).filter(|(from, to)| from.is_finite() && to.is_infinite()).count();
+    Ok((converted, overflowed))
+}
+
 /// Writes the outputs of the last prediction.
-pub(super) fn write_outputs(
-    path: &Path,
-    model: &Model,
-    function: &str,
-    session: &dyn Session,
-) -> Result<(), Failure> {
+pub(super) fn write_outputs(path: &Path, model: &Model, function: &str, session: &dyn Session) -> Result<()> {
     let interface = model.interface(function);
     let names = interface.iter().flat_map(|i| &i.outputs).map(|f| f.name.as_str());
     let views = names.filter_map(|name| Some((name.to_owned(), session.output(name)?)));
@@ -63,14 +104,14 @@ pub(super) fn write_outputs(
 }
 
 /// Writes every state.
-pub(super) fn write_states(path: &Path, session: &dyn Session) -> Result<(), Failure> {
+pub(super) fn write_states(path: &Path, session: &dyn Session) -> Result<()> {
     let names = session.state_names();
     let views = names.iter().filter_map(|name| Some((name.clone(), session.state(name)?)));
     write(path, views.collect())
 }
 
 /// A model may list an output twice; a file holds it once.
-fn write(path: &Path, tensors: BTreeMap<String, TensorView<'_>>) -> Result<(), Failure> {
+fn write(path: &Path, tensors: BTreeMap<String, TensorView<'_>>) -> Result<()> {
     let bad = |problem: String| Failure::at(path, problem);
     let mut views = Vec::new();
     for (name, view) in tensors {

@@ -4,26 +4,26 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::prompts::prompts;
-use super::{Args, candidates, driver, longest, numerics, text, thresholds};
+use super::prompts;
+use super::{Args, candidates, driver, longest, text, thresholds};
 use crate::bundle::Bundle;
 use crate::cli::output::Output;
-use crate::cli::table::Table;
-use crate::cli::voice::Steps;
-use crate::cli::{Failure, Status};
+use crate::cli::verbosity::Steps;
+use crate::cli::{Failure, Result, Status};
 use crate::generate::Text;
 use crate::mil::Model;
 use crate::package::Package;
+use crate::render::Table;
 use crate::runtime::{self, LoadOptions, Runtime};
 use crate::verify::trace::{LONGEST, PackageComparison, TensorDivergence, compare_bundles, compare_packages};
-use crate::verify::{self, DrivenReference, Options, Thresholds};
+use crate::verify::{self, BundleOracle, Options, Thresholds};
 
 /// Tensors that are listed.
 const LISTED: usize = 20;
 /// Tokens at the end of the sequence that are taken one by one.
 const STEPS: usize = 4;
 
-pub(super) fn run(args: &Args, other: &Path, output: &mut Output) -> Result<Status, Failure> {
+pub(super) fn run(args: &Args, other: &Path, output: &mut Output) -> Result<Status> {
     match (is_package(&args.bundle), is_package(other)) {
         (true, true) => packages(args, other, output),
         (false, false) => bundles(args, other, output),
@@ -40,16 +40,16 @@ fn is_package(path: &Path) -> bool {
     path.extension().is_some_and(|ending| ending == "mlpackage")
 }
 
-fn bundles(args: &Args, other: &Path, output: &mut Output) -> Result<Status, Failure> {
+fn bundles(args: &Args, other: &Path, output: &mut Output) -> Result<Status> {
     let (a, b) = (Bundle::open(&args.bundle)?, Bundle::open(other)?);
     check_vocabulary(&a, &b)?;
     let options = Options { tokens: args.tokens as usize, thresholds: thresholds(args, &a)? };
     let tokenizer = Text::open(&a, None)?;
     let mut candidates = candidates(args, &a)?;
-    let prompts = prompts(args, &a, tokenizer.as_ref(), longest(&candidates))?;
+    let prompts = prompts::of(args, &a, tokenizer.as_ref(), longest(&candidates))?;
     let manifest = b.manifest();
     let name = format!("the bundle {} ({}) on the CPU runtime", manifest.name, manifest.settings.precision);
-    let mut reference = DrivenReference::new(driver(args, &b, None, numerics(args))?, name);
+    let mut reference = BundleOracle::new(driver(args, &b, None, args.numerics)?, name);
     let mut bar = Steps::new("compared", "runs");
     let report = verify::compare(&mut reference, &mut candidates, &prompts, &options, &mut |done, total| {
         bar.show(done, total);
@@ -65,7 +65,7 @@ fn bundles(args: &Args, other: &Path, output: &mut Output) -> Result<Status, Fai
     Ok(if report.passed { Status::Good } else { Status::Failed })
 }
 
-fn check_vocabulary(a: &Bundle, b: &Bundle) -> Result<(), Failure> {
+fn check_vocabulary(a: &Bundle, b: &Bundle) -> Result<()> {
     let [ours, other] = [a, b].map(|bundle| bundle.manifest().architecture.vocabulary);
     if ours == other {
         return Ok(());
@@ -75,31 +75,26 @@ fn check_vocabulary(a: &Bundle, b: &Bundle) -> Result<(), Failure> {
 }
 
 /// Tensors of both bundles in the first form and at the first length that both have; none if they share none.
-fn tensors(
-    args: &Args,
-    a: &Bundle,
-    b: &Bundle,
-    prompts: &[Vec<u32>],
-) -> Result<Vec<TensorDivergence>, Failure> {
+fn tensors(args: &Args, a: &Bundle, b: &Bundle, prompts: &[Vec<u32>]) -> Result<Vec<TensorDivergence>> {
     let forms = args.kv.as_ref().unwrap_or(&a.manifest().settings.kv);
     let form = forms.iter().copied().find(|&form| b.manifest().has(form));
     let (Some(form), Some(prompt)) = (form, prompts.iter().max_by_key(|prompt| prompt.len())) else {
         return Ok(Vec::new());
     };
-    let mut ours = driver(args, a, Some(form), numerics(args))?;
-    let mut others = driver(args, b, Some(form), numerics(args))?;
-    let Some(&shape) = ours.lengths().iter().find(|length| others.lengths().contains(length)) else {
+    let mut ours = driver(args, a, Some(form), args.numerics)?;
+    let mut others = driver(args, b, Some(form), args.numerics)?;
+    let Some(&seq_len) = ours.lengths().iter().find(|length| others.lengths().contains(length)) else {
         return Ok(Vec::new());
     };
     let packages = [models(a)?, models(b)?];
     let [models_a, models_b] =
         packages.each_ref().map(|of| of.iter().map(Package::model).collect::<Vec<&Model>>());
-    let ids = &prompt[..prompt.len().min(shape).min(LONGEST)];
-    let run = (ids, ids.len() - STEPS.min(ids.len() / 2), shape);
+    let ids = &prompt[..prompt.len().min(seq_len).min(LONGEST)];
+    let run = (ids, ids.len() - STEPS.min(ids.len() / 2), seq_len);
     compare_bundles((&mut ours, &models_a), (&mut others, &models_b), run).map_err(Failure::bad_input)
 }
 
-fn models(bundle: &Bundle) -> Result<Vec<Package>, Failure> {
+fn models(bundle: &Bundle) -> Result<Vec<Package>> {
     let chunks = bundle.manifest().chunks.iter();
     Ok(chunks.map(|chunk| Package::open(bundle.path(&chunk.file.name))).collect::<Result<_, _>>()?)
 }
@@ -114,21 +109,14 @@ struct Document {
     functions: Vec<PackageComparison>,
 }
 
-fn packages(args: &Args, other: &Path, output: &mut Output) -> Result<Status, Failure> {
-    let limits = match &args.config {
+fn packages(args: &Args, other: &Path, output: &mut Output) -> Result<Status> {
+    let limits = match &args.thresholds {
         Some(path) => super::configured(path, Thresholds::of_precision("fp16"))?,
         None => Thresholds::of_precision("fp16"),
     };
-    let options = LoadOptions {
-        numerics: numerics(args),
-        threads: args.threads.map(usize::from),
-        ..LoadOptions::default()
-    };
-    let load = |path: &Path| {
-        let package = Package::open(path)?;
-        let loaded = runtime::cpu().load(&package, &options);
-        loaded.map_err(Failure::from)
-    };
+    let threads = args.threads.map(usize::from);
+    let options = LoadOptions { numerics: args.numerics, threads, ..LoadOptions::default() };
+    let load = |path: &Path| -> Result<_> { Ok(runtime::cpu().load(&Package::open(path)?, &options)?) };
     let functions = compare_packages(&load(&args.bundle)?, &load(other)?).map_err(Failure::bad_input)?;
     let outputs = || functions.iter().flat_map(|function| &function.outputs);
     let passed = outputs().next().is_some()
@@ -142,7 +130,7 @@ fn packages(args: &Args, other: &Path, output: &mut Output) -> Result<Status, Fa
     Ok(if passed { Status::Good } else { Status::Failed })
 }
 
-fn print_packages(args: &Args, other: &Path, document: &Document, out: &mut Output) -> Result<(), Failure> {
+fn print_packages(args: &Args, other: &Path, document: &Document, out: &mut Output) -> Result<()> {
     out.line(format_args!("{} against {}, on made-up inputs", args.bundle.display(), other.display()))?;
     for function in &document.functions {
         out.line(format_args!("\nfunction {}: outputs", function.function))?;
@@ -153,7 +141,7 @@ fn print_packages(args: &Args, other: &Path, document: &Document, out: &mut Outp
 }
 
 /// The tensors that differ most, in the order in which they are computed.
-pub(super) fn print_tensors(tensors: &[TensorDivergence], out: &mut Output) -> Result<(), Failure> {
+pub(super) fn print_tensors(tensors: &[TensorDivergence], out: &mut Output) -> Result<()> {
     let different = tensors.iter().filter(|tensor| tensor.error != Some(0.0));
     let count = different.clone().count();
     if count == 0 {

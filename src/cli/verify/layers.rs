@@ -2,17 +2,18 @@
 
 use std::path::Path;
 
-use super::{Args, driver};
-use crate::bundle::{Bundle, KvForm};
+use super::{Args, driver, oracle};
+use crate::bundle::Bundle;
 use crate::checkpoint::Checkpoint;
-use crate::cli::Failure;
 use crate::cli::output::{Output, create_folder, write_file};
-use crate::cli::table::Table;
+use crate::cli::{Failure, Result};
 use crate::mil::op::Numerics;
-use crate::oracle::{self, Point};
 use crate::package::Package;
+use crate::render::Table;
 use crate::render::{HeatMap, heat_map};
+use crate::verify::Point;
 use crate::verify::trace::{LONGEST, Layers, Places, TensorRange, layers, places};
+use crate::vocabulary::KvForm;
 
 /// Tensors with the least headroom that are listed.
 const LISTED: usize = 10;
@@ -27,23 +28,23 @@ pub(super) fn trace(
     checkpoint: &Checkpoint,
     forms: &[(KvForm, usize)],
     (prompts, limit): (&[Vec<u32>], f64),
-) -> Result<Vec<Layers>, Failure> {
+) -> Result<Vec<Layers>> {
     let Some(prompt) = prompts.iter().max_by_key(|prompt| prompt.len()) else { return Ok(Vec::new()) };
     let places = all_places(bundle)?;
     let mut traced = Vec::new();
-    for &(form, shape) in forms {
-        let ids = &prompt[..prompt.len().min(shape).min(LONGEST)];
+    for &(form, seq_len) in forms {
+        let ids = &prompt[..prompt.len().min(seq_len).min(LONGEST)];
         let reference = oracle::trace(checkpoint, ids).map_err(Failure::bad_input)?;
         let mut driver = driver(args, bundle, Some(form), Numerics::Fp16Exact)?;
         let at_once = ids.len() - STEPS.min(ids.len() / 2);
-        let found = layers(&mut driver, &places, (ids, at_once, shape), &reference, limit);
-        let failed = |problem| Failure::bad_input(format!("{form} at length {shape}: {problem}"));
+        let found = layers(&mut driver, &places, (ids, at_once, seq_len), &reference, limit);
+        let failed = |problem| Failure::bad_input(format!("{form} at length {seq_len}: {problem}"));
         traced.push(found.map_err(failed)?);
     }
     Ok(traced)
 }
 
-fn all_places(bundle: &Bundle) -> Result<Vec<Places>, Failure> {
+fn all_places(bundle: &Bundle) -> Result<Vec<Places>> {
     let manifest = bundle.manifest();
     let chunk = |chunk: &crate::bundle::Chunk| {
         let package = Package::open(bundle.path(&chunk.file.name))?;
@@ -53,26 +54,26 @@ fn all_places(bundle: &Bundle) -> Result<Vec<Places>, Failure> {
 }
 
 /// Writes a heat map per form.
-pub(super) fn plot(traced: &[Layers], folder: &Path) -> Result<(), Failure> {
+pub(super) fn plot(traced: &[Layers], folder: &Path) -> Result<()> {
     create_folder(folder)?;
     for layers in traced {
         let map = HeatMap {
-            title: format!("{} at length {}: error of hidden states", layers.kv, layers.shape),
+            title: format!("{} at length {}: error of hidden states", layers.kv, layers.seq_len),
             x: "position".to_owned(),
             unit: "length of the difference over the length of the state".to_owned(),
             rows: layers.points.iter().map(|found| (found.point.to_string(), found.errors.clone())).collect(),
         };
-        let file = folder.join(format!("layers-{}-{}.svg", layers.kv, layers.shape));
+        let file = folder.join(format!("layers-{}-{}.svg", layers.kv, layers.seq_len));
         write_file(&file, heat_map(&map)?.as_bytes())?;
     }
     Ok(())
 }
 
-pub(super) fn print(traced: &[Layers], passed: bool, out: &mut Output) -> Result<(), Failure> {
+pub(super) fn print(traced: &[Layers], passed: bool, out: &mut Output) -> Result<()> {
     for layers in traced {
         out.line(format_args!(
             "\nhidden states of {} tokens, {} at length {}, fp16 rounded after every step, against {}",
-            layers.tokens, layers.kv, layers.shape, layers.reference
+            layers.tokens, layers.kv, layers.seq_len, layers.reference
         ))?;
         out.text(points(layers))?;
         out.line(verdict(layers, passed))?;
@@ -117,7 +118,7 @@ fn verdict(layers: &Layers, passed: bool) -> String {
     }
 }
 
-fn ranges(layers: &Layers, out: &mut Output) -> Result<(), Failure> {
+fn ranges(layers: &Layers, out: &mut Output) -> Result<()> {
     out.line(match &layers.first_overflow {
         Some(tensor) => format!("first tensor that is not finite: {tensor}"),
         None => format!("no overflow in {} tensors of fp16; least headroom:", layers.ranges.len()),

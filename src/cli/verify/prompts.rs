@@ -5,17 +5,12 @@ use std::path::Path;
 
 use super::Args;
 use crate::bundle::Bundle;
-use crate::cli::Failure;
+use crate::cli::{Failure, Result};
 use crate::generate::{Input, Text};
 use crate::verify::{self, PROMPTS, Sample};
 
 /// The prompts that a bundle is given, in tokens. `longest` is its longest length.
-pub(super) fn prompts(
-    args: &Args,
-    bundle: &Bundle,
-    text: Option<&Text>,
-    longest: usize,
-) -> Result<Vec<Vec<u32>>, Failure> {
+pub(super) fn of(args: &Args, bundle: &Bundle, text: Option<&Text>, longest: usize) -> Result<Vec<Vec<u32>>> {
     if let Some(path) = &args.calibration {
         return calibration(path, args.samples as usize, text, longest);
     }
@@ -36,12 +31,7 @@ pub(super) fn prompts(
     Ok(encoded.collect::<Result<Vec<_>, _>>()?)
 }
 
-fn calibration(
-    path: &Path,
-    samples: usize,
-    text: Option<&Text>,
-    longest: usize,
-) -> Result<Vec<Vec<u32>>, Failure> {
+fn calibration(path: &Path, samples: usize, text: Option<&Text>, longest: usize) -> Result<Vec<Vec<u32>>> {
     let content = read(path, "is empty", "write running text, or one JSON object per line")?;
     let needs_tokenizer = || {
         Failure::at(path, "is text, and the bundle has no tokenizer")
@@ -65,7 +55,7 @@ fn calibration(
     encoded.collect()
 }
 
-fn read(path: &Path, empty: &str, help: &str) -> Result<String, Failure> {
+fn read(path: &Path, empty: &str, help: &str) -> Result<String> {
     let text = fs::read_to_string(path).map_err(|e| Failure::at(path, e))?;
     if text.trim().is_empty() {
         return Err(Failure::at(path, empty).with_help(help));

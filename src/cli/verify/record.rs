@@ -1,9 +1,11 @@
 //! What a verification leaves beside the bundle: `verify.json`.
 
-use crate::bundle::{self, Bundle, Compared, KvForm, Record, Verification};
-use crate::cli::Failure;
+use crate::bundle::{self, Bundle};
+use crate::cli::Result;
 use crate::cli::record::{self, package_digests};
+use crate::report::{Record, Verification, VerifiedLengths};
 use crate::verify::{Failure as Beyond, Report};
+use crate::vocabulary::KvForm;
 
 /// What was compared with what.
 pub(super) struct Sources {
@@ -14,7 +16,7 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    pub(super) fn new(bundle: &Bundle, checkpoint: bundle::Checkpoint) -> Result<Sources, Failure> {
+    pub(super) fn new(bundle: &Bundle, checkpoint: bundle::Checkpoint) -> Result<Sources> {
         Ok(Sources { packages: package_digests(bundle)?, checkpoint })
     }
 
@@ -37,8 +39,8 @@ impl Sources {
         remarks
     }
 
-    /// Writes the record; a bundle may be where nothing can be written, so the problem is text.
-    pub(super) fn write(self, bundle: &Bundle, report: &Report, numerics: &str) -> Result<(), String> {
+    /// Writes the record.
+    pub(super) fn write(self, bundle: &Bundle, report: &Report, numerics: &str) -> Result<()> {
         let is_exported = self.checkpoint.digest == bundle.manifest().checkpoint.digest;
         let cosines = report.cells.iter().map(|cell| cell.summary.cosine_min);
         let drifts = report.drift.iter().filter_map(|drift| drift.summary.cosine_min);
@@ -65,14 +67,14 @@ impl Sources {
 }
 
 /// Forms and lengths in the order of the report.
-fn compared(report: &Report) -> Vec<Compared> {
-    let mut compared: Vec<Compared> = Vec::new();
-    let mut add = |kv: KvForm, shape: usize| match compared.iter_mut().find(|of| of.kv == kv) {
-        Some(of) if of.shapes.contains(&shape) => {}
-        Some(of) => of.shapes.push(shape),
-        None => compared.push(Compared { kv, shapes: vec![shape] }),
+fn compared(report: &Report) -> Vec<VerifiedLengths> {
+    let mut compared: Vec<VerifiedLengths> = Vec::new();
+    let mut add = |kv: KvForm, seq_len: usize| match compared.iter_mut().find(|of| of.kv == kv) {
+        Some(of) if of.seq_lens.contains(&seq_len) => {}
+        Some(of) => of.seq_lens.push(seq_len),
+        None => compared.push(VerifiedLengths { kv, seq_lens: vec![seq_len] }),
     };
-    report.cells.iter().for_each(|cell| add(cell.kv, cell.shape));
+    report.cells.iter().for_each(|cell| add(cell.kv, cell.seq_len));
     compared
 }
 

@@ -1,27 +1,27 @@
 //! The terminal form of a verification.
 
+use std::fmt::Display;
+
 use super::against::print_tensors;
 use super::layers;
 use super::record::in_words;
 use crate::bundle::Manifest;
-use crate::cli::Failure;
+use crate::cli::Result;
 use crate::cli::output::Output;
-use crate::cli::table::Table;
 use crate::generate::Text;
-use crate::verify::{Difference, Report, Summary};
+use crate::render::Table;
+use crate::verify::{Cell, Difference, Drift, Report, Summary};
+
+/// Where tokens differ.
+const PLACE: [&str; 4] = ["kv", ">length", ">prompt", ">position"];
 
 /// More differences than this are not listed one by one.
 const LISTED: usize = 20;
 
-pub(super) fn print(
-    manifest: &Manifest,
-    report: &Report,
-    text: Option<&Text>,
-    out: &mut Output,
-) -> Result<(), Failure> {
+pub(super) fn print(bundle: &Manifest, report: &Report, text: Option<&Text>, out: &mut Output) -> Result<()> {
     out.line(format_args!(
         "{} ({}, {}) on the CPU runtime",
-        manifest.name, manifest.architecture.name, manifest.settings.precision
+        bundle.name, bundle.architecture.name, bundle.settings.precision
     ))?;
     out.line(format_args!("against {}", report.reference))?;
     out.line(format_args!("{} prompts, up to {} tokens after each\n", report.prompts, report.tokens))?;
@@ -55,32 +55,21 @@ const FIGURES: [&str; 9] = [
 ];
 
 fn cells(report: &Report) -> Table {
-    let mut headings = vec!["kv", ">length", "phase"];
-    headings.extend(FIGURES);
-    let mut table = Table::new(&headings);
-    for cell in &report.cells {
-        let mut row = vec![cell.kv.to_string(), cell.shape.to_string(), cell.phase.to_string()];
-        row.extend(figures(&cell.summary));
-        table.row(row);
-    }
-    table.indented(2)
+    let row = |cell: &Cell| figures([&cell.kv, &cell.seq_len, &cell.phase], &cell.summary);
+    let headings = [&["kv", ">length", "phase"], &FIGURES[..]].concat();
+    Table::new(&headings).with(report.cells.iter().map(row)).indented(2)
 }
 
 fn drift(report: &Report) -> Table {
-    let mut headings = vec!["kv", ">length", ">against"];
-    headings.extend(FIGURES);
-    let mut table = Table::new(&headings);
-    for drift in &report.drift {
-        let mut row = vec![drift.kv.to_string(), drift.shape.to_string(), drift.against.to_string()];
-        row.extend(figures(&drift.summary));
-        table.row(row);
-    }
-    table.indented(2)
+    let row = |drift: &Drift| figures([&drift.kv, &drift.seq_len, &drift.against], &drift.summary);
+    let headings = [&["kv", ">length", ">against"], &FIGURES[..]].concat();
+    Table::new(&headings).with(report.drift.iter().map(row)).indented(2)
 }
 
-fn figures(summary: &Summary) -> [String; 9] {
+/// What was compared and how alike it is.
+fn figures(compared: [&dyn Display; 3], summary: &Summary) -> Vec<String> {
     let optional = |value: Option<f64>, shown: fn(f64) -> String| value.map_or_else(|| "-".to_owned(), shown);
-    [
+    let figures = [
         summary.positions.to_string(),
         optional(summary.cosine_min, |value| format!("{value:.8}")),
         optional(summary.kl_max, |value| format!("{value:.2e}")),
@@ -90,11 +79,12 @@ fn figures(summary: &Summary) -> [String; 9] {
         format!("{:.4}", summary.max_abs),
         format!("{:.6}", summary.max_rel),
         format!("{}/{}", summary.nan, summary.inf),
-    ]
+    ];
+    compared.iter().map(ToString::to_string).chain(figures).collect()
 }
 
 /// Greedy tokens: how many are the same, and where and why others are not.
-fn greedy(report: &Report, text: Option<&Text>, out: &mut Output) -> Result<(), Failure> {
+fn greedy(report: &Report, text: Option<&Text>, out: &mut Output) -> Result<()> {
     let total: usize = report.cells.iter().map(|cell| cell.summary.positions).sum();
     let same = total - report.differences.len();
     let ties = report.differences.iter().filter(|difference| difference.tie).count();
@@ -102,17 +92,7 @@ fn greedy(report: &Report, text: Option<&Text>, out: &mut Output) -> Result<(), 
     if report.differences.is_empty() {
         return Ok(());
     }
-    let mut table = Table::new(&[
-        "kv",
-        ">length",
-        ">prompt",
-        ">position",
-        "reference",
-        "bundle",
-        ">gap",
-        ">rounding",
-        "",
-    ]);
+    let mut table = Table::new(&[&PLACE[..], &["reference", "bundle", ">gap", ">rounding", ""]].concat());
     for difference in report.differences.iter().take(LISTED) {
         table.row(difference_row(difference, text));
     }
@@ -130,7 +110,7 @@ fn difference_row(difference: &Difference, text: Option<&Text>) -> [String; 9] {
     };
     [
         difference.kv.to_string(),
-        difference.shape.to_string(),
+        difference.seq_len.to_string(),
         difference.prompt.to_string(),
         difference.position.to_string(),
         token(difference.expected),

@@ -3,10 +3,11 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use super::Taken;
+use super::bundles::LookOutcome;
 use super::runtimes::FunctionOnBoth;
 use crate::compare::{Change, Comparison};
 use crate::gate::{Arm, Verdict};
+use crate::vocabulary::RuntimeName;
 
 /// A comparison: `anemeter.compare/1`.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
@@ -41,7 +42,7 @@ pub struct Bundles {
     /// The launches in the order in which they ran.
     pub order: Vec<Arm>,
     /// Every look at the launches.
-    pub looks: Vec<Taken>,
+    pub looks: Vec<LookOutcome>,
     /// What changed, the likeliest cause first.
     pub changes: Vec<Change>,
     /// Whether the candidate is slower.
@@ -73,7 +74,7 @@ pub struct Packages {
     /// Of one prediction, from shapes and not measured.
     pub cost: Vec<Differing<u64>>,
     /// Predicted by rules, not measured.
-    pub placement: Vec<Differing<Placed>>,
+    pub placement: Vec<Differing<PredictedPlacement>>,
 }
 
 /// Something that both packages do not have alike.
@@ -105,7 +106,7 @@ pub struct WeightClass {
 /// Where a function is predicted to run.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub struct Placed {
+pub struct PredictedPlacement {
     /// The share of its cost on the Neural Engine; absent if it has none.
     pub share: Option<f64>,
     /// Changes of device.
@@ -125,9 +126,9 @@ pub struct Runtimes {
     /// What both ran.
     pub subject: String,
     /// The runtime that was compared with.
-    pub baseline: String,
+    pub baseline: RuntimeName,
     /// The runtime that was held against it.
-    pub candidate: String,
+    pub candidate: RuntimeName,
     /// Whether both give the same everywhere.
     pub alike: bool,
     /// Every package.

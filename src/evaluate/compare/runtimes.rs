@@ -1,16 +1,25 @@
 //! One package on two runtimes: do both give the same, and what does a call take on each?
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::generate::Clock;
+use super::document::{PackageOnBoth, Runtimes};
+use crate::advice::{Advice, Remedy};
+use crate::bundle::{Bundle, BundleError};
+use crate::compare::SCHEMA;
+use crate::generate::{Clock, SystemClock};
 use crate::kernels::convert::to_f32;
 use crate::mil::{Feature, Interface};
-use crate::runtime::{Loaded, RuntimeError, Session, made_up_inputs};
+use crate::package::{Package, PackageError};
+use crate::runtime::{
+    LoadOptions, LoadedModel, Runtime, RuntimeError, Session, SyntheticInputError, synthetic_inputs,
+};
 use crate::stats::{Direction, Ordered, Percentile, cosine};
 use crate::tensor::{Tensor, TensorView};
+use crate::vocabulary::{ComputeUnits, RuntimeName};
 
 /// Outputs whose cosine is lower are not the same.
 pub const SAME_COSINE: f64 = 0.999;
@@ -81,49 +90,147 @@ pub struct CallTime {
     pub p95_ms: Option<f64>,
 }
 
-/// Why a package was not compared on two runtimes.
+/// Why two runtimes were not compared.
 #[derive(Debug, thiserror::Error)]
 pub enum OnBothError {
+    /// The bundle cannot be read.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
+    /// A package cannot be read.
+    #[error(transparent)]
+    Package(#[from] PackageError),
     /// No inputs can be made up.
-    #[error("{0}")]
-    Inputs(String),
+    #[error("{package}: {error}")]
+    Inputs {
+        /// The package.
+        package: String,
+        /// Why.
+        error: SyntheticInputError,
+    },
     /// A runtime cannot run it.
-    #[error("on {runtime}: {error}")]
+    #[error("{package}: {runtime}: {error}")]
     Runtime {
-        /// Its name.
-        runtime: String,
+        /// The package.
+        package: String,
+        /// Name of the runtime.
+        runtime: RuntimeName,
         /// Why.
         error: RuntimeError,
     },
 }
 
+impl Advice for OnBothError {
+    fn remedy(&self) -> Option<Remedy> {
+        match self {
+            OnBothError::Bundle(error) => error.remedy(),
+            OnBothError::Package(error) => error.remedy(),
+            OnBothError::Inputs { .. } => None,
+            OnBothError::Runtime { error, .. } => error.remedy(),
+        }
+    }
+
+    fn is_environment(&self) -> bool {
+        matches!(self, OnBothError::Runtime { error, .. } if error.is_environment())
+    }
+}
+
+/// What is run on both runtimes.
+pub struct Subject {
+    /// Packages in the order in which they run.
+    packages: Vec<PathBuf>,
+    /// Where operations are meant to run.
+    pub units: ComputeUnits,
+}
+
+impl Subject {
+    /// One package.
+    pub fn package(path: &Path) -> Subject {
+        Subject { packages: vec![path.to_owned()], units: ComputeUnits::default() }
+    }
+
+    /// The packages of a bundle, and its compute units.
+    pub fn bundle(path: &Path) -> Result<Subject, OnBothError> {
+        let bundle = Bundle::open(path)?;
+        let chunks = bundle.manifest().chunks.iter();
+        let packages = chunks.map(|chunk| bundle.path(&chunk.file.name)).collect();
+        Ok(Subject { packages, units: bundle.manifest().settings.compute_units })
+    }
+}
+
+/// Runs every function of a subject, which is called `name`, on both runtimes, `calls` times each.
+pub fn compare(
+    (name, subject): (String, &Subject),
+    runtimes: [&dyn Runtime; 2],
+    options: &LoadOptions,
+    calls: usize,
+) -> Result<Runtimes, OnBothError> {
+    let packages = subject.packages.iter().map(|path| package_on_both(path, runtimes, options, calls));
+    let packages: Vec<PackageOnBoth> = packages.collect::<Result<_, _>>()?;
+    let [baseline, candidate] = runtimes.map(Runtime::name);
+    Ok(Runtimes {
+        schema: SCHEMA,
+        kind: "runtimes",
+        subject: name,
+        baseline,
+        candidate,
+        alike: packages.iter().flat_map(|package| &package.functions).all(|function| function.alike),
+        packages,
+    })
+}
+
+fn package_on_both(
+    path: &Path,
+    runtimes: [&dyn Runtime; 2],
+    options: &LoadOptions,
+    calls: usize,
+) -> Result<PackageOnBoth, OnBothError> {
+    let package = Package::open(path)?;
+    let name = path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into());
+    let load = |runtime: &dyn Runtime| -> Result<On, OnBothError> {
+        let failed = |error| OnBothError::Runtime { package: name.clone(), runtime: runtime.name(), error };
+        Ok(On { runtime: runtime.name(), loaded: runtime.load(&package, options).map_err(failed)? })
+    };
+    let both = [load(runtimes[0])?, load(runtimes[1])?];
+    let functions = functions_on_both(&both, calls, &SystemClock::default());
+    let functions = functions.map_err(|problem| match problem {
+        Problem::Inputs(error) => OnBothError::Inputs { package: name.clone(), error },
+        Problem::Runtime { runtime, error } => OnBothError::Runtime { package: name.clone(), runtime, error },
+    })?;
+    Ok(PackageOnBoth { package: name, functions })
+}
+
+/// Why a function was not run on both.
+#[derive(Debug)]
+enum Problem {
+    Inputs(SyntheticInputError),
+    Runtime { runtime: RuntimeName, error: RuntimeError },
+}
+
 /// A package that a runtime has loaded.
 #[derive(Clone)]
-pub struct On<'a> {
-    /// Name of the runtime.
-    pub runtime: &'a str,
-    /// The package.
-    pub loaded: Arc<dyn Loaded>,
+struct On {
+    runtime: RuntimeName,
+    loaded: Arc<dyn LoadedModel>,
 }
 
 /// Runs every function on both at its default shapes, on pseudo-random inputs that are the same every time. The first
 /// call of each is compared and not timed; `calls` more are timed, in turns.
-pub fn compare_runtimes(
-    both: &[On<'_>; 2],
+fn functions_on_both(
+    both: &[On; 2],
     calls: usize,
     clock: &dyn Clock,
-) -> Result<Vec<FunctionOnBoth>, OnBothError> {
+) -> Result<Vec<FunctionOnBoth>, Problem> {
     let interfaces = both[0].loaded.model().interfaces();
     interfaces.iter().map(|interface| on_both(both, interface, calls, clock)).collect()
 }
 
 fn on_both(
-    both: &[On<'_>; 2],
+    both: &[On; 2],
     interface: &Interface,
     calls: usize,
     clock: &dyn Clock,
-) -> Result<FunctionOnBoth, OnBothError> {
-    let inputs = made_up_inputs(interface).map_err(OnBothError::Inputs)?;
+) -> Result<FunctionOnBoth, Problem> {
+    let inputs = synthetic_inputs(interface).map_err(Problem::Inputs)?;
     let mut sides = both.each_ref().map(|on| Side::new(on, interface, &inputs));
     for side in &mut sides {
         side.call(clock)?;
@@ -165,7 +272,7 @@ fn on_both(
 
 /// A function on one of the two.
 struct Side<'a> {
-    runtime: &'a str,
+    runtime: RuntimeName,
     function: &'a str,
     inputs: Vec<(&'a str, TensorView<'a>)>,
     session: Box<dyn Session>,
@@ -173,7 +280,7 @@ struct Side<'a> {
 }
 
 impl<'a> Side<'a> {
-    fn new(on: &On<'a>, interface: &'a Interface, inputs: &'a [(String, Tensor)]) -> Side<'a> {
+    fn new(on: &On, interface: &'a Interface, inputs: &'a [(String, Tensor)]) -> Side<'a> {
         Side {
             runtime: on.runtime,
             function: &interface.function,
@@ -183,11 +290,11 @@ impl<'a> Side<'a> {
         }
     }
 
-    fn call(&mut self, clock: &dyn Clock) -> Result<(), OnBothError> {
+    fn call(&mut self, clock: &dyn Clock) -> Result<(), Problem> {
         let began = clock.now();
         let done = self.session.predict(self.function, &self.inputs);
         self.ms.push(clock.now().saturating_sub(began).as_secs_f64() * 1e3);
-        done.map_err(|error| OnBothError::Runtime { runtime: self.runtime.to_owned(), error })
+        done.map_err(|error| Problem::Runtime { runtime: self.runtime, error })
     }
 
     fn has(&self, output: &str) -> bool {
@@ -212,7 +319,6 @@ impl<'a> Side<'a> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
     use std::time::Duration;
 
     use half::f16;
@@ -221,12 +327,12 @@ mod tests {
     use crate::generate::ManualClock;
     use crate::mil::verify::verify;
     use crate::mil::{Builder, Literal, Model, Opset, TensorType};
-    use crate::package::{Package, WriteOptions, write};
-    use crate::runtime::{self, LoadOptions, Observer, Runtime};
+    use crate::package::{WriteOptions, write};
+    use crate::runtime;
     use crate::tensor::DType;
 
     /// `x * w` on the CPU runtime.
-    fn loaded(weight: f32, folder: &Path) -> Arc<dyn Loaded> {
+    fn loaded(weight: f32, folder: &Path) -> Arc<dyn LoadedModel> {
         let mut main = Builder::new("main", Opset::Ios18);
         let x = main.input("x", TensorType::fixed(DType::F16, &[1, 4]));
         let weights = [weight, 1.0, 1.0, 1.0].map(f16::from_f32);
@@ -240,52 +346,22 @@ mod tests {
 
     /// A package whose calls take a time that is set.
     struct Slow {
-        loaded: Arc<dyn Loaded>,
+        loaded: Arc<dyn LoadedModel>,
         clock: ManualClock,
         ms: u64,
     }
 
-    impl Loaded for Slow {
+    impl LoadedModel for Slow {
         fn model(&self) -> &Model {
             self.loaded.model()
         }
 
         fn session(self: Arc<Self>) -> Box<dyn Session> {
-            let session = self.loaded.clone().session();
-            Box::new(SlowSession { session, clock: self.clock.clone(), ms: self.ms })
-        }
-    }
-
-    struct SlowSession {
-        session: Box<dyn Session>,
-        clock: ManualClock,
-        ms: u64,
-    }
-
-    impl Session for SlowSession {
-        fn predict(&mut self, function: &str, inputs: &[(&str, TensorView<'_>)]) -> Result<(), RuntimeError> {
-            self.clock.advance(Duration::from_millis(self.ms));
-            self.session.predict(function, inputs)
-        }
-
-        fn output(&self, name: &str) -> Option<TensorView<'_>> {
-            self.session.output(name)
-        }
-
-        fn state(&self, name: &str) -> Option<TensorView<'_>> {
-            self.session.state(name)
-        }
-
-        fn set_state(&mut self, name: &str, value: &Tensor) -> Result<(), RuntimeError> {
-            self.session.set_state(name, value)
-        }
-
-        fn state_names(&self) -> Vec<String> {
-            self.session.state_names()
-        }
-
-        fn observe(&mut self, _: Option<Box<dyn Observer>>) -> Option<Box<dyn Observer>> {
-            None
+            let (clock, time) = (self.clock.clone(), Duration::from_millis(self.ms));
+            runtime::around(self.loaded.clone().session(), move |prediction| {
+                clock.advance(time);
+                prediction.run()
+            })
         }
     }
 
@@ -293,14 +369,14 @@ mod tests {
         let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
         let clock = ManualClock::default();
         let on = |index: usize| On {
-            runtime: "cpu",
+            runtime: RuntimeName::Cpu,
             loaded: Arc::new(Slow {
                 loaded: loaded(weights[index], folders[index].path()),
                 clock: clock.clone(),
                 ms: ms[index],
             }),
         };
-        compare_runtimes(&[on(0), on(1)], calls, &clock).unwrap().remove(0)
+        functions_on_both(&[on(0), on(1)], calls, &clock).unwrap().remove(0)
     }
 
     #[test]

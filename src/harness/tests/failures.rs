@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::Event;
 use super::fake::{FakeMachine, FakeWorkers, Mishap, observe, plan, steady};
-use crate::report::{Failure, Launch, Metric, Outcome, figures};
+use anemeter_measure::report::{Failure, Launch, Metric, Outcome, figures};
 use half::f16;
 
 /// Three launches of which the second goes wrong.

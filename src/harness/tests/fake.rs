@@ -8,22 +8,22 @@ use std::time::Duration;
 
 use half::f16;
 
-use super::super::child::{Child, Ended, Incoming, Launcher};
+use super::super::child::{Child, Incoming, LaunchError, Launcher, WorkerExit};
 use super::super::config::{BenchConfig, PromptConfig, PromptSource};
 use super::super::null;
-use super::super::open::{Ready, ReadyPart};
+use super::super::open::{OpenError, Ready, ReadyPart};
 use super::super::overhead;
 use super::super::plan::Plan;
 use super::super::protocol::{Job, Message, ModelUse};
-use super::super::run::{Event, Observations, Surroundings, run};
+use super::super::run::{BenchEnv, Event, Observations, run};
 use super::super::worker::{Bench, Stop};
-use crate::bundle::{ComputeUnits, KvForm};
 use crate::generate::{Clock, ManualClock};
-use crate::hardware::{ShapeMix, Source};
-use crate::mil::{Builder, Model, Opset};
-use crate::report::Load;
-use crate::runtime::placement::{Device, FunctionPlan, PlannedOperation};
-use crate::runtime::{Loaded, Loading, Placement, RuntimeError, Session};
+use anemeter_base::hardware::{ProductionMix, Source};
+use anemeter_base::vocabulary::{ComputeUnits, Device, KvForm, RuntimeName};
+use anemeter_measure::report::Load;
+use anemeter_mil::{Builder, Model, Opset};
+use anemeter_runtime::placement::{FunctionPlan, PlannedOperation};
+use anemeter_runtime::{LoadedModel, Loading, Placement, RuntimeError, Session};
 
 /// What one prediction does: its number in the launch, the function, the logits.
 pub(super) type Script = Arc<dyn Fn(usize, &str, &mut [f16]) -> Duration + Send + Sync>;
@@ -125,7 +125,7 @@ impl<'a> FakeWorkers<'a> {
         lines
     }
 
-    fn open(&self, model: &ModelUse, clock: &Arc<dyn Clock>) -> Result<Ready, String> {
+    fn open(&self, model: &ModelUse, clock: &Arc<dyn Clock>) -> Result<Ready, OpenError> {
         let (manual, script) = (self.clock.clone(), Arc::clone(&self.script));
         let mut count = 0;
         let slower = if model.units == ComputeUnits::Cpu { 2 } else { 1 };
@@ -135,8 +135,8 @@ impl<'a> FakeWorkers<'a> {
             count += 1;
             Ok(())
         };
-        let shapes = [64, 128];
-        let generator = overhead::generator(&shapes, 1, Arc::clone(clock), Box::new(act)).unwrap();
+        let seq_lens = [64, 128];
+        let generator = overhead::generator(&seq_lens, 1, Arc::clone(clock), Box::new(act)).unwrap();
         self.clock.advance(Duration::from_micros(1500));
         let plans = self.residency.is_some();
         let load = Load {
@@ -171,7 +171,7 @@ fn empty_model() -> Model {
     Model::single(Builder::new("main", Opset::Ios18).finish(&[]))
 }
 
-impl Loaded for FakeLoaded {
+impl LoadedModel for FakeLoaded {
     fn model(&self) -> &Model {
         &self.model
     }
@@ -210,14 +210,14 @@ impl Loaded for FakeLoaded {
 }
 
 impl Launcher for FakeWorkers<'_> {
-    fn launch(&mut self, job: &Job) -> Result<Box<dyn Child>, String> {
+    fn launch(&mut self, job: &Job) -> Result<Box<dyn Child>, LaunchError> {
         let measured = self.jobs.borrow().iter().filter(|job| !matches!(job, Job::Probe { .. })).count();
         self.jobs.borrow_mut().push(job.clone());
         let is_probe = matches!(job, Job::Probe { .. });
         let mishap = self.mishaps.iter().find(|(launch, _)| *launch == measured && !is_probe);
         let mishap = mishap.map(|(_, mishap)| mishap.clone());
         if matches!(mishap, Some(Mishap::NotStarted)) {
-            return Err("no more processes".to_owned());
+            return Err(LaunchError("no more processes".to_owned()));
         }
         Ok(Box::new(FakeChild { lines: self.lines(job), said: 0, mishap, clock: self.clock.clone() }))
     }
@@ -249,21 +249,21 @@ impl Child for FakeChild {
         self.lines.pop_front().map_or(Incoming::Closed, Incoming::Line)
     }
 
-    fn end(&mut self) -> Ended {
+    fn end(&mut self) -> WorkerExit {
         let (status, success) = match self.mishap {
             None | Some(Mishap::Say(..)) => ("exit status: 0", true),
             Some(Mishap::BadStatus) => ("exit status: 101", false),
             _ => ("signal: 9 (SIGKILL)", false),
         };
-        Ended { status: status.to_owned(), success, stderr: "thread panicked\n".to_owned() }
+        WorkerExit { status: status.to_owned(), success, stderr: "thread panicked\n".to_owned() }
     }
 }
 
-/// A plan over the shapes 64 and 128.
-pub(super) fn plan(launches: usize, requests_per_shape: usize) -> Plan {
+/// A plan over the sequence lengths 64 and 128.
+pub(super) fn plan(launches: usize, requests_per_seq_len: usize) -> Plan {
     let config = BenchConfig {
         launches,
-        requests_per_shape,
+        requests_per_seq_len,
         generated_tokens: 4,
         prompts: PromptConfig { source: PromptSource::Tokens, file: None },
         launch_limit_s: 100.0,
@@ -272,11 +272,11 @@ pub(super) fn plan(launches: usize, requests_per_shape: usize) -> Plan {
     Plan {
         config,
         bundle: "bundle".into(),
-        runtime: "cpu".to_owned(),
+        runtime: RuntimeName::Cpu,
         kv: KvForm::Io,
-        shapes: vec![64, 128],
+        seq_lens: vec![64, 128],
         batch: 1,
-        mix: ShapeMix { shapes: vec![64, 128], weights: vec![0.25, 0.75] },
+        mix: ProductionMix { seq_lens: vec![64, 128], weights: vec![0.25, 0.75] },
         threads: 1,
         units: ComputeUnits::All,
         soak_steps: None,
@@ -289,9 +289,9 @@ pub(super) fn observe(plan: &Plan, workers: &mut FakeWorkers<'_>) -> (Observatio
     let (clock, machine) = (workers.clock.clone(), workers.machine);
     let mut rested = Duration::ZERO;
     let mut events = Vec::new();
-    let mut around =
-        Surroundings { launcher: workers, clock: &clock, source: machine, rest: &mut |time| rested += time };
-    let observed = run(plan, &mut around, &mut |event| events.push(event));
+    let mut env =
+        BenchEnv { launcher: workers, clock: &clock, source: machine, sleep: &mut |time| rested += time };
+    let observed = run(plan, &mut env, &mut |event| events.push(event));
     (observed, events, rested)
 }
 
@@ -301,6 +301,6 @@ pub(super) fn steady(prefill: Duration, decode: Duration) -> Script {
 }
 
 /// The description of the model that workers run.
-pub(super) fn manifest() -> crate::bundle::Manifest {
+pub(super) fn manifest() -> anemeter_convert::bundle::Manifest {
     null::manifest(&[64, 128], 1)
 }

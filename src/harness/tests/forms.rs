@@ -1,4 +1,4 @@
-//! Choosing the form of the key-value cache by trial.
+//! Choosing the form of the KV cache by trial.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use half::f16;
 
 use super::super::choose_form;
-use super::super::plan::{Plan, PlanError};
+use super::super::plan::Plan;
 use super::super::protocol::Job;
-use super::super::run::Surroundings;
+use super::super::run::BenchEnv;
 use super::fake::{FakeMachine, FakeWorkers, Mishap, Script, plan, steady};
-use crate::bundle::KvForm;
+use anemeter_base::vocabulary::KvForm;
 
 const BOTH: [KvForm; 2] = [KvForm::Io, KvForm::State];
 
@@ -21,15 +21,15 @@ fn fast() -> Script {
 /// The form that is chosen and why.
 fn chosen(forms: &[KvForm], workers: &mut FakeWorkers<'_>) -> (KvForm, String) {
     let (clock, machine) = (workers.clock.clone(), workers.machine);
-    let mut around = Surroundings { launcher: workers, clock: &clock, source: machine, rest: &mut |_| {} };
+    let mut env = BenchEnv { launcher: workers, clock: &clock, source: machine, sleep: &mut |_| {} };
     let plan_of = &mut |form: KvForm| -> Result<Plan, String> {
         match form {
-            KvForm::None => Err(PlanError { problem: "no".to_owned(), help: String::new() }.problem),
+            KvForm::None => Err("no".to_owned()),
             kv => Ok(Plan { kv, ..plan(1, 1) }),
         }
     };
-    let (form, choice) = choose_form(forms, plan_of, &mut around, 0.8);
-    assert_eq!(choice.form, form.to_string());
+    let (form, choice) = choose_form(forms, plan_of, &mut env, 0.8);
+    assert_eq!(choice.form, form);
     (form, choice.reason)
 }
 

@@ -7,12 +7,29 @@ use super::super::plan::Plan;
 use super::super::schedule::schedule;
 use super::super::{Context, assemble, header};
 use super::fake::{FakeMachine, FakeWorkers, manifest, observe, plan, steady};
-use crate::bundle::ComputeUnits;
-use crate::hardware::{Conditions, Machine, Profiles, match_profile};
-use crate::report::{Metric, Outcome, Report, figures};
+use anemeter_base::hardware::{Conditions, Machine, Profiles, match_profile};
+use anemeter_base::vocabulary::{ComputeUnits, Device, RuntimeName};
+use anemeter_measure::report::{Metric, OffAneOperation, Outcome, Report, figures};
 
 fn nanoseconds(ms: f64) -> u64 {
     (ms * 1e6).round() as u64
+}
+
+#[test]
+fn workloads_have_the_same_digest_only_if_every_launch_does_the_same() {
+    let digest = |change: fn(&mut Plan)| {
+        let mut plan = plan(2, 10);
+        change(&mut plan);
+        plan.workload_digest()
+    };
+    let same = digest(|_| ());
+    assert_eq!(same, digest(|plan| plan.config.launches = 9));
+    let others = [
+        digest(|plan| plan.config.requests_per_seq_len += 1),
+        digest(|plan| plan.config.generated_tokens += 1),
+        digest(|plan| plan.seq_lens.truncate(1)),
+    ];
+    assert!(others.iter().all(|other| *other != same), "{same} {others:?}");
 }
 
 #[test]
@@ -39,7 +56,7 @@ fn times_of_a_request_are_those_of_its_predictions() {
             assert_eq!(steps, expected[1..]);
             let seconds = expected[1..].iter().sum::<u64>() as f64 / 1e9;
             assert!((request.tokens_per_second().unwrap() - 3.0 / seconds).abs() < 1e-9);
-            assert_eq!((request.generated_tokens, request.prompt_tokens), (4, request.shape - 4));
+            assert_eq!((request.generated_tokens, request.prompt_tokens), (4, request.seq_len - 4));
             // Opening took 1.5 ms, then all predictions before.
             let before: u64 = (0..n).map(|n| took(n).as_nanos() as u64).sum();
             assert_eq!(nanoseconds(request.started_ms), 1_500_000 + before);
@@ -58,8 +75,8 @@ fn launches_follow_their_schedules() {
     for (index, launch) in observed.launches.iter().enumerate() {
         let expected = schedule(&[64, 128], 1, 4, plan.config.seed, index);
         let measured: Vec<(usize, usize)> =
-            expected.iter().filter(|slot| !slot.warm_up).map(|slot| (slot.slot, slot.shape)).collect();
-        let found: Vec<(usize, usize)> = launch.requests.iter().map(|r| (r.slot, r.shape)).collect();
+            expected.iter().filter(|slot| !slot.warm_up).map(|slot| (slot.slot, slot.seq_len)).collect();
+        let found: Vec<(usize, usize)> = launch.requests.iter().map(|r| (r.slot, r.seq_len)).collect();
         assert_eq!((launch.index, found), (index, measured));
         assert_eq!(launch.warm_up_requests, 2);
         assert_eq!(launch.conditions.load_average, Some(0.25));
@@ -112,12 +129,19 @@ fn report_of(plan: &Plan, residency: Option<f64>) -> Report {
 
 #[test]
 fn residency_is_planned_weighted_and_verified_in_a_process_of_its_own() {
-    let plan = Plan { runtime: "coreml".to_owned(), units: ComputeUnits::CpuAne, ..plan(2, 10) };
+    let plan = Plan { runtime: RuntimeName::CoreMl, units: ComputeUnits::CpuAne, ..plan(2, 10) };
     let report = report_of(&plan, Some(0.75));
     let residency = report.residency.unwrap();
     assert_eq!((residency.share, residency.verified), (0.75, true));
-    assert_eq!(residency.functions[1].elsewhere, ["s (softmax, CPU, unsupported)"]);
-    assert_eq!((report.runtime.compute_units.as_str(), report.runtime.threads), ("cpu+ane", None));
+    let softmax = OffAneOperation {
+        name: "s".to_owned(),
+        kind: "softmax".to_owned(),
+        device: Device::Cpu,
+        eligible: false,
+        reasons: Vec::new(),
+    };
+    assert_eq!(residency.functions[1].not_on_ane, [softmax]);
+    assert_eq!((report.runtime.compute_units, report.runtime.threads), (ComputeUnits::CpuAne, None));
     assert_eq!(report.runtime.remarks, ["a remark"]);
     let regimes = report.load_regimes.unwrap();
     assert_eq!((regimes.first_ms, regimes.cached_ms, regimes.in_process_ms), (None, Some(1.25), Some(1.25)));
@@ -125,7 +149,7 @@ fn residency_is_planned_weighted_and_verified_in_a_process_of_its_own() {
 
 #[test]
 fn a_plan_that_fails_leaves_a_note() {
-    let plan = Plan { runtime: "coreml".to_owned(), units: ComputeUnits::CpuAne, ..plan(1, 2) };
+    let plan = Plan { runtime: RuntimeName::CoreMl, units: ComputeUnits::CpuAne, ..plan(1, 2) };
     let report = report_of(&plan, Some(f64::NAN));
     assert_eq!(report.residency, None);
     insta::assert_snapshot!(report.residency_note, @"where operations ran is not known: asking failed: no plan");
@@ -135,14 +159,14 @@ fn a_plan_that_fails_leaves_a_note() {
 fn the_report_holds_exact_figures() {
     let report = report();
     assert_eq!(report.header.created, "1970-01-01T00:00:00Z");
-    for shape in [64, 128] {
-        let ttft = report.figure(Metric::Ttft, Some(shape)).unwrap();
+    for seq_len in [64, 128] {
+        let ttft = report.figure(Metric::Ttft, Some(seq_len)).unwrap();
         assert_eq!((ttft.summary.count, ttft.launches), (20, 2));
         assert_eq!((ttft.summary.percentiles.p50, ttft.summary.percentiles.p95), (Some(8.0), Some(8.0)));
         assert_eq!(ttft.summary.percentiles.p99, None);
-        let tps = report.figure(Metric::Tps, Some(shape)).unwrap();
+        let tps = report.figure(Metric::Tps, Some(seq_len)).unwrap();
         assert_eq!(tps.summary.percentiles.p50, Some(500.0));
-        assert_eq!(report.figure(Metric::InterToken, Some(shape)).unwrap().summary.count, 60);
+        assert_eq!(report.figure(Metric::InterToken, Some(seq_len)).unwrap().summary.count, 60);
     }
     assert_eq!((report.mix[0].mix.value, report.mix[0].mix.covered), (8.0, 1.0));
     assert_eq!(report.figure(Metric::Load, None).unwrap().summary.mean, 1.0);

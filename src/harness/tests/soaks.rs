@@ -6,7 +6,7 @@ use std::time::Duration;
 use half::f16;
 
 use super::fake::{FakeMachine, FakeWorkers, Script, observe, plan};
-use crate::report::{LeakVerdict, Outcome, Soak};
+use anemeter_measure::report::{LeakVerdict, Outcome, Soak};
 
 const STEPS: usize = 600;
 
@@ -38,7 +38,7 @@ fn breathing(seed: u64) -> FakeMachine {
 fn clean_runs_are_clean_twenty_of_twenty_times() {
     for seed in 0..20 {
         let soak = soak(&breathing(seed), noisy(seed, usize::MAX, 1.0));
-        assert_eq!((soak.steps, soak.shape, soak.outcome), (STEPS, 128, Outcome::Completed));
+        assert_eq!((soak.steps, soak.seq_len, soak.outcome), (STEPS, 128, Outcome::Completed));
         assert_eq!(soak.memory.unwrap().verdict, LeakVerdict::Steady, "seed {seed}");
         assert!(!soak.latency.unwrap().throttled, "seed {seed}");
         assert_eq!(soak.not_finite, None);

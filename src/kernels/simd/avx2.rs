@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use half::f16;
 
-use super::{BLOCK, LANES, Op, QUAD, Quad, SPLIT, Simd, SplitQuad, WIDE};
+use super::{ActivationQuad, BLOCK, LANES, Op, QUAD, SPLIT, Simd, SplitActivationQuad, WIDE};
 
 /// Proof that the CPU has AVX2, FMA and F16C.
 #[derive(Debug, Clone, Copy)]
@@ -64,7 +64,7 @@ fn halves(_: Avx2, bytes: __m256i) -> [__m256i; 2] {
 
 /// Products of two blocks of a quad, summed by lanes: one for every four bytes of codes.
 #[inline(always)]
-fn multiply_add_half(_: Avx2, weights: [__m256i; 4], x: &Quad, half: usize) -> __m256i {
+fn multiply_add_half(_: Avx2, weights: [__m256i; 4], x: &ActivationQuad, half: usize) -> __m256i {
     // SAFETY: an `Avx2` proves AVX2; half a run covers 32 readable bytes.
     unsafe {
         let mut sums = [_mm256_setzero_si256(); 4];
@@ -90,9 +90,9 @@ fn spread(_: Avx2, numbers: __m128) -> [__m256; 2] {
     }
 }
 
-/// [`Simd::dot_nibbles`] of two blocks of a quad.
+/// [`Simd::dot_int4`] of two blocks of a quad.
 #[inline(always)]
-fn nibbles_of_half(s: Avx2, codes: &[[u8; WIDE]; QUAD], x: &SplitQuad, half: usize) -> __m256 {
+fn int4_of_half(s: Avx2, codes: &[[u8; WIDE]; QUAD], x: &SplitActivationQuad, half: usize) -> __m256 {
     // SAFETY: an `Avx2` proves AVX2; half of every part of a quad covers 32 readable bytes.
     unsafe {
         let sign = _mm256_set1_epi8(0x88u8.cast_signed());
@@ -114,15 +114,20 @@ fn nibbles_of_half(s: Avx2, codes: &[[u8; WIDE]; QUAD], x: &SplitQuad, half: usi
     }
 }
 
-/// [`Simd::dot_named`] of two blocks of a quad.
+/// [`Simd::dot_lut4`] of two blocks of a quad.
 #[inline(always)]
-fn named_of_half(s: Avx2, codes: &[[u8; WIDE]; QUAD], table: [__m256i; 2], x: &Quad, half: usize) -> __m256 {
+fn lut4_of_half(
+    s: Avx2,
+    codes: &[[u8; WIDE]; QUAD],
+    lut: [__m256i; 2],
+    x: &ActivationQuad,
+    half: usize,
+) -> __m256 {
     let [lower, upper] = halves(s, load_half(s, codes, half));
     // SAFETY: an `Avx2` proves AVX2; these instructions touch no memory.
     unsafe {
-        let (low, high) = (_mm256_shuffle_epi8(table[0], lower), _mm256_shuffle_epi8(table[1], lower));
-        let (next_low, next_high) =
-            (_mm256_shuffle_epi8(table[0], upper), _mm256_shuffle_epi8(table[1], upper));
+        let (low, high) = (_mm256_shuffle_epi8(lut[0], lower), _mm256_shuffle_epi8(lut[1], lower));
+        let (next_low, next_high) = (_mm256_shuffle_epi8(lut[0], upper), _mm256_shuffle_epi8(lut[1], upper));
         let weights = [
             _mm256_unpacklo_epi8(low, high),
             _mm256_unpackhi_epi8(low, high),
@@ -194,10 +199,10 @@ impl Simd for Avx2 {
     }
 
     /// The low bytes and the high bytes of the numbers, each twice.
-    type Table = [__m256i; 2];
+    type Lut = [__m256i; 2];
 
     #[inline(always)]
-    fn table(self, numbers: &[i16; WIDE]) -> [__m256i; 2] {
+    fn lut(self, numbers: &[i16; WIDE]) -> [__m256i; 2] {
         let bytes = [numbers.map(|number| number as u8), numbers.map(|number| (number >> 8) as u8)];
         // SAFETY: `self` proves AVX2; each array holds 16 readable bytes and no alignment is needed.
         unsafe {
@@ -209,7 +214,7 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn dot_bytes(self, bytes: &[i8; BLOCK], x: &[i16; BLOCK]) -> __m256 {
+    fn dot_int8(self, bytes: &[i8; BLOCK], x: &[i16; BLOCK]) -> __m256 {
         // SAFETY: `self` proves AVX2; the reference covers both runs of 16 readable bytes.
         let weights = unsafe {
             [
@@ -233,13 +238,13 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn dot_nibbles(self, codes: &[[u8; WIDE]; QUAD], x: &SplitQuad) -> [__m256; 2] {
-        [nibbles_of_half(self, codes, x, 0), nibbles_of_half(self, codes, x, 1)]
+    fn dot_int4(self, codes: &[[u8; WIDE]; QUAD], x: &SplitActivationQuad) -> [__m256; 2] {
+        [int4_of_half(self, codes, x, 0), int4_of_half(self, codes, x, 1)]
     }
 
     #[inline(always)]
-    fn dot_named(self, codes: &[[u8; WIDE]; QUAD], table: [__m256i; 2], x: &Quad) -> [__m256; 2] {
-        [named_of_half(self, codes, table, x, 0), named_of_half(self, codes, table, x, 1)]
+    fn dot_lut4(self, codes: &[[u8; WIDE]; QUAD], lut: [__m256i; 2], x: &ActivationQuad) -> [__m256; 2] {
+        [lut4_of_half(self, codes, lut, x, 0), lut4_of_half(self, codes, lut, x, 1)]
     }
 
     #[inline(always)]

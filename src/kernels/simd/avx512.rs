@@ -5,7 +5,7 @@ use std::arch::x86_64::*;
 use half::f16;
 
 use super::avx2::Avx2;
-use super::{BLOCK, LANES, Op, QUAD, Quad, SPLIT, Simd, SplitQuad, WIDE};
+use super::{ActivationQuad, BLOCK, LANES, Op, QUAD, SPLIT, Simd, SplitActivationQuad, WIDE};
 
 /// Proof that the CPU has AVX-512 (F, VL, BW, DQ and VNNI) and whatever [`Avx2`] stands for.
 #[derive(Debug, Clone, Copy)]
@@ -55,7 +55,7 @@ fn halves(_: Avx512, bytes: __m512i) -> [__m512i; 2] {
 
 /// Products of four blocks, summed by lanes.
 #[inline(always)]
-fn multiply_add(_: Avx512, weights: [__m512i; 4], x: &Quad) -> __m512 {
+fn multiply_add(_: Avx512, weights: [__m512i; 4], x: &ActivationQuad) -> __m512 {
     // SAFETY: an `Avx512` proves AVX-512; each run covers 64 readable bytes.
     unsafe {
         let mut sums = _mm512_setzero_si512();
@@ -88,7 +88,7 @@ impl Simd for Avx512 {
         unsafe { run(op, self) }
     }
 
-    type Table = __m512i;
+    type Lut = __m512i;
 
     #[inline(always)]
     fn prefetch<T>(self, x: &T) {
@@ -103,7 +103,7 @@ impl Simd for Avx512 {
         fn store_f16(v: __m256, out: &mut [f16; LANES]);
         fn load_i8(x: &[i8; LANES]) -> __m256;
         fn load_u8(x: &[u8; LANES]) -> __m256;
-        fn dot_bytes(bytes: &[i8; BLOCK], x: &[i16; BLOCK]) -> __m256;
+        fn dot_int8(bytes: &[i8; BLOCK], x: &[i16; BLOCK]) -> __m256;
         fn add(a: __m256, b: __m256) -> __m256;
         fn sub(a: __m256, b: __m256) -> __m256;
         fn mul(a: __m256, b: __m256) -> __m256;
@@ -194,7 +194,7 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    fn dot_nibbles(self, codes: &[[u8; WIDE]; QUAD], x: &SplitQuad) -> __m512 {
+    fn dot_int4(self, codes: &[[u8; WIDE]; QUAD], x: &SplitActivationQuad) -> __m512 {
         let sign = on_registers!(_mm512_set1_epi8(0x88u8.cast_signed()));
         let codes = halves(self, on_registers!(_mm512_xor_si512(load_codes(self, codes), sign)));
         // SAFETY: `self` proves AVX-512; every part of a quad covers 64 readable bytes.
@@ -210,9 +210,9 @@ impl Simd for Avx512 {
         }
     }
 
-    /// The numbers twice: of the five bits that name one, the first does not matter.
+    /// The numbers twice: `vpermw` takes five bits of an index.
     #[inline(always)]
-    fn table(self, numbers: &[i16; WIDE]) -> __m512i {
+    fn lut(self, numbers: &[i16; WIDE]) -> __m512i {
         // SAFETY: `self` proves AVX-512; the reference covers 32 readable bytes and no alignment is needed.
         unsafe { _mm512_broadcast_i64x4(_mm256_loadu_si256(numbers.as_ptr().cast())) }
     }
@@ -230,13 +230,13 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    fn dot_named(self, codes: &[[u8; WIDE]; QUAD], table: __m512i, x: &Quad) -> __m512 {
+    fn dot_lut4(self, codes: &[[u8; WIDE]; QUAD], lut: __m512i, x: &ActivationQuad) -> __m512 {
         let codes = load_codes(self, codes);
         let weights = on_registers!([
-            _mm512_permutexvar_epi16(codes, table),
-            _mm512_permutexvar_epi16(_mm512_srli_epi16::<4>(codes), table),
-            _mm512_permutexvar_epi16(_mm512_srli_epi16::<8>(codes), table),
-            _mm512_permutexvar_epi16(_mm512_srli_epi16::<12>(codes), table),
+            _mm512_permutexvar_epi16(codes, lut),
+            _mm512_permutexvar_epi16(_mm512_srli_epi16::<4>(codes), lut),
+            _mm512_permutexvar_epi16(_mm512_srli_epi16::<8>(codes), lut),
+            _mm512_permutexvar_epi16(_mm512_srli_epi16::<12>(codes), lut),
         ]);
         multiply_add(self, weights, x)
     }

@@ -30,14 +30,14 @@ use half::f16;
 
 pub use element::{Load, Store};
 pub(crate) use grid::Grid;
-pub use quad::{QUAD, Quad, SPLIT, SplitQuad};
+pub use quad::{ActivationQuad, QUAD, SPLIT, SplitActivationQuad};
 pub use scalar::Scalar;
 
 /// Lanes of a vector.
 pub const LANES: usize = 8;
 /// Lanes of a wide vector.
 pub const WIDE: usize = 16;
-/// Integers whose products are summed at once.
+/// Elements of a block of activations, which share a scale: 32 codes of four bits are 16 bytes, of eight bits an AVX2 register.
 pub const BLOCK: usize = 32;
 
 /// An instruction set. All arithmetic is IEEE 754, rounded to nearest even.
@@ -50,7 +50,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// Runs a kernel compiled for this instruction set.
     fn run<O: Op>(self, op: O) -> O::Output;
 
-    /// Has memory that is about to be read brought near, where the processor can be told to.
+    /// Prefetches memory that is about to be read, where there is an instruction for it.
     #[inline(always)]
     fn prefetch<T>(self, _: &T) {}
     /// The same value in every lane.
@@ -139,7 +139,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// Sums of products of bytes with `x`, exact but for the last rounding: lane `i` of those at `2 * i` and `2 * i + 1` of
     /// either half. They must not exceed i32.
     #[inline(always)]
-    fn dot_bytes(self, bytes: &[i8; BLOCK], x: &[i16; BLOCK]) -> Self::V {
+    fn dot_int8(self, bytes: &[i8; BLOCK], x: &[i16; BLOCK]) -> Self::V {
         let mut sums = [0; LANES];
         for (i, (&byte, &x)) in bytes.iter().zip(x).enumerate() {
             sums[i % WIDE / 2] += i32::from(byte) * i32::from(x);
@@ -150,14 +150,14 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn spread(self, numbers: &[f32; QUAD]) -> Self::W;
     /// The same of fp16.
     fn spread_f16(self, numbers: &[f16; QUAD]) -> Self::W;
-    /// Sums of products with the signed numbers of four bits that blocks of codes are, exact but for the last rounding:
-    /// in four lanes for each block, one for every four bytes.
-    fn dot_nibbles(self, codes: &[[u8; WIDE]; QUAD], x: &SplitQuad) -> Self::W;
-    /// A table of sixteen numbers that [`Simd::dot_named`] looks up.
-    type Table: Copy;
-    /// Makes a table.
-    fn table(self, numbers: &[i16; WIDE]) -> Self::Table;
-    /// Puts the numbers of four blocks in the order in which [`Simd::dot_named`] meets them: what meets the lower halves of
+    /// Integer dot products of int4 weights, exact but for the last rounding: in four lanes for each block, one for every four
+    /// bytes.
+    fn dot_int4(self, codes: &[[u8; WIDE]; QUAD], x: &SplitActivationQuad) -> Self::W;
+    /// A LUT of sixteen numbers in registers.
+    type Lut: Copy;
+    /// Loads a LUT.
+    fn lut(self, numbers: &[i16; WIDE]) -> Self::Lut;
+    /// Puts the numbers of four blocks in the order in which [`Simd::dot_lut4`] meets them: what meets the lower halves of
     /// every first eight bytes of a block, of every second eight, then the upper halves, unless there is a better one.
     #[inline(always)]
     fn arrange(self, blocks: &[[i16; BLOCK]; QUAD]) -> [[i16; QUAD * LANES]; 4] {
@@ -171,8 +171,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
         }
         numbers
     }
-    /// The same as [`Simd::dot_nibbles`] with the numbers that codes name. Sums must not exceed i32.
-    fn dot_named(self, codes: &[[u8; WIDE]; QUAD], table: Self::Table, x: &Quad) -> Self::W;
+    /// The same as [`Simd::dot_int4`] with weights that codes are the indices of. Sums must not exceed i32.
+    fn dot_lut4(self, codes: &[[u8; WIDE]; QUAD], lut: Self::Lut, x: &ActivationQuad) -> Self::W;
 }
 
 /// A kernel with its arguments.
@@ -265,7 +265,8 @@ impl Isa {
         []
     }
 
-    /// Runs a kernel with this instruction set, and with the tile that fills its registers.
+    /// Runs a kernel with this instruction set, and with the tile that fills its registers: 24 of 32 vectors with AVX-512, 12 of
+    /// 16 with AVX2 are sums; the rest hold a row of the right panel and a broadcast.
     pub(crate) fn run_tiled(self, op: impl TileOp) {
         match self {
             #[cfg(target_arch = "x86_64")]

@@ -5,7 +5,7 @@ use std::arch::asm;
 
 use half::f16;
 
-use super::{LANES, Op, QUAD, Quad, SPLIT, Simd, SplitQuad, WIDE};
+use super::{ActivationQuad, LANES, Op, QUAD, SPLIT, Simd, SplitActivationQuad, WIDE};
 
 /// Proof that the CPU has NEON, which every AArch64 CPU this crate is built for does.
 #[derive(Debug, Clone, Copy)]

@@ -1,4 +1,4 @@
-//! What instruction sets have in common that offer less than sixteen lanes or products of integers.
+//! What instruction sets share that have no vectors of sixteen lanes or no integer dot products.
 
 /// Implements the vectors of sixteen lanes as pairs of vectors of eight.
 macro_rules! wide_as_pairs {
@@ -61,7 +61,7 @@ macro_rules! wide_as_pairs {
     };
 }
 
-/// Implements products with numbers of four bits without vectors.
+/// Implements products with 4-bit codes without vectors.
 macro_rules! quads_in_memory {
     () => {
         #[inline(always)]
@@ -74,15 +74,15 @@ macro_rules! quads_in_memory {
             self.spread(&numbers.map(f16::to_f32))
         }
 
-        type Table = [i16; WIDE];
+        type Lut = [i16; WIDE];
 
         #[inline(always)]
-        fn table(self, numbers: &[i16; WIDE]) -> Self::Table {
+        fn lut(self, numbers: &[i16; WIDE]) -> Self::Lut {
             *numbers
         }
 
         #[inline(always)]
-        fn dot_nibbles(self, codes: &[[u8; WIDE]; QUAD], x: &SplitQuad) -> Self::W {
+        fn dot_int4(self, codes: &[[u8; WIDE]; QUAD], x: &SplitActivationQuad) -> Self::W {
             let mut sums = x.offsets;
             for (i, byte) in codes.as_flattened().iter().enumerate() {
                 for half in [0, 1] {
@@ -95,14 +95,14 @@ macro_rules! quads_in_memory {
         }
 
         #[inline(always)]
-        fn dot_named(self, codes: &[[u8; WIDE]; QUAD], table: Self::Table, x: &Quad) -> Self::W {
+        fn dot_lut4(self, codes: &[[u8; WIDE]; QUAD], lut: Self::Lut, x: &ActivationQuad) -> Self::W {
             let mut sums = [0; WIDE];
             for (run, numbers) in x.numbers.iter().enumerate() {
                 for (i, &x) in numbers.iter().enumerate() {
                     let (block, at) = (i / LANES, run % 2 * LANES + i % LANES);
                     let byte = codes[block][at];
                     sums[block * QUAD + at / 4] +=
-                        i32::from(table[usize::from(byte >> (run / 2 * 4) & 15)]) * i32::from(x);
+                        i32::from(lut[usize::from(byte >> (run / 2 * 4) & 15)]) * i32::from(x);
                 }
             }
             self.load_wide(&sums.map(|sum| sum as f32))

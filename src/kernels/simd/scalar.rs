@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use super::{LANES, Op, QUAD, Quad, SPLIT, Simd, SplitQuad, WIDE};
+use super::{ActivationQuad, LANES, Op, QUAD, SPLIT, Simd, SplitActivationQuad, WIDE};
 
 /// Plain Rust; needs nothing of the CPU.
 #[derive(Debug, Clone, Copy)]

@@ -102,10 +102,10 @@ impl Op for Everything<'_> {
         let bytes: [i8; BLOCK] = std::array::from_fn(|i| codes[i % WIDE].rotate_left(i as u32).cast_signed());
         let x: [i16; BLOCK] =
             std::array::from_fn(|i| i16::from(bytes[BLOCK - 1 - i]) * 128 + i16::from(bytes[i]));
-        let products = [s.dot_bytes(&bytes, &x)];
+        let products = [s.dot_int8(&bytes, &x)];
         let numbers = s.arrange(&std::array::from_fn(|b| x.map(|x| x - b as i16)));
-        let quad = Quad { numbers, scales: [1.0; WIDE] };
-        let split = SplitQuad {
+        let quad = ActivationQuad { numbers, scales: [1.0; WIDE] };
+        let split = SplitActivationQuad {
             highs: std::array::from_fn(|half| std::array::from_fn(|i| bytes[(i + 5 * half) % BLOCK])),
             lows: std::array::from_fn(|half| std::array::from_fn(|i| bytes[(i + 7 * half) % BLOCK] & 127)),
             offsets: std::array::from_fn(|i| i32::from(x[i]) * 5),
@@ -113,8 +113,8 @@ impl Op for Everything<'_> {
         };
         let blocks: [[u8; WIDE]; QUAD] =
             std::array::from_fn(|b| codes.map(|code| code.wrapping_mul(2 * b as u8 + 1)));
-        let table = s.table(&std::array::from_fn(|i| (x[i] - 5) / 2));
-        let quads = [s.dot_nibbles(&blocks, &split), s.dot_named(&blocks, table, &quad)];
+        let lut = s.lut(&std::array::from_fn(|i| (x[i] - 5) / 2));
+        let quads = [s.dot_int4(&blocks, &split), s.dot_lut4(&blocks, lut, &quad)];
         let spread = [
             s.spread(&[self.a[0], self.b[1], self.c[2], self.a[3]]),
             s.spread_f16(&[halves[0], halves[3], halves[5], halves[6]]),

@@ -4,17 +4,17 @@ use std::sync::Arc;
 
 use super::{
     ArgValue, Bindings, Call, Decode, Eval, Kernel, Numerics, OpDef, OpError, Output, OutputBuffer, Outputs,
-    Scratch,
+    Result, Scratch,
 };
-use crate::mil::{Opset, TensorType, Type};
-use crate::tensor::{AlignedBuf, Tensor};
+use crate::{Opset, TensorType, Type};
+use anemeter_kernels::tensor::{AlignedBuf, Tensor};
 
 /// Arguments that are all known: per parameter of the definition, the values bound to it.
 pub struct KnownArguments {
     params: Vec<Vec<(Type, KnownValue)>>,
 }
 
-/// A known argument.
+/// An argument that is known before a prediction.
 #[derive(Debug, Clone)]
 pub enum KnownValue {
     /// A plain tensor.
@@ -76,17 +76,17 @@ pub fn apply(
     numerics: Numerics,
     arguments: &KnownArguments,
     outputs: usize,
-) -> Result<Vec<Tensor>, OpError> {
+) -> Result<Vec<Tensor>> {
     let call = Call::new(def, opset, outputs, arguments).with_numerics(numerics);
     let types = (def.infer)(&call)?;
     match def.eval {
         Eval::Kernel(kernel) => apply_kernel(kernel, &call, &types),
         Eval::Constexpr(decoder) => decoder(&call)?.iter().map(|weight| decode_all(&**weight)).collect(),
-        Eval::Executor => Err(OpError::new(format!("`{}` is not a function of its arguments", def.name))),
+        Eval::Executor => refuse!("`{}` is not a function of its arguments", def.name),
     }
 }
 
-fn apply_kernel(kernel: Kernel, call: &Call<'_>, types: &[Type]) -> Result<Vec<Tensor>, OpError> {
+fn apply_kernel(kernel: Kernel, call: &Call<'_>, types: &[Type]) -> Result<Vec<Tensor>> {
     let mut buffers = vec![AlignedBuf::default(); types.len()];
     let mut scratch = Scratch::default();
     let mut slots = Vec::with_capacity(types.len());
@@ -111,7 +111,7 @@ fn apply_kernel(kernel: Kernel, call: &Call<'_>, types: &[Type]) -> Result<Vec<T
 }
 
 /// How a value is kept while a program runs: a list is one tensor with the list's length in front.
-pub fn storage_type(ty: &Type) -> Result<TensorType, OpError> {
+pub fn storage_type(ty: &Type) -> Result<TensorType> {
     match ty {
         Type::Tensor(tensor) | Type::State(tensor) => Ok(tensor.clone()),
         Type::List(element, length) => {
@@ -119,14 +119,14 @@ pub fn storage_type(ty: &Type) -> Result<TensorType, OpError> {
             let shape = [*length].into_iter().chain(element.shape).collect();
             Ok(TensorType::new(element.dtype, shape))
         }
-        Type::Tuple(_) | Type::Dictionary(..) => Err(OpError::new(format!("a {ty} cannot be computed"))),
+        Type::Tuple(_) | Type::Dictionary(..) => refuse!("a {ty} cannot be computed"),
     }
 }
 
 /// A compressed weight as a plain tensor.
-pub fn decode_all(weight: &dyn Decode) -> Result<Tensor, OpError> {
+pub fn decode_all(weight: &dyn Decode) -> Result<Tensor> {
     let elements: usize = weight.shape().iter().product();
     let mut values = vec![0.0; elements];
     weight.decode(0..elements, &mut values);
-    Ok(crate::kernels::convert::from_f32(weight.dtype(), weight.shape(), &values)?)
+    Ok(anemeter_kernels::convert::from_f32(weight.dtype(), weight.shape(), &values)?)
 }

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::{Decode, Default, Numerics, OpDef, OpError, Presence, Weight};
-use crate::kernels::convert;
-use crate::mil::{Opset, TensorType, Type};
-use crate::tensor::{DType, Tensor, TensorView, shape};
+use super::{Decode, Default, Numerics, OpDef, OpError, Presence, Result, Weight};
+use crate::{Opset, TensorType, Type};
+use anemeter_kernels::convert;
+use anemeter_kernels::tensor::{DType, Tensor, TensorView, shape};
 
 /// A short list of integers, off the heap.
 pub type Ints = SmallVec<[i64; 8]>;
@@ -30,10 +30,10 @@ pub trait Bindings {
     }
 }
 
-/// A known value.
+/// A value that is known when an operation is called.
 #[derive(Debug, Clone, Copy)]
 pub enum ArgValue<'a> {
-    /// In working memory.
+    /// A tensor in working memory.
     View(TensorView<'a>),
     /// A constant that may be kept.
     Shared(&'a Tensor),
@@ -78,10 +78,8 @@ impl<'a> Call<'a> {
     }
 
     /// Types yielded by a nested block.
-    pub fn block_outputs(&self, block: usize) -> Result<Vec<Type>, OpError> {
-        self.bindings
-            .block_outputs(block)
-            .ok_or_else(|| OpError::new(format!("nested block {block} is missing")))
+    pub fn block_outputs(&self, block: usize) -> Result<Vec<Type>> {
+        self.bindings.block_outputs(block).ok_or_else(|| op_error!("nested block {block} is missing"))
     }
 
     fn index(&self, name: &str) -> usize {
@@ -100,21 +98,21 @@ impl<'a> Call<'a> {
     }
 
     /// The type bound to a parameter.
-    pub fn any_ty(&self, name: &str) -> Result<&'a Type, OpError> {
+    pub fn any_ty(&self, name: &str) -> Result<&'a Type> {
         match self.count(name) {
-            0 => Err(OpError::new(format!("`{name}` is missing"))),
+            0 => refuse!("`{name}` is missing"),
             _ => Ok(self.bindings.ty(self.index(name), 0)),
         }
     }
 
     /// The tensor type bound to a parameter.
-    pub fn ty(&self, name: &str) -> Result<&'a TensorType, OpError> {
+    pub fn ty(&self, name: &str) -> Result<&'a TensorType> {
         let ty = self.any_ty(name)?;
-        ty.tensor().ok_or_else(|| OpError::new(format!("`{name}` is a {ty}, not a tensor")))
+        ty.tensor().ok_or_else(|| op_error!("`{name}` is a {ty}, not a tensor"))
     }
 
     /// The tensor type bound to a parameter that may be left out.
-    pub fn opt_ty(&self, name: &str) -> Result<Option<&'a TensorType>, OpError> {
+    pub fn opt_ty(&self, name: &str) -> Result<Option<&'a TensorType>> {
         if self.has(name) { self.ty(name).map(Some) } else { Ok(None) }
     }
 
@@ -124,9 +122,11 @@ impl<'a> Call<'a> {
     }
 
     /// The tensor type of the `i`-th value of a list parameter.
-    pub fn ty_at(&self, name: &str, i: usize) -> Result<&'a TensorType, OpError> {
+    pub fn ty_at(&self, name: &str, i: usize) -> Result<&'a TensorType> {
+        let count = self.bindings.count(self.index(name));
+        refuse_if!(i >= count, "`{name}` has {count} values; {} are needed", i + 1);
         let ty = self.any_ty_at(name, i);
-        ty.tensor().ok_or_else(|| OpError::new(format!("`{name}` {i} is a {ty}, not a tensor")))
+        ty.tensor().ok_or_else(|| op_error!("`{name}` {i} is a {ty}, not a tensor"))
     }
 
     /// The value of the `i`-th binding of a parameter, if it is known now.
@@ -150,27 +150,27 @@ impl<'a> Call<'a> {
     }
 
     /// The tensor bound to a parameter.
-    pub fn tensor(&self, name: &str) -> Result<TensorView<'a>, OpError> {
+    pub fn tensor(&self, name: &str) -> Result<TensorView<'a>> {
         self.tensor_at(name, 0)
     }
 
     /// The `i`-th tensor of a list parameter.
-    pub fn tensor_at(&self, name: &str, i: usize) -> Result<TensorView<'a>, OpError> {
+    pub fn tensor_at(&self, name: &str, i: usize) -> Result<TensorView<'a>> {
         self.known_at(name, i).ok_or_else(|| self.unknown(name))
     }
 
     /// The tensor of a parameter that may be left out.
-    pub fn opt_tensor(&self, name: &str) -> Result<Option<TensorView<'a>>, OpError> {
+    pub fn opt_tensor(&self, name: &str) -> Result<Option<TensorView<'a>>> {
         if self.has(name) { self.tensor(name).map(Some) } else { Ok(None) }
     }
 
     /// A weight, plain or compressed.
-    pub fn weight(&self, name: &str) -> Result<Weight<'a>, OpError> {
+    pub fn weight(&self, name: &str) -> Result<Weight<'a>> {
         self.weight_at(name, 0)
     }
 
     /// The `i`-th weight of a list parameter.
-    pub fn weight_at(&self, name: &str, i: usize) -> Result<Weight<'a>, OpError> {
+    pub fn weight_at(&self, name: &str, i: usize) -> Result<Weight<'a>> {
         match self.value_at(name, i) {
             Some(ArgValue::View(view)) => Ok(Weight::Dense(view)),
             Some(ArgValue::Shared(tensor)) => Ok(Weight::Dense(tensor.view())),
@@ -180,7 +180,7 @@ impl<'a> Call<'a> {
     }
 
     /// A constant that can be kept after the call.
-    pub fn shared(&self, name: &str) -> Result<Tensor, OpError> {
+    pub fn shared(&self, name: &str) -> Result<Tensor> {
         match self.value_at(name, 0) {
             Some(ArgValue::Shared(tensor)) => Ok(tensor.clone()),
             Some(ArgValue::View(view)) => Ok(view.to_tensor()),
@@ -190,7 +190,7 @@ impl<'a> Call<'a> {
 
     fn unknown(&self, name: &str) -> OpError {
         let reason = if self.has(name) { "is not known" } else { "is missing" };
-        OpError::new(format!("`{name}` {reason}"))
+        op_error!("`{name}` {reason}")
     }
 
     fn default_of(&self, name: &str) -> Option<Default> {
@@ -201,18 +201,18 @@ impl<'a> Call<'a> {
     }
 
     /// A scalar integer, or its default.
-    pub fn int(&self, name: &str) -> Result<i64, OpError> {
+    pub fn int(&self, name: &str) -> Result<i64> {
         match (self.has(name), self.default_of(name)) {
             (false, Some(Default::Int(default))) => Ok(i64::from(default)),
             _ => match self.tensor(name)? {
                 view if view.len() == 1 => Ok(convert::to_ints(&view)?[0]),
-                view => Err(OpError::new(format!("`{name}` holds {} integers, not one", view.len()))),
+                view => refuse!("`{name}` holds {} integers, not one", view.len()),
             },
         }
     }
 
     /// A list of integers that must be known.
-    pub fn ints(&self, name: &str) -> Result<Ints, OpError> {
+    pub fn ints(&self, name: &str) -> Result<Ints> {
         match (self.has(name), self.default_of(name)) {
             (false, Some(Default::Int(default))) => Ok(smallvec![i64::from(default)]),
             _ => widened(name, &self.tensor(name)?),
@@ -220,20 +220,18 @@ impl<'a> Call<'a> {
     }
 
     /// A list of integers if it was given and is known now.
-    pub fn known_ints(&self, name: &str) -> Result<Option<Ints>, OpError> {
+    pub fn known_ints(&self, name: &str) -> Result<Option<Ints>> {
         self.known(name).map(|view| widened(name, &view)).transpose()
     }
 
     /// A scalar number, or its default.
-    pub fn float(&self, name: &str) -> Result<f32, OpError> {
+    pub fn float(&self, name: &str) -> Result<f32> {
         match (self.has(name), self.default_of(name)) {
             (false, Some(Default::Float(default))) => Ok(default),
             _ => {
                 let view = self.tensor(name)?;
                 let mut value = [0.0];
-                if view.len() != 1 {
-                    return Err(OpError::new(format!("`{name}` holds {} numbers, not one", view.len())));
-                }
+                refuse_if!(view.len() != 1, "`{name}` holds {} numbers, not one", view.len());
                 convert::to_f32(&view, 0..1, &mut value);
                 Ok(value[0])
             }
@@ -241,41 +239,36 @@ impl<'a> Call<'a> {
     }
 
     /// A scalar boolean, or its default.
-    pub fn bool(&self, name: &str) -> Result<bool, OpError> {
+    pub fn bool(&self, name: &str) -> Result<bool> {
         match (self.has(name), self.default_of(name)) {
             (false, Some(Default::Bool(default))) => Ok(default),
             _ => match self.tensor(name)?.bools()? {
                 [single] => Ok(*single != 0),
-                more => Err(OpError::new(format!("`{name}` holds {} booleans, not one", more.len()))),
+                more => refuse!("`{name}` holds {} booleans, not one", more.len()),
             },
         }
     }
 
     /// A string, or its default.
-    pub fn text(&self, name: &str) -> Result<&'a str, OpError> {
+    pub fn text(&self, name: &str) -> Result<&'a str> {
         match (self.has(name), self.default_of(name)) {
             (false, Some(Default::Text(default))) => Ok(default),
             _ => std::str::from_utf8(self.tensor(name)?.bytes())
-                .map_err(|_| OpError::new(format!("`{name}` is not valid UTF-8"))),
+                .map_err(|_| op_error!("`{name}` is not valid UTF-8")),
         }
     }
 
     /// An axis parameter as an index below `rank`.
-    pub fn axis(&self, name: &str, rank: usize) -> Result<usize, OpError> {
+    pub fn axis(&self, name: &str, rank: usize) -> Result<usize> {
         let given = self.int(name)?;
         shape::axis(given, rank)
-            .ok_or_else(|| OpError::new(format!("`{name}` is {given}, outside a tensor of rank {rank}")))
+            .ok_or_else(|| op_error!("`{name}` is {given}, outside a tensor of rank {rank}"))
     }
 }
 
 /// The integers of a list parameter. None that makes sense is long; a computed one may be, and is not copied.
-fn widened(name: &str, view: &TensorView<'_>) -> Result<Ints, OpError> {
+fn widened(name: &str, view: &TensorView<'_>) -> Result<Ints> {
     const LONGEST: usize = 1 << 16;
-    if view.len() > LONGEST {
-        return Err(OpError::new(format!(
-            "`{name}` holds {} integers, at most {LONGEST} are taken",
-            view.len()
-        )));
-    }
+    refuse_if!(view.len() > LONGEST, "`{name}` holds {} integers, at most {LONGEST} are taken", view.len());
     Ok(convert::to_ints(view)?)
 }

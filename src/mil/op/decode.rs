@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use crate::kernels::packed::{Codes, PackedRows};
-use crate::tensor::{DType, TensorView};
+use anemeter_kernels::tensor::{DType, TensorView};
+use anemeter_kernels::weight_gemv::{WeightRows, WeightStorage};
 
 /// A weight that is kept compressed.
 pub trait Decode: Send + Sync {
@@ -20,7 +20,7 @@ pub trait Decode: Send + Sync {
     fn stored_bytes(&self) -> usize;
 
     /// The weight as rows of so many elements that can be multiplied as they are stored, if they can.
-    fn rows(&self, columns: usize) -> Option<PackedRows<'_>> {
+    fn rows(&self, columns: usize) -> Option<WeightRows<'_>> {
         let _ = columns;
         None
     }
@@ -50,7 +50,7 @@ impl<'a> Weight<'a> {
         }
     }
 
-    /// Shape after decoding.
+    /// The shape that decoding gives.
     pub fn shape(&self) -> &'a [usize] {
         match self {
             Weight::Dense(view) => view.shape(),
@@ -59,12 +59,12 @@ impl<'a> Weight<'a> {
     }
 
     /// The weight as rows of so many elements that can be multiplied as they are stored, if they can.
-    pub fn rows(&self, columns: usize) -> Option<PackedRows<'a>> {
+    pub fn rows(&self, columns: usize) -> Option<WeightRows<'a>> {
         match self {
             Weight::Packed(packed) => packed.rows(columns),
             Weight::Dense(view) => {
-                let codes = Codes::Halves(view.slice().ok()?);
-                Some(PackedRows { columns, codes }).filter(PackedRows::is_regular)
+                let storage = WeightStorage::F16(view.slice().ok()?);
+                Some(WeightRows { columns, storage }).filter(WeightRows::is_regular)
             }
         }
     }
@@ -73,7 +73,7 @@ impl<'a> Weight<'a> {
     pub fn read(&self, range: Range<usize>, out: &mut [f32]) {
         match self {
             Weight::Packed(packed) => packed.decode(range, out),
-            Weight::Dense(view) => crate::kernels::convert::to_f32(view, range, out),
+            Weight::Dense(view) => anemeter_kernels::convert::to_f32(view, range, out),
         }
     }
 }

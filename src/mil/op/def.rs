@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Call, Decode, OpError, Outputs};
-use crate::mil::{Opset, Type};
-use crate::tensor::DType;
+use super::{Call, Decode, OpClass, Outputs, Result};
+use crate::{Opset, Type};
+use anemeter_kernels::tensor::DType;
 
 /// One generation of one operation.
 #[derive(Debug)]
@@ -13,11 +13,13 @@ pub struct OpDef {
     pub name: &'static str,
     /// The first opset this definition holds for; it holds until a later definition replaces it.
     pub since: Opset,
+    /// What kind of work it is: its cost follows from this.
+    pub class: OpClass,
     /// Its parameters.
     pub params: &'static [Param],
     /// The rule for the output types.
     pub infer: Infer,
-    /// What it computes.
+    /// How it is computed.
     pub eval: Eval,
 }
 
@@ -27,32 +29,47 @@ pub enum Eval {
     /// Computes outputs from inputs. Output shapes that `infer` could determine are already set.
     Kernel(Kernel),
     /// Yields compressed weights, one per output, that are decoded where they are used.
-    Constexpr(fn(&Call<'_>) -> Result<Decoders, OpError>),
+    Constexpr(Constexpr),
     /// Carried out by the executor itself: constants, control flow and states.
     Executor,
 }
 
 /// A rule for output types.
-pub type Infer = fn(&Call<'_>) -> Result<Vec<Type>, OpError>;
+pub type Infer = fn(&Call<'_>) -> Result<Vec<Type>>;
 
 /// An evaluation that computes outputs from inputs.
-pub type Kernel = fn(&Call<'_>, &mut Outputs<'_, '_>) -> Result<(), OpError>;
+pub type Kernel = fn(&Call<'_>, &mut Outputs<'_, '_>) -> Result;
+
+/// An evaluation that yields compressed weights.
+pub type Constexpr = fn(&Call<'_>) -> Result<Decoders>;
 
 /// Compressed weights, one per output.
 pub type Decoders = Vec<Arc<dyn Decode>>;
 
-/// A generation of an operation that a kernel evaluates.
-pub const fn define(
-    name: &'static str,
-    since: Opset,
-    params: &'static [Param],
-    infer: Infer,
-    kernel: Kernel,
-) -> OpDef {
-    OpDef { name, since, params, infer, eval: Eval::Kernel(kernel) }
+/// A generation of an operation that a kernel evaluates; [`OpDef::takes`] says its parameters.
+pub const fn define(class: OpClass, name: &'static str, since: Opset, infer: Infer, kernel: Kernel) -> OpDef {
+    OpDef { name, since, class, params: &[], infer, eval: Eval::Kernel(kernel) }
 }
 
-/// One parameter.
+/// A generation of an operation that yields compressed weights.
+pub const fn constexpr(name: &'static str, since: Opset, infer: Infer, decoders: Constexpr) -> OpDef {
+    OpDef { name, since, class: OpClass::Constant, params: &[], infer, eval: Eval::Constexpr(decoders) }
+}
+
+/// A generation of an operation that the executor carries out itself.
+pub const fn executed(class: OpClass, name: &'static str, since: Opset, infer: Infer) -> OpDef {
+    OpDef { name, since, class, params: &[], infer, eval: Eval::Executor }
+}
+
+impl OpDef {
+    /// The same operation with these parameters.
+    pub const fn takes(mut self, params: &'static [Param]) -> OpDef {
+        self.params = params;
+        self
+    }
+}
+
+/// One parameter of an operation.
 #[derive(Debug, Clone, Copy)]
 pub struct Param {
     /// Its name.
@@ -69,14 +86,46 @@ pub struct Param {
     pub presence: Presence,
     /// Whether the evaluation takes a compressed weight here as it is.
     pub packed: bool,
+    /// Which axes are channels, where a constant bound here is a weight that can be compressed.
+    pub weight: Option<WeightAxes>,
+}
+
+/// Which axes of a weight are its output and its input channels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WeightAxes {
+    /// The first two: output, input.
+    OutputInput,
+    /// The first two: input, output.
+    InputOutput,
+    /// The last two of a left factor: output, input, or the other way round where this parameter is true.
+    Left(&'static str),
+    /// The last two of a right factor: input, output, or the other way round where this parameter is true.
+    Right(&'static str),
+    /// The first two of a table whose rows are looked up.
+    Table,
+}
+
+impl WeightAxes {
+    /// The axes of the output and of the input channels of a weight; `is_set` reads a boolean parameter.
+    pub fn output_input(self, rank: usize, is_set: impl Fn(&str) -> bool) -> Option<(usize, usize)> {
+        let (row, column) = (rank.checked_sub(2)?, rank.checked_sub(1)?);
+        Some(match self {
+            WeightAxes::OutputInput | WeightAxes::Table => (0, 1),
+            WeightAxes::InputOutput => (1, 0),
+            WeightAxes::Left(transpose) if is_set(transpose) => (column, row),
+            WeightAxes::Left(_) => (row, column),
+            WeightAxes::Right(transpose) if is_set(transpose) => (row, column),
+            WeightAxes::Right(_) => (column, row),
+        })
+    }
 }
 
 /// How many values a parameter takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Arity {
-    /// Exactly one.
+    /// Exactly one value.
     One,
-    /// One or more.
+    /// One or more values.
     Many,
 }
 
@@ -112,6 +161,7 @@ impl Param {
             constant: false,
             presence: Presence::Required,
             packed: false,
+            weight: None,
         }
     }
 
@@ -164,6 +214,12 @@ impl Param {
         self
     }
 
+    /// A constant here is a weight with these channels.
+    pub const fn weight(mut self, axes: WeightAxes) -> Param {
+        self.weight = Some(axes);
+        self
+    }
+
     /// The evaluation reads a compressed weight here through [`Call::weight`].
     pub const fn packed(mut self) -> Param {
         self.packed = true;
@@ -174,7 +230,7 @@ impl Param {
 /// Data type domains that several operations share.
 #[expect(missing_docs, reason = "the names say what the lists hold")]
 pub mod domain {
-    use crate::tensor::DType::{self, *};
+    use anemeter_kernels::tensor::DType::{self, *};
 
     pub const FLOAT: &[DType] = &[F16, F32];
     pub const FLOAT_INT: &[DType] = &[F16, F32, I32];

@@ -1,7 +1,7 @@
 //! Where an evaluation writes: outputs that are placed already or that it sizes itself, and scratch memory.
 
-use super::OpError;
-use crate::tensor::{AlignedBuf, DType, Shape, TensorMut, shape};
+use super::{OpError, Result};
+use anemeter_kernels::tensor::{AlignedBuf, DType, Shape, TensorMut, shape};
 
 /// The outputs of one operation.
 pub struct Outputs<'s, 'b> {
@@ -9,7 +9,7 @@ pub struct Outputs<'s, 'b> {
     scratch: &'s mut Scratch,
 }
 
-/// One output.
+/// An output with its memory.
 pub struct Output<'a> {
     /// Element type.
     pub dtype: DType,
@@ -33,17 +33,15 @@ pub enum OutputBuffer<'a> {
 }
 
 impl Output<'_> {
-    fn view(&mut self) -> Result<TensorMut<'_>, OpError> {
-        let Some(shape) = &self.shape else {
-            return Err(OpError::new("output shape was not set"));
-        };
+    fn view(&mut self) -> Result<TensorMut<'_>> {
+        let Some(shape) = &self.shape else { refuse!("output shape was not set") };
         let bytes = shape::element_count(shape)
             .and_then(|n| self.dtype.byte_len(n))
-            .ok_or_else(|| OpError::new(format!("output of shape {shape:?} is too large")))?;
+            .ok_or_else(|| op_error!("output of shape {shape:?} is too large"))?;
         let data = match &mut self.buffer {
             OutputBuffer::Placed(data) => &mut **data,
             OutputBuffer::Growable { limit, .. } if bytes > *limit => {
-                return Err(OpError::new(format!("an output of shape {shape:?} does not fit into memory")));
+                refuse!("an output of shape {shape:?} does not fit into memory");
             }
             OutputBuffer::Growable { buffer, .. } => {
                 buffer.resize(bytes);
@@ -61,29 +59,27 @@ impl<'s, 'b> Outputs<'s, 'b> {
     }
 
     /// Output `i`, whose shape is known.
-    pub fn tensor(&mut self, i: usize) -> Result<TensorMut<'_>, OpError> {
+    pub fn tensor(&mut self, i: usize) -> Result<TensorMut<'_>> {
         self.slots[i].view()
     }
 
     /// Output `i` together with scratch memory.
-    pub fn with_scratch(&mut self, i: usize) -> Result<(TensorMut<'_>, &mut Scratch), OpError> {
+    pub fn with_scratch(&mut self, i: usize) -> Result<(TensorMut<'_>, &mut Scratch)> {
         Ok((self.slots[i].view()?, self.scratch))
     }
 
     /// Every output at once.
-    pub fn all(&mut self) -> impl Iterator<Item = Result<TensorMut<'_>, OpError>> {
+    pub fn all(&mut self) -> impl Iterator<Item = Result<TensorMut<'_>>> {
         self.slots.iter_mut().map(Output::view)
     }
 
     /// Every output at once, and scratch memory.
-    pub fn all_with_scratch(
-        &mut self,
-    ) -> (impl Iterator<Item = Result<TensorMut<'_>, OpError>>, &mut Scratch) {
+    pub fn all_with_scratch(&mut self) -> (impl Iterator<Item = Result<TensorMut<'_>>>, &mut Scratch) {
         (self.slots.iter_mut().map(Output::view), self.scratch)
     }
 
     /// The first two outputs and scratch memory.
-    pub fn pair(&mut self) -> Result<(TensorMut<'_>, TensorMut<'_>, &mut Scratch), OpError> {
+    pub fn pair(&mut self) -> Result<(TensorMut<'_>, TensorMut<'_>, &mut Scratch)> {
         match &mut *self.slots {
             [a, b, ..] => Ok((a.view()?, b.view()?, self.scratch)),
             _ => Err(OpError::new("operation needs two outputs")),
@@ -101,11 +97,11 @@ impl<'s, 'b> Outputs<'s, 'b> {
     }
 
     /// Sets the shape of output `i`, which depends on data, and gives its memory.
-    pub fn resize(&mut self, i: usize, shape: &[usize]) -> Result<TensorMut<'_>, OpError> {
+    pub fn resize(&mut self, i: usize, shape: &[usize]) -> Result<TensorMut<'_>> {
         let slot = &mut self.slots[i];
         match &slot.shape {
             Some(planned) if planned[..] != *shape => {
-                Err(OpError::new(format!("output {i} was planned as {planned:?} and came out as {shape:?}")))
+                refuse!("output {i} was planned as {planned:?} and came out as {shape:?}")
             }
             Some(_) => slot.view(),
             None => {

@@ -1,33 +1,32 @@
 //! Elementwise activations.
 
 use super::map::{self, Steps};
-use crate::kernels::elementwise::Unary;
-use crate::mil::op::domain::{FLOAT, TEXT};
-use crate::mil::op::{Call, Kernel, OpDef, OpError, Outputs, Param, define};
-use crate::mil::{Opset, Type};
+use super::prelude::*;
+use anemeter_kernels::elementwise::Unary;
 
 pub(super) const OPS: &[OpDef] = &[
-    alpha_beta("clamped_relu", Opset::Ios15, ALPHA_BETA, clamped_relu),
-    alpha_beta("clamped_relu", Opset::Ios17, ALPHA_BETA_17, clamped_relu),
-    alpha("elu", Opset::Ios15, ALPHA, elu),
-    alpha("elu", Opset::Ios17, ALPHA_17, elu),
-    define("gelu", Opset::Ios15, &[X, Param::constant("mode", TEXT).or_text("EXACT")], infer_gelu, gelu),
-    alpha("leaky_relu", Opset::Ios15, ALPHA, leaky_relu),
-    alpha("leaky_relu", Opset::Ios17, ALPHA_17, leaky_relu),
-    alpha_beta("linear_activation", Opset::Ios15, ALPHA_BETA, linear_activation),
-    alpha_beta("linear_activation", Opset::Ios17, ALPHA_BETA_17, linear_activation),
+    alpha_beta("clamped_relu", Ios15, ALPHA_BETA, clamped_relu),
+    alpha_beta("clamped_relu", Ios17, ALPHA_BETA_17, clamped_relu),
+    alpha("elu", Ios15, ALPHA, elu),
+    alpha("elu", Ios17, ALPHA_17, elu),
+    define(OpClass::Elementwise, "gelu", Ios15, infer_gelu, gelu)
+        .takes(&[X, Param::constant("mode", TEXT).or_text("EXACT")]),
+    alpha("leaky_relu", Ios15, ALPHA, leaky_relu),
+    alpha("leaky_relu", Ios17, ALPHA_17, leaky_relu),
+    alpha_beta("linear_activation", Ios15, ALPHA_BETA, linear_activation),
+    alpha_beta("linear_activation", Ios17, ALPHA_BETA_17, linear_activation),
     plain("relu", |c, o| map::clamped(c, o, 0.0, f32::INFINITY)),
     plain("relu6", |c, o| map::clamped(c, o, 0.0, 6.0)),
-    alpha_beta("scaled_tanh", Opset::Ios15, ALPHA_BETA, scaled_tanh),
-    alpha_beta("scaled_tanh", Opset::Ios17, ALPHA_BETA_17, scaled_tanh),
+    alpha_beta("scaled_tanh", Ios15, ALPHA_BETA, scaled_tanh),
+    alpha_beta("scaled_tanh", Ios17, ALPHA_BETA_17, scaled_tanh),
     plain("sigmoid", |c, o| map::vectors(c, o, Unary::Sigmoid)),
-    alpha_beta("sigmoid_hard", Opset::Ios15, ALPHA_BETA, sigmoid_hard),
-    alpha_beta("sigmoid_hard", Opset::Ios17, ALPHA_BETA_17, sigmoid_hard),
+    alpha_beta("sigmoid_hard", Ios15, ALPHA_BETA, sigmoid_hard),
+    alpha_beta("sigmoid_hard", Ios17, ALPHA_BETA_17, sigmoid_hard),
     plain("silu", silu),
     plain("softplus", |c, o| map::floats(c, o, softplus)),
     plain("softsign", softsign),
-    alpha("thresholded_relu", Opset::Ios15, ALPHA, thresholded_relu),
-    alpha("thresholded_relu", Opset::Ios17, ALPHA_17, thresholded_relu),
+    alpha("thresholded_relu", Ios15, ALPHA, thresholded_relu),
+    alpha("thresholded_relu", Ios17, ALPHA_17, thresholded_relu),
 ];
 
 const X: Param = Param::value("x", FLOAT).group('T');
@@ -39,18 +38,20 @@ const ALPHA_BETA_17: &[Param] =
     &[X, Param::constant("alpha", FLOAT).group('U'), Param::constant("beta", FLOAT).group('U')];
 
 const fn plain(name: &'static str, kernel: Kernel) -> OpDef {
-    define(name, Opset::Ios15, &[X], map::same_type, kernel)
+    define(OpClass::Elementwise, name, Ios15, map::same_type, kernel).takes(&[X])
 }
 
 const fn alpha(name: &'static str, since: Opset, params: &'static [Param], kernel: Kernel) -> OpDef {
-    define(name, since, params, |call| map::same_type_given(call, &["alpha"]), kernel)
+    define(OpClass::Elementwise, name, since, |call| map::same_type_given(call, &["alpha"]), kernel)
+        .takes(params)
 }
 
 const fn alpha_beta(name: &'static str, since: Opset, params: &'static [Param], kernel: Kernel) -> OpDef {
-    define(name, since, params, |call| map::same_type_given(call, &["alpha", "beta"]), kernel)
+    let infer = |call: &Call<'_>| map::same_type_given(call, &["alpha", "beta"]);
+    define(OpClass::Elementwise, name, since, infer, kernel).takes(params)
 }
 
-fn clamped_relu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn clamped_relu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let (alpha, beta, steps) = (call.float("alpha")?, call.float("beta")?, Steps::of(call)?);
     map::floats(call, outputs, |x| {
         let leaky = if x < 0.0 { steps.round(alpha * x) } else { x };
@@ -58,32 +59,32 @@ fn clamped_relu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), Op
     })
 }
 
-fn elu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn elu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let (alpha, steps) = (call.float("alpha")?, Steps::of(call)?);
     map::floats(call, outputs, |x| if x > 0.0 { x } else { alpha * steps.round(x.exp_m1()) })
 }
 
-fn leaky_relu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn leaky_relu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let alpha = call.float("alpha")?;
     map::floats(call, outputs, |x| if x < 0.0 { alpha * x } else { x })
 }
 
-fn linear_activation(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn linear_activation(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let (alpha, beta, steps) = (call.float("alpha")?, call.float("beta")?, Steps::of(call)?);
     map::floats(call, outputs, |x| steps.round(alpha * x) + beta)
 }
 
-fn scaled_tanh(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn scaled_tanh(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let (alpha, beta, steps) = (call.float("alpha")?, call.float("beta")?, Steps::of(call)?);
     map::composed(call, outputs, |x| steps.round(beta * x), Unary::Tanh, |_, y| alpha * steps.round(y))
 }
 
-fn sigmoid_hard(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn sigmoid_hard(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let (alpha, beta, steps) = (call.float("alpha")?, call.float("beta")?, Steps::of(call)?);
     map::floats(call, outputs, |x| (steps.round(alpha * x) + beta).clamp(0.0, 1.0))
 }
 
-fn silu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn silu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let steps = Steps::of(call)?;
     if !steps.any() {
         return map::vectors(call, outputs, Unary::Silu);
@@ -91,34 +92,32 @@ fn silu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
     map::composed(call, outputs, |x| x, Unary::Sigmoid, |x, y| x * steps.round(y))
 }
 
-fn softsign(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn softsign(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let steps = Steps::of(call)?;
     map::floats(call, outputs, |x| x / steps.round(1.0 + x.abs()))
 }
 
-fn thresholded_relu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn thresholded_relu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let alpha = call.float("alpha")?;
     map::floats(call, outputs, |x| if x < alpha { 0.0 } else { x })
 }
 
 /// The formula of `gelu` that `mode` names.
-fn gelu_mode(call: &Call<'_>) -> Result<Unary, OpError> {
+fn gelu_mode(call: &Call<'_>) -> Result<Unary> {
     match call.text("mode")? {
         "EXACT" => Ok(Unary::Gelu),
         "TANH_APPROXIMATION" => Ok(Unary::GeluTanh),
         "SIGMOID_APPROXIMATION" => Ok(Unary::GeluSigmoid),
-        other => Err(OpError::new(format!(
-            "`mode` is \"{other}\", not EXACT, TANH_APPROXIMATION or SIGMOID_APPROXIMATION"
-        ))),
+        other => refuse!("`mode` is \"{other}\", not EXACT, TANH_APPROXIMATION or SIGMOID_APPROXIMATION"),
     }
 }
 
-fn infer_gelu(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_gelu(call: &Call<'_>) -> Result<Vec<Type>> {
     gelu_mode(call)?;
     map::same_type(call)
 }
 
-fn gelu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn gelu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let (mode, steps) = (gelu_mode(call)?, Steps::of(call)?);
     match mode {
         _ if !steps.any() => map::vectors(call, outputs, mode),
@@ -149,19 +148,12 @@ pub(super) fn softplus(x: f32) -> f32 {
 
 #[cfg(test)]
 mod tests {
-    use half::f16;
-
-    use super::super::testing::run;
     use super::*;
-    use crate::tensor::Tensor;
 
     fn check(name: &str, constants: &[(&str, f32)], x: &[f32], expected: &[f32]) {
-        let mut args = vec![("x", Tensor::from_slice(&[x.len()], x).unwrap())];
+        let mut args = vec![("x", tensor(&[x.len()], x))];
         args.extend(constants.iter().map(|&(param, value)| (param, Tensor::scalar(value))));
-        let out = run(name, Opset::Ios15, &args).unwrap();
-        for (got, want) in out[0].view().slice::<f32>().unwrap().iter().zip(expected) {
-            assert!((got - want).abs() <= 1e-6 || got.is_nan() && want.is_nan(), "{name}: {got} for {want}");
-        }
+        near(name, &run(name, Ios15, &args).unwrap()[0], expected, 1e-6);
     }
 
     #[test]
@@ -185,30 +177,26 @@ mod tests {
 
     #[test]
     fn gelu_has_three_modes() {
-        let x = Tensor::from_slice(&[3], &[-3.0f32, 0.5, 100.0]).unwrap();
+        let x = tensor(&[3], &[-3.0f32, 0.5, 100.0]);
         for (mode, expected) in [
             ("EXACT", [-0.004_049_694, 0.345_731_23, 100.0]),
             ("TANH_APPROXIMATION", [-0.003_637_392, 0.345_714, 100.0]),
             ("SIGMOID_APPROXIMATION", [-0.018_071_31, 0.350_388_44, 100.0]),
         ] {
-            let args = [("x", x.clone()), ("mode", Tensor::from_text(mode))];
-            let out = run("gelu", Opset::Ios15, &args).unwrap();
-            for (got, want) in out[0].view().slice::<f32>().unwrap().iter().zip(expected) {
-                assert!((got - want).abs() <= 1e-6, "{mode}: {got} for {want}");
-            }
+            let args = [("x", x.clone()), text("mode", mode)];
+            near(mode, &run("gelu", Ios15, &args).unwrap()[0], &expected, 1e-6);
         }
-        let args = [("x", x), ("mode", Tensor::from_text("FAST"))];
-        let error = run("gelu", Opset::Ios15, &args).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "`mode` is \"FAST\", not EXACT, TANH_APPROXIMATION or SIGMOID_APPROXIMATION"
+        let args = [("x", x), text("mode", "FAST")];
+        refused(
+            run("gelu", Ios15, &args),
+            "`mode` is \"FAST\", not EXACT, TANH_APPROXIMATION or SIGMOID_APPROXIMATION",
         );
     }
 
     #[test]
     fn constants_may_be_wider_than_x() {
-        let x = Tensor::from_slice(&[1], &[f16::from_f32(-2.0)]).unwrap();
-        let out = run("leaky_relu", Opset::Ios17, &[("x", x), ("alpha", Tensor::scalar(0.25f32))]).unwrap();
+        let x = tensor(&[1], &[f16::from_f32(-2.0)]);
+        let out = run("leaky_relu", Ios17, &[("x", x), ("alpha", Tensor::scalar(0.25f32))]).unwrap();
         assert_eq!(out[0].view().slice::<f16>().unwrap(), [f16::from_f32(-0.5)]);
     }
 }

@@ -1,44 +1,39 @@
 //! `scaled_dot_product_attention`.
 
-use half::f16;
+use super::prelude::*;
+use crate::op::SOFTMAX_FLOPS;
+use anemeter_kernels::attention::Head;
+use anemeter_kernels::convert::to_f32;
+use anemeter_kernels::floats::Sink;
+use anemeter_kernels::parallel::for_each_chunk;
 
-use crate::kernels::attention::Head;
-use crate::kernels::convert::to_f32;
-use crate::kernels::floats::Sink;
-use crate::kernels::parallel::for_each_chunk;
-use crate::mil::op::domain::FLOAT;
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
-use crate::mil::{Dim, Opset, TensorType, Type};
-use crate::tensor::{DType, Shape, TensorView, shape};
-
-pub(super) const OPS: &[OpDef] = &[OpDef {
-    name: "scaled_dot_product_attention",
-    since: Opset::Ios18,
-    params: &[
+pub(super) const OPS: &[OpDef] =
+    &[define(OpClass::Product(flops), "scaled_dot_product_attention", Ios18, infer, eval).takes(&[
         Param::value("query", FLOAT).group('T'),
         Param::value("key", FLOAT).group('T'),
         Param::value("value", FLOAT).group('T'),
         Param::value("attn_mask", &[DType::Bool, DType::F16, DType::F32]).group('M').optional(),
-    ],
-    infer,
-    eval: Eval::Kernel(eval),
-}];
+    ])];
 
-fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+/// Two products and a softmax.
+fn flops(call: &Call<'_>, _: &[usize]) -> Option<u64> {
+    let dims = |name| call.ty(name).ok()?.concrete();
+    let (query, key, value) = (dims("query")?, dims("key")?, dims("value")?);
+    let (&width, rows) = query.split_last()?;
+    let keys = *key.get(key.len().checked_sub(2)?)? as u64;
+    let per_score = (width as u64).saturating_add(*value.last()? as u64).saturating_mul(2);
+    Some(elements(rows).saturating_mul(keys).saturating_mul(per_score.saturating_add(SOFTMAX_FLOPS)))
+}
+
+fn infer(call: &Call<'_>) -> Result<Vec<Type>> {
     let (query, key, value) = (call.ty("query")?, call.ty("key")?, call.ty("value")?);
     let (Some(rank), Some(key_rank), Some(value_rank)) = (query.rank(), key.rank(), value.rank()) else {
-        return Ok(vec![TensorType::new(query.dtype, vec![Dim::Variadic]).into()]);
+        return Ok(dims::unranked(query.dtype));
     };
     if rank != key_rank || rank != value_rank {
-        return Err(OpError::new(format!(
-            "`query`, `key` and `value` have different ranks: {rank}, {key_rank} and {value_rank}"
-        )));
+        refuse!("`query`, `key` and `value` have different ranks: {rank}, {key_rank} and {value_rank}");
     }
-    if rank < 3 {
-        return Err(OpError::new(format!(
-            "`query`, `key` and `value` have rank {rank}, at least 3 is needed"
-        )));
-    }
+    refuse_if!(rank < 3, "`query`, `key` and `value` have rank {rank}, at least 3 is needed");
     let (rows, columns) = (rank - 2, rank - 1);
     let mut pairs = vec![("query", query, "key", key, columns), ("key", key, "value", value, rows)];
     for axis in 0..rows {
@@ -49,9 +44,7 @@ fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
         if let (Dim::Fixed(x), Dim::Fixed(y)) = (a.shape[axis], b.shape[axis])
             && x != y
         {
-            return Err(OpError::new(format!(
-                "`{a_name}` has {x} and `{b_name}` has {y} in dimension {axis} of {rank}"
-            )));
+            refuse!("`{a_name}` has {x} and `{b_name}` has {y} in dimension {axis} of {rank}");
         }
     }
     if let Some(mask) = call.opt_ty("attn_mask")? {
@@ -59,15 +52,15 @@ fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     }
     let mut shape = query.shape.clone();
     shape[columns] = value.shape[columns];
-    Ok(vec![TensorType::new(query.dtype, shape).into()])
+    Ok(dims::one(query.dtype, shape))
 }
 
 /// A mask has all keys in its last dimension, and broadcasts to the scores.
-fn check_mask(mask: &TensorType, query: &TensorType, keys: Dim) -> Result<(), OpError> {
+fn check_mask(mask: &TensorType, query: &TensorType, keys: Dim) -> Result {
     let Some(rank) = mask.rank() else { return Ok(()) };
     let scores: Vec<Dim> = query.shape[..query.shape.len() - 1].iter().copied().chain([keys]).collect();
     let Some(missing) = scores.len().checked_sub(rank).filter(|_| rank > 0) else {
-        return Err(OpError::new(format!("`attn_mask` has rank {rank}, scores have {}", scores.len())));
+        refuse!("`attn_mask` has rank {rank}, scores have {}", scores.len())
     };
     for (axis, (&dim, &score)) in mask.shape.iter().zip(&scores[missing..]).enumerate() {
         let last = axis + 1 == rank;
@@ -75,9 +68,7 @@ fn check_mask(mask: &TensorType, query: &TensorType, keys: Dim) -> Result<(), Op
             && found != wanted
             && (last || found != 1)
         {
-            return Err(OpError::new(format!(
-                "`attn_mask` is a {mask}, whose dimension {axis} does not broadcast to {wanted}"
-            )));
+            refuse!("`attn_mask` is a {mask}, whose dimension {axis} does not broadcast to {wanted}");
         }
     }
     Ok(())
@@ -85,15 +76,28 @@ fn check_mask(mask: &TensorType, query: &TensorType, keys: Dim) -> Result<(), Op
 
 /// A mask and how it is read as `[*batch, queries, keys]`.
 struct Mask<'a> {
-    view: TensorView<'a>,
+    values: MaskValues<'a>,
     batch: Shape,
     strides: Shape,
 }
 
+#[derive(Clone, Copy)]
+enum MaskValues<'a> {
+    /// Scores that are kept, where they are not zero.
+    Keep(&'a [u8]),
+    AddF16(&'a [f16]),
+    AddF32(&'a [f32]),
+}
+
 impl<'a> Mask<'a> {
-    fn new(view: TensorView<'a>, scores: &[usize]) -> Mask<'a> {
+    fn new(view: TensorView<'a>, scores: &[usize]) -> Result<Mask<'a>> {
         let strides = shape::broadcast_strides(view.shape(), scores);
-        Mask { view, batch: scores[..scores.len() - 2].into(), strides }
+        let values = match view.dtype() {
+            DType::Bool => MaskValues::Keep(view.bools()?),
+            DType::F16 => MaskValues::AddF16(view.slice()?),
+            _ => MaskValues::AddF32(view.slice()?),
+        };
+        Ok(Mask { values, batch: scores[..scores.len() - 2].into(), strides })
     }
 
     /// Where the mask of a head starts.
@@ -107,19 +111,16 @@ impl<'a> Mask<'a> {
     }
 
     fn apply(&self, at: usize, scores: &mut [f32]) {
-        let bytes = self.view.bytes();
-        match self.view.dtype() {
-            DType::Bool => {
-                for (score, &keep) in scores.iter_mut().zip(&bytes[at..]) {
+        match self.values {
+            MaskValues::Keep(mask) => {
+                for (score, &keep) in scores.iter_mut().zip(&mask[at..]) {
                     *score = if keep == 0 { f32::NEG_INFINITY } else { *score };
                 }
             }
-            DType::F16 => {
-                let mask: &[f16] = self.view.slice().unwrap_or_default();
+            MaskValues::AddF16(mask) => {
                 scores.iter_mut().zip(&mask[at..]).for_each(|(score, mask)| *score += mask.to_f32());
             }
-            _ => {
-                let mask: &[f32] = self.view.slice().unwrap_or_default();
+            MaskValues::AddF32(mask) => {
                 scores.iter_mut().zip(&mask[at..]).for_each(|(score, mask)| *score += mask);
             }
         }
@@ -130,12 +131,10 @@ impl<'a> Mask<'a> {
 const LANES: usize = 16;
 const LANES_ELEMENTS: usize = 1 << 24;
 
-fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let tensors = [call.tensor("query")?, call.tensor("key")?, call.tensor("value")?];
     let (out, scratch) = outputs.with_scratch(0)?;
-    if out.shape().contains(&0) {
-        return Ok(());
-    }
+    done_if!(out.shape().contains(&0));
     let [query, key, value] = tensors.map(|tensor| tensor.shape());
     let (rows, columns) = (query.len() - 2, query.len() - 1);
     let head = Head {
@@ -146,7 +145,7 @@ fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
         round_steps: call.rounds(tensors[0].dtype()),
     };
     let scores: Shape = query[..columns].iter().copied().chain([head.keys]).collect();
-    let mask = call.opt_tensor("attn_mask")?.map(|view| Mask::new(view, &scores));
+    let mask = call.opt_tensor("attn_mask")?.map(|view| Mask::new(view, &scores)).transpose()?;
     let heads: usize = query[..rows].iter().product();
     let lengths = [head.queries * head.embedding, head.keys * head.embedding, head.keys * head.features];
     let dense = tensors[0].dtype() == DType::F32;
@@ -205,26 +204,22 @@ fn attend(
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{call, floats, run};
-    use super::super::typed::infer_tensor;
     use super::*;
-    use crate::mil::op::{KnownValue, Numerics};
-    use crate::tensor::Tensor;
 
     fn halves(shape: &[usize], step: usize) -> Tensor {
         let values: Vec<_> = (0..shape.iter().product())
             .map(|i: usize| f16::from_f32((i * step % 17) as f32 / 8.0 - 1.0))
             .collect();
-        Tensor::from_slice(shape, &values).unwrap()
+        tensor(shape, &values)
     }
 
-    fn attention(more: &[(&str, Tensor)]) -> Result<Vec<f32>, OpError> {
+    fn attention(more: &[(&str, Tensor)]) -> Result<Vec<f32>> {
         let own = [
             ("query", floats(&[2, 1, 1], &[0.0, 3.0])),
             ("key", floats(&[2, 3, 1], &[0.0, 1.0, 2.0, 0.0, 0.0, 100.0])),
             ("value", floats(&[2, 3, 2], &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0])),
         ];
-        let out = run("scaled_dot_product_attention", Opset::Ios18, &[&own, more].concat())?;
+        let out = run("scaled_dot_product_attention", Ios18, &[&own, more].concat())?;
         assert_eq!(out[0].shape(), [2, 1, 2]);
         Ok(out[0].view().slice::<f32>()?.to_vec())
     }
@@ -232,12 +227,12 @@ mod tests {
     #[test]
     fn masks_choose_keys() {
         assert_eq!(attention(&[]).unwrap(), [3.0, 4.0, 5.0, 6.0]);
-        let keep = Tensor::from_bools(&[3], &[true, true, false]).unwrap();
+        let keep = bools(&[3], &[true, true, false]);
         assert_eq!(attention(&[("attn_mask", keep)]).unwrap(), [2.0, 3.0, 2.0, 3.0]);
         let none = f32::NEG_INFINITY;
         let per_head = floats(&[2, 1, 3], &[0.0, none, 0.0, none, none, 0.0]);
         assert_eq!(attention(&[("attn_mask", per_head)]).unwrap(), [3.0, 4.0, 5.0, 6.0]);
-        let halves = Tensor::from_slice(&[1, 3], &[none, 0.0, none].map(f16::from_f32)).unwrap();
+        let halves = tensor(&[1, 3], &[none, 0.0, none].map(f16::from_f32));
         assert_eq!(attention(&[("attn_mask", halves)]).unwrap(), [3.0, 4.0, 3.0, 4.0]);
     }
 
@@ -246,7 +241,7 @@ mod tests {
         let (query, key, value) = (halves(&[3, 70, 16], 5), halves(&[3, 40, 16], 7), halves(&[3, 40, 8], 3));
         for numerics in [Numerics::Fast, Numerics::Fp16Exact] {
             let step = |name: &str, args: &[(&str, KnownValue)]| call(name, numerics, args).unwrap();
-            let transpose = Tensor::from_bools(&[], &[true]).unwrap();
+            let transpose = Tensor::from_bool(true);
             let x = query.clone().into();
             let products = [("x", x), ("y", key.clone().into()), ("transpose_y", transpose.into())];
             let scale = Tensor::scalar(f16::from_f32(0.25));
@@ -260,9 +255,10 @@ mod tests {
             );
             let (found, expected) = (found.view(), expected.view());
             let pairs = found.slice::<f16>().unwrap().iter().zip(expected.slice::<f16>().unwrap());
-            let worst = pairs.map(|(a, b)| (a.to_f32() - b.to_f32()).abs()).fold(0.0, f32::max);
             let allowed = if numerics == Numerics::Fast { 2e-3 } else { 0.0 };
-            assert!(worst <= allowed, "{numerics:?} {worst}");
+            for (a, b) in pairs {
+                assert!((a.to_f32() - b.to_f32()).abs() <= allowed, "{numerics:?}: {a}, expected {b}");
+            }
         }
     }
 
@@ -280,15 +276,15 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_named() {
         let mask = |shape: &[usize]| [("attn_mask", floats(shape, &vec![0.0; shape.iter().product()]))];
-        assert_eq!(
-            attention(&mask(&[4])).unwrap_err().to_string(),
-            "`attn_mask` is a tensor<fp32, [4]>, whose dimension 0 does not broadcast to 3"
+        refused(
+            attention(&mask(&[4])),
+            "`attn_mask` is a tensor<fp32, [4]>, whose dimension 0 does not broadcast to 3",
         );
         assert!(attention(&mask(&[3, 1, 3])).is_err());
         assert!(attention(&mask(&[1, 2, 1, 3])).is_err());
         let heads = [("query", floats(&[1, 1, 1], &[0.0])), ("key", floats(&[2, 1, 1], &[0.0; 2]))];
         let args = [&heads[..], &[("value", floats(&[2, 1, 1], &[0.0; 2]))]].concat();
-        let error = run("scaled_dot_product_attention", Opset::Ios18, &args).unwrap_err();
+        let error = run("scaled_dot_product_attention", Ios18, &args).unwrap_err();
         assert_eq!(error.to_string(), "`query` has 1 and `key` has 2 in dimension 0 of 3");
     }
 }

@@ -1,37 +1,17 @@
 //! `space_to_batch` and `batch_to_space`: blocks of pixels to and from the batch dimension, with a margin
 //! around the image that is added or cropped.
 
-use super::dims;
-use crate::kernels::copy::StridedCopy;
-use crate::mil::op::domain::{FLOAT, INT};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
-use crate::mil::{Opset, Type};
-use crate::tensor::shape;
+use super::prelude::*;
+use anemeter_kernels::copy::StridedCopy;
 
 pub(super) const OPS: &[OpDef] = &[
-    OpDef {
-        name: "space_to_batch",
-        since: Opset::Ios15,
-        params: &[
-            Param::value("x", FLOAT),
-            Param::constant("block_shape", INT),
-            Param::constant("paddings", INT),
-        ],
-        infer: infer_batch,
-        eval: Eval::Kernel(eval_batch),
-    },
-    OpDef {
-        name: "batch_to_space",
-        since: Opset::Ios15,
-        params: &[
-            Param::value("x", FLOAT),
-            Param::constant("block_shape", INT),
-            Param::constant("crops", INT),
-        ],
-        infer: infer_space,
-        eval: Eval::Kernel(eval_space),
-    },
+    define(OpClass::Movement, "space_to_batch", Ios15, infer_batch, eval_batch).takes(&params("paddings")),
+    define(OpClass::Movement, "batch_to_space", Ios15, infer_space, eval_space).takes(&params("crops")),
 ];
+
+const fn params(margins: &'static str) -> [Param; 3] {
+    [Param::value("x", FLOAT), Param::constant("block_shape", INT), Param::constant(margins, INT)]
+}
 
 /// Block sizes and margins: rows, then columns.
 struct Blocks {
@@ -40,12 +20,12 @@ struct Blocks {
 }
 
 impl Blocks {
-    fn read(call: &Call<'_>, margins: &str) -> Result<Blocks, OpError> {
+    fn read(call: &Call<'_>, margins: &str) -> Result<Blocks> {
         let [height, width] = call.ints("block_shape")?[..] else {
-            return Err(OpError::new("`block_shape` does not have 2 elements"));
+            refuse!("`block_shape` does not have 2 elements")
         };
         let [top, bottom, left, right] = call.ints(margins)?[..] else {
-            return Err(OpError::new(format!("`{margins}` does not have shape [2, 2]")));
+            refuse!("`{margins}` does not have shape [2, 2]")
         };
         let block = |size| dims::positive("block_shape", size);
         let margin = |size| dims::size(margins, size);
@@ -55,7 +35,7 @@ impl Blocks {
         })
     }
 
-    fn area(&self) -> Result<usize, OpError> {
+    fn area(&self) -> Result<usize> {
         dims::times(self.block[0], self.block[1])
     }
 
@@ -101,7 +81,7 @@ struct BlockCopy {
     axes: [(usize, usize, usize); 4],
 }
 
-fn infer_batch(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_batch(call: &Call<'_>) -> Result<Vec<Type>> {
     let (x, blocks) = (call.ty("x")?, Blocks::read(call, "paddings")?);
     let mut dims = dims::of_rank("x", x, 4)?;
     dims[0] = dims::map(dims[0], |n| dims::times(n, blocks.area()?))?;
@@ -109,41 +89,39 @@ fn infer_batch(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
         let ([before, after], block) = (blocks.margin[axis], blocks.block[axis]);
         dims[2 + axis] = dims::map(dims[2 + axis], |n| {
             let padded = dims::plus(n, dims::plus(before, after)?)?;
-            if padded % block != 0 {
-                return Err(OpError::new(format!(
-                    "dimension {} has {padded} elements after padding, not a multiple of {block}",
-                    2 + axis
-                )));
-            }
+            refuse_if!(
+                padded % block != 0,
+                "dimension {} has {padded} elements after padding, not a multiple of {block}",
+                2 + axis
+            );
             Ok(padded / block)
         })?;
     }
     Ok(dims::one(x.dtype, dims))
 }
 
-fn infer_space(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_space(call: &Call<'_>) -> Result<Vec<Type>> {
     let (x, blocks) = (call.ty("x")?, Blocks::read(call, "crops")?);
     let mut dims = dims::of_rank("x", x, 4)?;
     let area = blocks.area()?;
     dims[0] = dims::map(dims[0], |n| match n % area {
         0 => Ok(n / area),
-        _ => Err(OpError::new(format!("a batch of {n} is not a multiple of {area} pixels in a block"))),
+        _ => refuse!("a batch of {n} is not a multiple of {area} pixels in a block"),
     })?;
     for axis in 0..2 {
         let ([before, after], block) = (blocks.margin[axis], blocks.block[axis]);
         dims[2 + axis] = dims::map(dims[2 + axis], |n| {
             let (whole, crops) = (dims::times(n, block)?, dims::plus(before, after)?);
             whole.checked_sub(crops).ok_or_else(|| {
-                OpError::new(format!("`crops` takes {crops} elements from {whole} in dimension {}", 2 + axis))
+                op_error!("`crops` takes {crops} elements from {whole} in dimension {}", 2 + axis)
             })
         })?;
     }
     Ok(dims::one(x.dtype, dims))
 }
 
-fn eval_batch(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
-    let (x, blocks) = (call.tensor("x")?, Blocks::read(call, "paddings")?);
-    let out = outputs.tensor(0)?;
+fn eval_batch(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
+    let (x, blocks, out) = (call.tensor("x")?, Blocks::read(call, "paddings")?, outputs.tensor(0)?);
     let shape = out.shape();
     let bytes = out.bytes();
     bytes.fill(0);
@@ -157,9 +135,8 @@ fn eval_batch(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpEr
     Ok(())
 }
 
-fn eval_space(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
-    let (x, blocks) = (call.tensor("x")?, Blocks::read(call, "crops")?);
-    let out = outputs.tensor(0)?;
+fn eval_space(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
+    let (x, blocks, out) = (call.tensor("x")?, Blocks::read(call, "crops")?, outputs.tensor(0)?);
     let shape = out.shape();
     let bytes = out.bytes();
     blocks.copies(x.shape(), shape, |part| {
@@ -174,21 +151,19 @@ fn eval_space(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpEr
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
     use super::*;
-    use crate::tensor::Tensor;
 
     fn square(values: [i32; 4]) -> Tensor {
-        Tensor::from_slice(&[2, 2], &values).unwrap()
+        tensor(&[2, 2], &values)
     }
 
     #[test]
     fn blocks_become_batches_and_back() {
-        let block = Tensor::from_slice(&[2], &[2, 2]).unwrap();
+        let block = tensor(&[2], &[2, 2]);
         let flat: Vec<f32> = (1..=16u8).map(f32::from).collect();
-        let x = Tensor::from_slice(&[2, 1, 2, 4], &flat).unwrap();
+        let x = tensor(&[2, 1, 2, 4], &flat);
         let args = [("x", x), ("block_shape", block.clone()), ("paddings", square([0, 0, 2, 0]))];
-        let out = run("space_to_batch", Opset::Ios15, &args).unwrap();
+        let out = run("space_to_batch", Ios15, &args).unwrap();
         assert_eq!(out[0].shape(), [8, 1, 1, 3]);
         let wanted =
             [[0, 1, 3], [0, 9, 11], [0, 2, 4], [0, 10, 12], [0, 5, 7], [0, 13, 15], [0, 6, 8], [0, 14, 16]];
@@ -197,17 +172,14 @@ mod tests {
             wanted.concat().iter().map(|&v| v as f32).collect::<Vec<_>>()
         );
         let args = [("x", out[0].clone()), ("block_shape", block), ("crops", square([0, 0, 2, 0]))];
-        let out = run("batch_to_space", Opset::Ios15, &args).unwrap();
-        assert_eq!(out[0].shape(), [2, 1, 2, 4]);
-        assert_eq!(out[0].view().slice::<f32>().unwrap(), flat);
+        gives::<f32>(run("batch_to_space", Ios15, &args), &[2, 1, 2, 4], &flat);
     }
 
     #[test]
     fn crops_must_leave_something_to_crop() {
-        let x = Tensor::from_slice(&[4, 1, 1, 1], &[0.0f32; 4]).unwrap();
-        let block = Tensor::from_slice(&[2], &[2, 2]).unwrap();
+        let x = tensor(&[4, 1, 1, 1], &[0.0f32; 4]);
+        let block = tensor(&[2], &[2, 2]);
         let args = [("x", x), ("block_shape", block), ("crops", square([1, 2, 0, 0]))];
-        let error = run("batch_to_space", Opset::Ios15, &args).unwrap_err();
-        assert_eq!(error.to_string(), "`crops` takes 3 elements from 2 in dimension 2");
+        refused(run("batch_to_space", Ios15, &args), "`crops` takes 3 elements from 2 in dimension 2");
     }
 }

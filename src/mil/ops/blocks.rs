@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use crate::mil::op::OpError;
-use crate::tensor::{Shape, shape};
+use super::prelude::*;
 
 /// How the elements of a tensor map to blocks. Blocks are numbered row-major.
 #[derive(Debug, Clone)]
@@ -21,18 +20,16 @@ pub(super) struct Blocks {
 
 impl Blocks {
     /// `counts` blocks per dimension of `shape`; each must divide its dimension.
-    pub(super) fn new(shape: &[usize], counts: &[usize]) -> Result<Blocks, OpError> {
+    pub(super) fn new(shape: &[usize], counts: &[usize]) -> Result<Blocks> {
         if shape.len() != counts.len() {
-            return Err(OpError::new(format!("{counts:?} blocks cannot divide a tensor of shape {shape:?}")));
+            refuse!("{counts:?} blocks cannot divide a tensor of shape {shape:?}");
         }
         for (axis, (&dim, &count)) in shape.iter().zip(counts).enumerate() {
             if count == 0 || dim % count != 0 {
-                return Err(OpError::new(format!(
-                    "dimension {axis} of size {dim} cannot be divided into {count} blocks"
-                )));
+                refuse!("dimension {axis} of size {dim} cannot be divided into {count} blocks");
             }
         }
-        let too_large = || OpError::new(format!("a tensor of shape {shape:?} is too large to address"));
+        let too_large = || op_error!("a tensor of shape {shape:?} is too large to address");
         shape::element_count(shape).ok_or_else(too_large)?;
         let last = counts.iter().rposition(|&count| count > 1).unwrap_or(0);
         let across = counts.get(last).copied().unwrap_or(1);

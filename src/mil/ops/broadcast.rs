@@ -2,13 +2,13 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::mil::op::OpError;
-use crate::mil::{Dim, TensorType};
-use crate::tensor::{Shape, shape};
+use crate::op::Result;
+use crate::{Dim, TensorType};
+use anemeter_kernels::tensor::{Shape, shape};
 
 /// The broadcast of two lists of dimensions. An unknown size against a known one other than 1 must be equal
 /// to it or 1, so the known one stands.
-pub(super) fn dims(a: &TensorType, b: &TensorType) -> Result<Vec<Dim>, OpError> {
+pub(super) fn dims(a: &TensorType, b: &TensorType) -> Result<Vec<Dim>> {
     if a.rank().is_none() || b.rank().is_none() {
         return Ok(vec![Dim::Variadic]);
     }
@@ -18,9 +18,9 @@ pub(super) fn dims(a: &TensorType, b: &TensorType) -> Result<Vec<Dim>, OpError> 
         .map(|i| match (dim(&a.shape, i), dim(&b.shape, i)) {
             (Dim::Fixed(1), other) | (other, Dim::Fixed(1)) => Ok(other),
             (Dim::Fixed(x), Dim::Fixed(y)) if x == y => Ok(Dim::Fixed(x)),
-            (Dim::Fixed(x), Dim::Fixed(y)) => Err(OpError::new(format!(
-                "shapes {a} and {b} do not broadcast: {x} against {y} in dimension {i} of {rank}"
-            ))),
+            (Dim::Fixed(x), Dim::Fixed(y)) => {
+                refuse!("shapes {a} and {b} do not broadcast: {x} against {y} in dimension {i} of {rank}")
+            }
             (Dim::Fixed(x), _) | (_, Dim::Fixed(x)) => Ok(Dim::Fixed(x)),
             _ => Ok(Dim::Unknown),
         })

@@ -2,36 +2,25 @@
 
 use super::activation::softplus;
 use super::map::{self, Steps};
+use super::prelude::*;
 use super::{channels, in_place};
-use crate::kernels::convert::to_f32;
-use crate::mil::op::domain::FLOAT;
-use crate::mil::op::{Call, OpDef, OpError, Outputs, Param, define};
-use crate::mil::{Opset, Type};
+use anemeter_kernels::convert::to_f32;
 
-pub(super) const OPS: &[OpDef] = &[
-    define("prelu", Opset::Ios15, &[X, ALPHA.group('T')], infer_prelu, prelu),
-    define("prelu", Opset::Ios17, &[X, ALPHA.group('U')], infer_prelu, prelu),
-    define(
-        "softplus_parametric",
-        Opset::Ios15,
-        &[X, ALPHA.group('T'), BETA.group('T')],
-        infer_softplus,
-        softplus_parametric,
-    ),
-    define(
-        "softplus_parametric",
-        Opset::Ios17,
-        &[X, ALPHA.group('U'), BETA.group('U')],
-        infer_softplus,
-        softplus_parametric,
-    ),
-];
+pub(super) const OPS: &[OpDef] =
+    &[
+        define(OpClass::Elementwise, "prelu", Ios15, infer_prelu, prelu).takes(&[X, ALPHA.group('T')]),
+        define(OpClass::Elementwise, "prelu", Ios17, infer_prelu, prelu).takes(&[X, ALPHA.group('U')]),
+        define(OpClass::Elementwise, "softplus_parametric", Ios15, infer_softplus, softplus_parametric)
+            .takes(&[X, ALPHA.group('T'), BETA.group('T')]),
+        define(OpClass::Elementwise, "softplus_parametric", Ios17, infer_softplus, softplus_parametric)
+            .takes(&[X, ALPHA.group('U'), BETA.group('U')]),
+    ];
 
 const X: Param = Param::value("x", FLOAT).group('T');
 const ALPHA: Param = Param::constant("alpha", FLOAT);
 const BETA: Param = Param::constant("beta", FLOAT);
 
-fn infer_prelu(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_prelu(call: &Call<'_>) -> Result<Vec<Type>> {
     /// Slopes that differ by no more count as equal.
     const EQUAL: f32 = 1e-5;
 
@@ -45,17 +34,17 @@ fn infer_prelu(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
             value[0]
         };
         if let Some(i) = (1..alpha.len()).find(|&i| (slope(i) - slope(0)).abs() > EQUAL) {
-            return Err(OpError::new(format!(
+            refuse!(
                 "`alpha` {i} is {}, which differs from {} at 0: with `x` of rank {rank} all must be equal",
                 slope(i),
                 slope(0)
-            )));
+            );
         }
     }
     map::same_type(call)
 }
 
-fn prelu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn prelu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let shape = call.tensor("x")?.shape();
     in_place::run(call, outputs, shape[1], |data, alpha| {
         in_place::constant(call, "alpha", alpha)?;
@@ -64,14 +53,14 @@ fn prelu(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> 
     })
 }
 
-fn infer_softplus(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_softplus(call: &Call<'_>) -> Result<Vec<Type>> {
     let x = call.ty("x")?;
     channels::check_rank(x, 3..=5)?;
     channels::check(call, x, &["alpha", "beta"])?;
     map::same_type(call)
 }
 
-fn softplus_parametric(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn softplus_parametric(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let shape = call.tensor("x")?.shape();
     let steps = Steps::of(call)?;
     in_place::run(call, outputs, 2 * shape[1], |data, constants| {
@@ -97,26 +86,20 @@ fn each_channel(shape: &[usize], data: &mut [f32], f: impl Fn(usize, f32) -> f32
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
     use super::*;
-    use crate::tensor::Tensor;
-
-    fn f32s(shape: &[usize], values: &[f32]) -> Tensor {
-        Tensor::from_slice(shape, values).unwrap()
-    }
 
     #[test]
     fn each_channel_has_its_slope() {
-        let x = f32s(&[1, 2, 1, 2], &[-1.0, 2.0, -3.0, 4.0]);
-        let out = run("prelu", Opset::Ios15, &[("x", x), ("alpha", f32s(&[2], &[0.5, 2.0]))]).unwrap();
+        let x = floats(&[1, 2, 1, 2], &[-1.0, 2.0, -3.0, 4.0]);
+        let out = run("prelu", Ios15, &[("x", x), ("alpha", floats(&[2], &[0.5, 2.0]))]).unwrap();
         assert_eq!(out[0].view().slice::<f32>().unwrap(), [-0.5, 2.0, -6.0, 4.0]);
     }
 
     #[test]
     fn softplus_is_scaled_per_channel() {
-        let x = f32s(&[1, 2, 1], &[1.0, 1000.0]);
-        let args = [("x", x), ("alpha", f32s(&[2], &[2.0, 3.0])), ("beta", f32s(&[2], &[0.5, 1.0]))];
-        let out = run("softplus_parametric", Opset::Ios17, &args).unwrap();
+        let x = floats(&[1, 2, 1], &[1.0, 1000.0]);
+        let args = [("x", x), ("alpha", floats(&[2], &[2.0, 3.0])), ("beta", floats(&[2], &[0.5, 1.0]))];
+        let out = run("softplus_parametric", Ios17, &args).unwrap();
         let out = out[0].view().slice::<f32>().unwrap();
         assert!((out[0] - 1.948_154).abs() < 1e-6);
         assert_eq!(out[1], 3000.0);
@@ -133,8 +116,8 @@ mod tests {
             (vec![1, 2, 1, 1], vec![0.1], "`alpha` has 1 elements for 2 channels"),
             (vec![1, 2], vec![0.1, 0.1], "`x` has rank 2, outside 3 to 5"),
         ] {
-            let args = [("x", f32s(&x, &[1.0, 1.0])), ("alpha", f32s(&[alpha.len()], &alpha))];
-            assert_eq!(run("prelu", Opset::Ios15, &args).unwrap_err().to_string(), expected);
+            let args = [("x", floats(&x, &[1.0, 1.0])), ("alpha", floats(&[alpha.len()], &alpha))];
+            refused(run("prelu", Ios15, &args), expected);
         }
     }
 }

@@ -1,19 +1,16 @@
 //! Constants that hold one number per channel, the second dimension of `x`.
 
-use crate::mil::TensorType;
-use crate::mil::op::{Call, OpError};
+use super::prelude::*;
 
 /// Checks that the parameters that were given are vectors as long as `x` has channels.
-pub(super) fn check(call: &Call<'_>, x: &TensorType, names: &[&str]) -> Result<(), OpError> {
+pub(super) fn check(call: &Call<'_>, x: &TensorType, names: &[&str]) -> Result {
     let channels = x.shape.get(1).and_then(|dim| dim.size());
     for name in names {
         let Some(vector) = call.opt_ty(name)? else { continue };
-        if vector.rank().is_some_and(|rank| rank != 1) {
-            return Err(OpError::new(format!("`{name}` is a {vector}, not a vector")));
-        }
+        refuse_if!(vector.rank().is_some_and(|rank| rank != 1), "`{name}` is a {vector}, not a vector");
         match (vector.shape[0].size(), channels) {
             (Some(length), Some(channels)) if length != channels => {
-                return Err(OpError::new(format!("`{name}` has {length} elements for {channels} channels")));
+                refuse!("`{name}` has {length} elements for {channels} channels");
             }
             _ => {}
         }
@@ -22,13 +19,11 @@ pub(super) fn check(call: &Call<'_>, x: &TensorType, names: &[&str]) -> Result<(
 }
 
 /// Checks that `x` is `[batch, channel, ...]` of an allowed rank.
-pub(super) fn check_rank(x: &TensorType, allowed: std::ops::RangeInclusive<usize>) -> Result<(), OpError> {
+pub(super) fn check_rank(x: &TensorType, allowed: std::ops::RangeInclusive<usize>) -> Result {
     match x.rank() {
-        Some(rank) if !allowed.contains(&rank) => Err(OpError::new(format!(
-            "`x` has rank {rank}, outside {} to {}",
-            allowed.start(),
-            allowed.end()
-        ))),
+        Some(rank) if !allowed.contains(&rank) => {
+            refuse!("`x` has rank {rank}, outside {} to {}", allowed.start(), allowed.end())
+        }
         _ => Ok(()),
     }
 }

@@ -2,32 +2,22 @@
 //!
 //! Its results are a label and a dictionary, which are no tensors, so the executor makes them.
 
-use crate::mil::op::domain::ANY;
-use crate::mil::op::{Call, Eval, OpDef, OpError, Param};
-use crate::mil::{Opset, TensorType, Type};
-use crate::tensor::{DType, shape};
+use super::prelude::*;
 
-pub(super) const OPS: &[OpDef] = &[OpDef {
-    name: "classify",
-    since: Opset::Ios15,
-    params: &[Param::value("probabilities", &[DType::F32]), Param::constant("classes", ANY)],
-    infer,
-    eval: Eval::Executor,
-}];
+pub(super) const OPS: &[OpDef] = &[executed(OpClass::Elementwise, "classify", Ios15, infer)
+    .takes(&[Param::value("probabilities", &[DType::F32]), Param::constant("classes", ANY)])];
 
-fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer(call: &Call<'_>) -> Result<Vec<Type>> {
     let ty = call.any_ty("classes")?;
-    let Type::List(label, length) = ty else {
-        return Err(OpError::new(format!("`classes` is a {ty}, not a list")));
-    };
+    let Type::List(label, length) = ty else { refuse!("`classes` is a {ty}, not a list") };
     if !matches!(label.tensor(), Some(label) if matches!(label.dtype, DType::String | DType::I64)) {
-        return Err(OpError::new(format!("`classes` holds {label}, neither strings nor int64")));
+        refuse!("`classes` holds {label}, neither strings nor int64");
     }
     let probabilities = call.ty("probabilities")?;
     let count = probabilities.concrete().and_then(|shape| shape::element_count(&shape));
     match (count, length.size()) {
         (Some(count), Some(classes)) if count != classes => {
-            Err(OpError::new(format!("`probabilities` is a {probabilities} for {classes} classes")))
+            refuse!("`probabilities` is a {probabilities} for {classes} classes")
         }
         _ => Ok(vec![
             (**label).clone(),
@@ -38,9 +28,8 @@ fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::typed::{Typed, infer};
+    use super::super::typed::infer;
     use super::*;
-    use crate::mil::Dim;
 
     #[test]
     fn labels_and_probabilities_are_counted() {
@@ -48,14 +37,11 @@ mod tests {
         let call = |shape: &[usize]| {
             let probabilities = TensorType::fixed(DType::F32, shape).into();
             let arguments = [("probabilities", probabilities), ("classes", classes.clone())];
-            infer("classify", Opset::Ios15, &Typed { arguments: &arguments, ..Typed::default() })
+            infer("classify", Ios15, &Typed { arguments: &arguments, ..Typed::default() })
         };
         let types = call(&[1, 3]).unwrap();
         assert_eq!(types[0].to_string(), "tensor<string, []>");
         assert_eq!(types[1].to_string(), "dict<tensor<string, []>, tensor<fp64, []>>");
-        assert_eq!(
-            call(&[1, 4]).unwrap_err().to_string(),
-            "`probabilities` is a tensor<fp32, [1, 4]> for 3 classes"
-        );
+        refused(call(&[1, 4]), "`probabilities` is a tensor<fp32, [1, 4]> for 3 classes");
     }
 }

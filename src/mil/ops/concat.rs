@@ -1,53 +1,35 @@
 //! `concat` along a dimension and `stack` along a new one.
 
-use super::dims;
-use crate::kernels::copy::StridedCopy;
-use crate::mil::op::domain::{BOOL, INT};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
-use crate::mil::{Dim, Opset, TensorType, Type};
-use crate::tensor::DType::{self, BF16, Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
-use crate::tensor::shape;
+use super::prelude::*;
+use anemeter_kernels::copy::StridedCopy;
+use anemeter_kernels::tensor::DType::{BF16, Bool, F16, F32, F64, I8, I16, I32, I64, U8, U16, U32, U64};
 
 pub(super) const OPS: &[OpDef] = &[
-    OpDef {
-        name: "concat",
-        since: Opset::Ios15,
-        params: &[
-            Param::value("values", WHOLE_BYTES).many(),
-            Param::constant("axis", INT),
-            Param::constant("interleave", BOOL).or_bool(false),
-        ],
-        infer: infer_concat,
-        eval: Eval::Kernel(eval_concat),
-    },
-    OpDef {
-        name: "stack",
-        since: Opset::Ios15,
-        params: &[Param::value("values", WHOLE_BYTES).many(), Param::constant("axis", INT)],
-        infer: infer_stack,
-        eval: Eval::Kernel(eval_stack),
-    },
+    define(OpClass::Movement, "concat", Ios15, infer_concat, eval_concat).takes(&[
+        Param::value("values", WHOLE_BYTES).many(),
+        Param::constant("axis", INT),
+        Param::constant("interleave", BOOL).or_bool(false),
+    ]),
+    define(OpClass::Movement, "stack", Ios15, infer_stack, eval_stack)
+        .takes(&[Param::value("values", WHOLE_BYTES).many(), Param::constant("axis", INT)]),
 ];
 
 /// Tuples of tensors take whatever the tensors hold, as long as it can be moved by bytes.
 const WHOLE_BYTES: &[DType] = &[Bool, F16, F32, F64, BF16, I8, I16, I32, I64, U8, U16, U32, U64];
 
 /// The type that `values` have in common but for dimension `except`, which depends on their rank.
-fn common(
-    call: &Call<'_>,
-    except: impl Fn(usize) -> Result<Option<usize>, OpError>,
-) -> Result<TensorType, OpError> {
+fn common(call: &Call<'_>, except: impl Fn(usize) -> Result<Option<usize>>) -> Result<TensorType> {
     let first = match call.count("values") {
-        0 => return Err(OpError::new("`values` is empty")),
+        0 => refuse!("`values` is empty"),
         _ => call.ty_at("values", 0)?,
     };
     if !WHOLE_BYTES.contains(&first.dtype) {
-        return Err(OpError::new(format!("`values` hold {}, which has no whole bytes", first.dtype)));
+        refuse!("`values` hold {}, which has no whole bytes", first.dtype);
     }
     let mut common = first.clone();
     for i in 1..call.count("values") {
         let next = call.ty_at("values", i)?;
-        let unlike = || OpError::new(format!("`values` {i} is {next}, which does not fit {first}"));
+        let unlike = || op_error!("`values` {i} is {next}, which does not fit {first}");
         if next.dtype != first.dtype {
             return Err(unlike());
         }
@@ -66,7 +48,7 @@ fn common(
     Ok(common)
 }
 
-fn infer_concat(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_concat(call: &Call<'_>) -> Result<Vec<Type>> {
     let interleave = call.bool("interleave")?;
     let except = |rank| match rank {
         0 => Ok(None),
@@ -92,12 +74,10 @@ fn infer_concat(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     Ok(vec![common.into()])
 }
 
-fn eval_concat(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval_concat(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let interleave = call.bool("interleave")?;
     let out = outputs.tensor(0)?;
-    if out.shape().contains(&0) {
-        return Ok(());
-    }
+    done_if!(out.shape().contains(&0));
     let axis =
         if call.tensor_at("values", 0)?.rank() == 0 { 0 } else { call.axis("axis", out.shape().len())? };
     let (length, inner) = (out.shape()[axis], out.shape()[axis + 1..].iter().product::<usize>());
@@ -120,13 +100,13 @@ fn eval_concat(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpE
 }
 
 /// The new dimension that `stack` adds to tensors of the given rank.
-fn stack_axis(call: &Call<'_>, rank: usize) -> Result<usize, OpError> {
+fn stack_axis(call: &Call<'_>, rank: usize) -> Result<usize> {
     let given = call.int("axis")?;
-    let outside = || OpError::new(format!("`axis` is {given}, outside a stack of tensors of rank {rank}"));
+    let outside = || op_error!("`axis` is {given}, outside a stack of tensors of rank {rank}");
     shape::axis(given, rank + 1).ok_or_else(outside)
 }
 
-fn infer_stack(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_stack(call: &Call<'_>) -> Result<Vec<Type>> {
     let mut common = common(call, |_| Ok(None))?;
     if let Some(rank) = common.rank() {
         let axis = stack_axis(call, rank)?;
@@ -135,11 +115,9 @@ fn infer_stack(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     Ok(vec![common.into()])
 }
 
-fn eval_stack(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval_stack(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let out = outputs.tensor(0)?;
-    if out.shape().contains(&0) {
-        return Ok(());
-    }
+    done_if!(out.shape().contains(&0));
     let out = out.bytes();
     let count = call.count("values");
     for i in 0..count {
@@ -156,17 +134,15 @@ fn eval_stack(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpEr
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
     use super::*;
-    use crate::tensor::Tensor;
 
-    fn join(op: &str, axis: i32, values: &[Tensor], interleave: bool) -> Result<Tensor, String> {
+    fn join(op: &str, axis: i32, values: &[Tensor], interleave: bool) -> Result<Vec<Tensor>> {
         let mut args: Vec<_> = values.iter().map(|value| ("values", value.clone())).collect();
         args.push(("axis", Tensor::scalar(axis)));
         if interleave {
-            args.push(("interleave", Tensor::from_bools(&[], &[true]).unwrap()));
+            args.push(("interleave", Tensor::from_bool(true)));
         }
-        run(op, Opset::Ios15, &args).map(|mut out| out.remove(0)).map_err(|error| error.to_string())
+        run(op, Ios15, &args)
     }
 
     fn tensor(shape: &[usize], first: i32) -> Tensor {
@@ -177,31 +153,28 @@ mod tests {
     #[test]
     fn concat_joins_or_interleaves() {
         let values = [tensor(&[2, 1], 1), tensor(&[2, 2], 3), tensor(&[2, 0], 0)];
-        let out = join("concat", -1, &values, false).unwrap();
-        assert_eq!(out.shape(), [2, 3]);
-        assert_eq!(out.view().slice::<i32>().unwrap(), [1, 3, 4, 2, 5, 6]);
+        gives::<i32>(join("concat", -1, &values, false), &[2, 3], &[1, 3, 4, 2, 5, 6]);
         let values = [tensor(&[3, 2], 1), tensor(&[3, 2], 7)];
-        let out = join("concat", 0, &values, true).unwrap();
-        assert_eq!(out.shape(), [6, 2]);
-        assert_eq!(out.view().slice::<i32>().unwrap(), [1, 2, 7, 8, 3, 4, 9, 10, 5, 6, 11, 12]);
-        let out = join("concat", 0, &[tensor(&[], 4), tensor(&[], 9)], false).unwrap();
-        assert_eq!(out.view().slice::<i32>().unwrap(), [4, 9]);
+        let interleaved = [1, 2, 7, 8, 3, 4, 9, 10, 5, 6, 11, 12];
+        gives::<i32>(join("concat", 0, &values, true), &[6, 2], &interleaved);
+        let scalars = [tensor(&[], 4), tensor(&[], 9)];
+        assert_eq!(output::<i32>(join("concat", 0, &scalars, false)), [4, 9]);
     }
 
     #[test]
     fn stack_adds_a_dimension() {
         let values = [tensor(&[2, 2], 1), tensor(&[2, 2], 5)];
         for (axis, wanted) in [(0, [1, 2, 3, 4, 5, 6, 7, 8]), (-1, [1, 5, 2, 6, 3, 7, 4, 8])] {
-            let out = join("stack", axis, &values, false).unwrap();
-            assert_eq!(out.view().slice::<i32>().unwrap(), wanted);
+            assert_eq!(output::<i32>(join("stack", axis, &values, false)), wanted);
         }
     }
 
     #[test]
     fn values_must_fit() {
-        let error = join("concat", 0, &[tensor(&[2, 1], 1), tensor(&[2, 2], 3)], false).unwrap_err();
-        assert_eq!(error, "`values` 1 is tensor<int32, [2, 2]>, which does not fit tensor<int32, [2, 1]>");
-        assert!(join("concat", 1, &[tensor(&[2, 1], 1), tensor(&[2, 2], 3)], true).is_err());
+        let values = [tensor(&[2, 1], 1), tensor(&[2, 2], 3)];
+        let reason = "`values` 1 is tensor<int32, [2, 2]>, which does not fit tensor<int32, [2, 1]>";
+        refused(join("concat", 0, &values, false), reason);
+        assert!(join("concat", 1, &values, true).is_err());
         assert!(join("stack", 3, &[tensor(&[2], 1)], false).is_err());
     }
 }

@@ -1,48 +1,28 @@
 //! Constants, conditions and loops. The executor carries them out; here are their type rules.
 
-use crate::mil::op::domain::{ANY, BOOL};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Param};
-use crate::mil::{Dim, Opset, TensorType, Type};
-use crate::tensor::DType;
+use super::prelude::*;
 
 pub(super) const OPS: &[OpDef] = &[
-    OpDef {
-        name: "const",
-        since: Opset::Ios15,
-        params: &[Param::constant("val", ANY)],
-        infer: infer_const,
-        eval: Eval::Executor,
-    },
-    OpDef {
-        name: "cond",
-        since: Opset::Ios15,
-        params: &[Param::value("pred", BOOL)],
-        infer: infer_cond,
-        eval: Eval::Executor,
-    },
-    OpDef {
-        name: "while_loop",
-        since: Opset::Ios15,
-        params: &[Param::value("loop_vars", ANY).many()],
-        infer: infer_loop,
-        eval: Eval::Executor,
-    },
+    executed(OpClass::Constant, "const", Ios15, infer_const).takes(&[Param::constant("val", ANY)]),
+    executed(OpClass::Control, "cond", Ios15, infer_cond).takes(&[Param::value("pred", BOOL)]),
+    executed(OpClass::Control, "while_loop", Ios15, infer_loop)
+        .takes(&[Param::value("loop_vars", ANY).many()]),
 ];
 
-fn infer_const(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_const(call: &Call<'_>) -> Result<Vec<Type>> {
     Ok(vec![call.any_ty("val")?.clone()])
 }
 
-fn infer_cond(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_cond(call: &Call<'_>) -> Result<Vec<Type>> {
     check_predicate("`pred`", call.any_ty("pred")?)?;
     let (taken, other) = (call.block_outputs(0)?, call.block_outputs(1)?);
     merge_all(&taken, &other, ["the true branch", "the false branch"])
 }
 
-fn infer_loop(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_loop(call: &Call<'_>) -> Result<Vec<Type>> {
     match &call.block_outputs(0)?[..] {
         [condition] => check_predicate("the loop's condition", condition)?,
-        more => return Err(OpError::new(format!("the loop's condition yields {} values", more.len()))),
+        more => refuse!("the loop's condition yields {} values", more.len()),
     }
     let carried: Vec<Type> =
         (0..call.count("loop_vars")).map(|i| call.any_ty_at("loop_vars", i).clone()).collect();
@@ -50,23 +30,21 @@ fn infer_loop(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
 }
 
 /// A predicate is one boolean; frontends also make it a tensor with a single element.
-fn check_predicate(what: &str, ty: &Type) -> Result<(), OpError> {
+fn check_predicate(what: &str, ty: &Type) -> Result {
     let single = |dim: &Dim| !matches!(dim, Dim::Fixed(size) if *size != 1);
     match ty.tensor() {
         Some(tensor) if tensor.dtype == DType::Bool && tensor.shape.iter().all(single) => Ok(()),
-        _ => Err(OpError::new(format!("{what} is a {ty}, not one boolean"))),
+        _ => refuse!("{what} is a {ty}, not one boolean"),
     }
 }
 
-fn merge_all(a: &[Type], b: &[Type], sides: [&str; 2]) -> Result<Vec<Type>, OpError> {
+fn merge_all(a: &[Type], b: &[Type], sides: [&str; 2]) -> Result<Vec<Type>> {
     let [left, right] = sides;
-    if a.len() != b.len() {
-        return Err(OpError::new(format!("{left} gives {} values, {right} {}", a.len(), b.len())));
-    }
+    refuse_if!(a.len() != b.len(), "{left} gives {} values, {right} {}", a.len(), b.len());
     let pairs = a.iter().zip(b).enumerate();
     pairs
         .map(|(i, (a, b))| {
-            merge(a, b).ok_or_else(|| OpError::new(format!("value {i} is a {a} in {left}, a {b} in {right}")))
+            merge(a, b).ok_or_else(|| op_error!("value {i} is a {a} in {left}, a {b} in {right}"))
         })
         .collect()
 }
@@ -103,7 +81,6 @@ fn merge_tensors(a: &TensorType, b: &TensorType) -> Option<TensorType> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::typed::{Typed, infer};
     use super::*;
 
     fn floats(shape: &[usize]) -> Type {
@@ -119,12 +96,12 @@ mod tests {
         let cond = |a: &[usize], b: &[usize]| {
             let blocks = [vec![floats(a)], vec![floats(b)]];
             let arguments = [("pred", boolean())];
-            infer("cond", Opset::Ios15, &Typed { arguments: &arguments, blocks: &blocks, ..Typed::default() })
+            infer("cond", Ios15, &Typed { arguments: &arguments, blocks: &blocks, ..Typed::default() })
         };
         assert_eq!(cond(&[2, 3], &[2, 4]).unwrap()[0].to_string(), "tensor<fp32, [2, ?]>");
-        assert_eq!(
-            cond(&[2, 3], &[2]).unwrap_err().to_string(),
-            "value 0 is a tensor<fp32, [2, 3]> in the true branch, a tensor<fp32, [2]> in the false branch"
+        refused(
+            cond(&[2, 3], &[2]),
+            "value 0 is a tensor<fp32, [2, 3]> in the true branch, a tensor<fp32, [2]> in the false branch",
         );
     }
 
@@ -135,14 +112,14 @@ mod tests {
         let body = vec![floats(&[2]), list(Dim::Unknown)];
         let blocks = [vec![boolean()], body.clone()];
         let typed = Typed { arguments: &arguments, blocks: &blocks, ..Typed::default() };
-        let types = infer("while_loop", Opset::Ios15, &typed).unwrap();
+        let types = infer("while_loop", Ios15, &typed).unwrap();
         assert_eq!(types[0].to_string(), "tensor<fp32, [?]>");
         assert_eq!(types[1], list(Dim::Unknown));
         let blocks = [vec![floats(&[1])], body];
         let typed = Typed { arguments: &arguments, blocks: &blocks, ..Typed::default() };
-        assert_eq!(
-            infer("while_loop", Opset::Ios15, &typed).unwrap_err().to_string(),
-            "the loop's condition is a tensor<fp32, [1]>, not one boolean"
+        refused(
+            infer("while_loop", Ios15, &typed),
+            "the loop's condition is a tensor<fp32, [1]>, not one boolean",
         );
     }
 }

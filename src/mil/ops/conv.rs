@@ -1,67 +1,42 @@
 //! `conv` and `conv_quantized` over one to three spatial dimensions.
 
 use super::convolution::{Convolution, Filter};
+use super::prelude::*;
 use super::windows::{Padding, Windows, per_axis, spatial_rank};
-use crate::kernels::floats::Sink;
-use crate::mil::op::domain::{FLOAT, INT, TEXT};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
-use crate::mil::{Dim, Opset, TensorType, Type};
-use crate::tensor::{DType, TensorView};
+use anemeter_kernels::floats::Sink;
 
 pub(super) const OPS: &[OpDef] = &[
-    OpDef {
-        name: "conv",
-        since: Opset::Ios15,
-        params: &[
-            Param::value("x", FLOAT).group('T'),
-            Param::value("weight", FLOAT).group('T').packed(),
-            Param::constant("bias", FLOAT).group('T').optional().packed(),
-            STRIDES,
-            PAD_TYPE,
-            PAD,
-            DILATIONS,
-            GROUPS,
-        ],
-        infer,
-        eval: Eval::Kernel(eval_conv),
-    },
-    OpDef {
-        name: "conv",
-        since: Opset::Ios17,
-        params: &[
-            Param::value("x", FLOAT).group('T'),
-            Param::value("weight", FLOAT).group('U').packed(),
-            Param::value("bias", FLOAT).group('U').optional().packed(),
-            STRIDES,
-            PAD_TYPE,
-            PAD,
-            DILATIONS,
-            GROUPS,
-        ],
-        infer,
-        eval: Eval::Kernel(eval_conv),
-    },
-    OpDef {
-        name: "conv_quantized",
-        since: Opset::Ios15,
-        params: &[
-            Param::value("x", FLOAT).group('T'),
-            Param::value("weight", &[DType::U8]).group('U').packed(),
-            Param::constant("bias", &[DType::U8]).group('U').optional().packed(),
-            Param::constant("quantization_type", TEXT),
-            Param::constant("nbits", INT).or_int(8),
-            Param::constant("quant_scale", FLOAT).group('T'),
-            Param::constant("quant_bias", FLOAT).group('T'),
-            STRIDES,
-            PAD_TYPE,
-            PAD,
-            DILATIONS,
-            GROUPS,
-        ],
-        infer: infer_quantized,
-        eval: Eval::Kernel(eval_quantized),
-    },
+    define(OpClass::Product(flops), "conv", Ios15, infer, eval_conv)
+        .takes(&params('T', Param::constant("bias", FLOAT))),
+    define(OpClass::Product(flops), "conv", Ios17, infer, eval_conv)
+        .takes(&params('U', Param::value("bias", FLOAT))),
+    define(OpClass::Product(flops), "conv_quantized", Ios15, infer_quantized, eval_quantized).takes(&[
+        Param::value("x", FLOAT).group('T'),
+        Param::value("weight", &[DType::U8]).group('U').packed(),
+        Param::constant("bias", &[DType::U8]).group('U').optional().packed(),
+        Param::constant("quantization_type", TEXT),
+        Param::constant("nbits", INT).or_int(8),
+        Param::constant("quant_scale", FLOAT).group('T'),
+        Param::constant("quant_bias", FLOAT).group('T'),
+        STRIDES,
+        PAD_TYPE,
+        PAD,
+        DILATIONS,
+        GROUPS,
+    ]),
 ];
+
+const fn params(group: char, bias: Param) -> [Param; 8] {
+    let weight = Param::value("weight", FLOAT).group(group).packed().weight(WeightAxes::OutputInput);
+    let bias = bias.group(group).optional().packed();
+    [Param::value("x", FLOAT).group('T'), weight, bias, STRIDES, PAD_TYPE, PAD, DILATIONS, GROUPS]
+}
+
+/// Each element of the result is a sum over one filter.
+fn flops(call: &Call<'_>, out: &[usize]) -> Option<u64> {
+    let weight = call.ty("weight").ok()?.concrete()?;
+    Some(products(call, out, elements(out).saturating_mul(elements(weight.get(1..)?))))
+}
 
 pub(super) const STRIDES: Param = Param::constant("strides", INT).optional();
 pub(super) const PAD_TYPE: Param = Param::constant("pad_type", TEXT).or_text("valid");
@@ -70,33 +45,31 @@ pub(super) const DILATIONS: Param = Param::constant("dilations", INT).optional()
 pub(super) const GROUPS: Param = Param::constant("groups", INT).or_int(1);
 
 /// The `groups` parameter, which must divide the channels of the input where they are known.
-pub(super) fn groups(call: &Call<'_>, channels: Dim) -> Result<usize, OpError> {
+pub(super) fn groups(call: &Call<'_>, channels: Dim) -> Result<usize> {
     let groups = call.int("groups")?;
     let count = usize::try_from(groups).unwrap_or(0);
-    if count == 0 {
-        return Err(OpError::new(format!("`groups` is {groups}, which is not positive")));
-    }
+    refuse_if!(count == 0, "`groups` is {groups}, which is not positive");
     match channels.size() {
         Some(channels) if channels % count != 0 => {
-            Err(OpError::new(format!("{channels} input channels are not divisible by {count} groups")))
+            refuse!("{channels} input channels are not divisible by {count} groups")
         }
         _ => Ok(count),
     }
 }
 
 /// Checks that a bias has one element per output channel.
-pub(super) fn check_bias(call: &Call<'_>, channels: Dim) -> Result<(), OpError> {
+pub(super) fn check_bias(call: &Call<'_>, channels: Dim) -> Result {
     let Some(bias) = call.opt_ty("bias")? else { return Ok(()) };
     match (&bias.shape[..], channels) {
         ([Dim::Fixed(found)], Dim::Fixed(wanted)) if *found != wanted => {
-            Err(OpError::new(format!("`bias` has {found} elements for {wanted} output channels")))
+            refuse!("`bias` has {found} elements for {wanted} output channels")
         }
         ([_], _) => Ok(()),
-        _ => Err(OpError::new(format!("`bias` is a {bias}, not a vector"))),
+        _ => refuse!("`bias` is a {bias}, not a vector"),
     }
 }
 
-fn windows(call: &Call<'_>, spatial: usize) -> Result<Windows, OpError> {
+fn windows(call: &Call<'_>, spatial: usize) -> Result<Windows> {
     Ok(Windows {
         stride: per_axis(call, "strides", spatial)?,
         dilation: per_axis(call, "dilations", spatial)?,
@@ -105,83 +78,67 @@ fn windows(call: &Call<'_>, spatial: usize) -> Result<Windows, OpError> {
     })
 }
 
-fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer(call: &Call<'_>) -> Result<Vec<Type>> {
     let (x, weight) = (call.ty("x")?, call.ty("weight")?);
     let (Some(rank), Some(weight_rank)) = (x.rank(), weight.rank()) else {
-        return Ok(vec![TensorType::new(x.dtype, vec![Dim::Variadic]).into()]);
+        return Ok(dims::unranked(x.dtype));
     };
     let windows = windows(call, spatial_rank(rank, 3)?)?;
-    if weight_rank != rank {
-        return Err(OpError::new(format!("`weight` has rank {weight_rank}, `x` has rank {rank}")));
-    }
+    refuse_if!(weight_rank != rank, "`weight` has rank {weight_rank}, `x` has rank {rank}");
     let groups = groups(call, x.shape[1])?;
     let (inputs, outputs) = (weight.shape[1], weight.shape[0]);
     if let (Some(found), Some(channels)) = (inputs.size(), x.shape[1].size())
         && found != channels / groups
     {
-        return Err(OpError::new(format!(
-            "`weight` takes {found} channels per group, `x` has {channels} in {groups} groups"
-        )));
+        refuse!("`weight` takes {found} channels per group, `x` has {channels} in {groups} groups");
     }
     if outputs.size().is_some_and(|outputs| outputs % groups != 0) {
-        return Err(OpError::new(format!("{outputs} output channels are not divisible by {groups} groups")));
+        refuse!("{outputs} output channels are not divisible by {groups} groups");
     }
     check_bias(call, outputs)?;
     check_kernel(weight)?;
     let mut shape = vec![x.shape[0], outputs];
     shape.extend(windows.output_dims(&x.shape[2..], &weight.shape[2..])?);
-    Ok(vec![TensorType::new(x.dtype, shape).into()])
+    Ok(dims::one(x.dtype, shape))
 }
 
 /// Checks that a weight `[_, _, *kernel]` has no empty kernel.
-pub(super) fn check_kernel(weight: &TensorType) -> Result<(), OpError> {
+pub(super) fn check_kernel(weight: &TensorType) -> Result {
     match weight.shape[2..].contains(&Dim::Fixed(0)) {
-        true => Err(OpError::new(format!("`weight` is a {weight}, whose kernel is empty"))),
+        true => refuse!("`weight` is a {weight}, whose kernel is empty"),
         false => Ok(()),
     }
 }
 
-fn infer_quantized(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_quantized(call: &Call<'_>) -> Result<Vec<Type>> {
     let kind = call.text("quantization_type")?;
     if !kind.eq_ignore_ascii_case("linear") {
-        return Err(OpError::new(format!(
-            "`quantization_type` is `{kind}`; only `linear` can be told from the other parameters"
-        )));
+        refuse!("`quantization_type` is `{kind}`; only `linear` can be told from the other parameters");
     }
     let bits = call.int("nbits")?;
-    if !(1..=8).contains(&bits) {
-        return Err(OpError::new(format!("`nbits` is {bits}, not one of 1 to 8")));
-    }
+    refuse_if!(!(1..=8).contains(&bits), "`nbits` is {bits}, not one of 1 to 8");
     let channels = call.ty("weight")?.shape.first().and_then(|d| d.size());
     for name in ["quant_scale", "quant_bias"] {
         let elements = call.tensor(name)?.len();
         if elements != 1 && channels.is_some_and(|channels| channels != elements) {
-            return Err(OpError::new(format!(
-                "`{name}` has {elements} elements, not one or one per output channel"
-            )));
+            refuse!("`{name}` has {elements} elements, not one or one per output channel");
         }
     }
     infer(call)
 }
 
-fn eval_conv(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval_conv(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     eval(call, outputs, None)
 }
 
-fn eval_quantized(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval_quantized(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     eval(call, outputs, Some([call.tensor("quant_scale")?, call.tensor("quant_bias")?]))
 }
 
-fn eval(
-    call: &Call<'_>,
-    outputs: &mut Outputs<'_, '_>,
-    quantization: Option<[TensorView<'_>; 2]>,
-) -> Result<(), OpError> {
+fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>, quantization: Option<[TensorView<'_>; 2]>) -> Result {
     let (x, weight) = (call.tensor("x")?, call.weight("weight")?);
     let (out, scratch) = outputs.with_scratch(0)?;
-    if out.shape().contains(&0) {
-        return Ok(());
-    }
+    done_if!(out.shape().contains(&0));
     let windows = windows(call, x.rank() - 2)?;
     let window = windows.window(&x.shape()[2..], &weight.shape()[2..], &out.shape()[2..]);
     let groups = groups(call, Dim::from(x.shape()[1]))?;
@@ -202,13 +159,8 @@ fn eval(
 
 #[cfg(test)]
 mod tests {
-    use half::f16;
-
-    use super::super::testing::{arguments, call, compressed, definition, floats, halves, ints, run};
-    use super::super::typed::infer_tensor;
     use super::*;
-    use crate::mil::op::{KnownValue, Numerics, decode_all};
-    use crate::tensor::Tensor;
+    use crate::op::{Eval, decode_all};
 
     fn counting(shape: &[usize]) -> Tensor {
         let values: Vec<f32> =
@@ -233,13 +185,12 @@ mod tests {
             let args = [
                 ("x", x.clone()),
                 ("weight", weight.clone()),
-                ("pad_type", Tensor::from_text(pad_type)),
+                text("pad_type", pad_type),
                 ("pad", pad.clone()),
                 ("strides", strides.clone()),
                 ("dilations", dilations.clone()),
             ];
-            let out = run("conv", Opset::Ios16, &args).unwrap();
-            assert_eq!(out[0].view().slice::<f32>().unwrap(), expected, "{pad_type}");
+            assert_eq!(output::<f32>(run("conv", Ios16, &args)), expected, "{pad_type}");
         }
     }
 
@@ -286,10 +237,10 @@ mod tests {
 
     /// A compressed weight as a program makes it.
     fn constexpr(name: &str, args: &[(&str, Tensor)]) -> KnownValue {
-        let def = definition(name, Opset::Ios18);
+        let def = definition(name, Ios18);
         let arguments = arguments(def, args);
         let Eval::Constexpr(decode) = def.eval else { panic!("`{name}` makes no weights") };
-        KnownValue::Packed(decode(&Call::new(def, Opset::Ios18, 1, &arguments)).unwrap().remove(0))
+        KnownValue::Packed(decode(&Call::new(def, Ios18, 1, &arguments)).unwrap().remove(0))
     }
 
     #[test]
@@ -299,7 +250,7 @@ mod tests {
         };
         let packed = |dtype: DType, count: usize| {
             let codes = (0..count).map(|i| (i * 37 % 251) as u8);
-            let bytes = crate::tensor::packed::pack(codes, dtype.bits());
+            let bytes = anemeter_kernels::tensor::packed::pack(codes, dtype.bits());
             Tensor::new(dtype, [24, 64, 1, 1].as_slice().into(), bytes.into()).unwrap()
         };
         let scale = |shape: &[usize]| halves(shape, &|i| 0.01 + (i % 7) as f32 / 300.0);
@@ -363,13 +314,12 @@ mod tests {
     fn quantized_weights_are_scaled_per_channel() {
         let args = [
             ("x", floats(&[1, 2, 1], &[1.0, 10.0])),
-            ("weight", Tensor::from_slice(&[2, 2, 1], &[1u8, 2, 3, 4]).unwrap()),
-            ("quantization_type", Tensor::from_text("linear")),
+            ("weight", tensor(&[2, 2, 1], &[1u8, 2, 3, 4])),
+            text("quantization_type", "linear"),
             ("quant_scale", floats(&[2], &[1.0, 2.0])),
             ("quant_bias", floats(&[1], &[-1.0])),
         ];
-        let out = run("conv_quantized", Opset::Ios15, &args).unwrap();
-        assert_eq!(out[0].view().slice::<f32>().unwrap(), [10.0, 75.0]);
+        assert_eq!(output::<f32>(run("conv_quantized", Ios15, &args)), [10.0, 75.0]);
     }
 
     #[test]
@@ -384,27 +334,19 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_named() {
         let (x, weight) = (counting(&[1, 4, 2]), counting(&[2, 2, 3]));
-        let refused = |opset, more: &[(&str, Tensor)]| {
+        let refuses = |more: &[(&str, Tensor)], reason: &str| {
             let args = [&[("x", x.clone()), ("weight", weight.clone())], more].concat();
-            run("conv", opset, &args).unwrap_err().to_string()
+            refused(run("conv", Ios15, &args), reason);
         };
         let two = || ("groups", Tensor::scalar(2i32));
-        assert_eq!(refused(Opset::Ios15, &[]), "`weight` takes 2 channels per group, `x` has 4 in 1 groups");
-        assert_eq!(
-            refused(Opset::Ios15, &[two()]),
-            "spatial dimension 0 of size 2 with padding 0 and a window of 3 gives an output of size 0"
+        refuses(&[], "`weight` takes 2 channels per group, `x` has 4 in 1 groups");
+        refuses(
+            &[two()],
+            "spatial dimension 0 of size 2 with padding 0 and a window of 3 gives an output of size 0",
         );
-        assert_eq!(
-            refused(Opset::Ios15, &[two(), ("pad_type", Tensor::from_text("same_lower"))]),
-            "`pad_type` is `same_lower`, which opset ios15 does not have"
-        );
-        assert_eq!(
-            refused(Opset::Ios15, &[two(), ("strides", ints(&[0]))]),
-            "`strides` holds 0, which is not positive"
-        );
-        assert_eq!(
-            refused(Opset::Ios15, &[("groups", Tensor::scalar(-1i32))]),
-            "`groups` is -1, which is not positive"
-        );
+        let same_lower = text("pad_type", "same_lower");
+        refuses(&[two(), same_lower], "`pad_type` is `same_lower`, which opset ios15 does not have");
+        refuses(&[two(), ("strides", ints(&[0]))], "`strides` holds 0, which is not positive");
+        refuses(&[("groups", Tensor::scalar(-1i32))], "`groups` is -1, which is not positive");
     }
 }

@@ -1,60 +1,46 @@
 //! `conv_transpose` over one to three spatial dimensions.
 
 use super::conv::{DILATIONS, GROUPS, PAD, PAD_TYPE, STRIDES, check_bias, check_kernel, groups};
+use super::prelude::*;
 use super::windows::{Padding, Windows, per_axis, spatial_rank};
-use crate::kernels::conv::{add_bias, fold};
-use crate::kernels::floats::{self, Sink};
-use crate::kernels::gemm::{Extents, Matrix, gemm};
-use crate::kernels::parallel::for_each_chunk;
-use crate::kernels::window::Window;
-use crate::mil::op::domain::{FLOAT, INT};
-use crate::mil::op::{Call, Eval, Ints, OpDef, OpError, Outputs, Param, Scratch, Weight};
-use crate::mil::{Dim, Opset, TensorType, Type};
-use crate::tensor::TensorView;
+use anemeter_kernels::conv::{add_bias, fold};
+use anemeter_kernels::floats::{self, Sink};
+use anemeter_kernels::gemm::{Extents, Matrix, gemm};
+use anemeter_kernels::parallel::for_each_chunk;
+use anemeter_kernels::window::Window;
 
 pub(super) const OPS: &[OpDef] = &[
-    OpDef {
-        name: "conv_transpose",
-        since: Opset::Ios15,
-        params: &[
-            Param::value("x", FLOAT).group('T'),
-            Param::constant("weight", FLOAT).group('T').packed(),
-            Param::constant("bias", FLOAT).group('T').optional().packed(),
-            PAD,
-            OUTPUT_SHAPE,
-            PAD_TYPE,
-            STRIDES,
-            DILATIONS,
-            GROUPS,
-        ],
-        infer,
-        eval: Eval::Kernel(eval),
-    },
-    OpDef {
-        name: "conv_transpose",
-        since: Opset::Ios17,
-        params: &[
-            Param::value("x", FLOAT).group('T'),
-            Param::value("weight", FLOAT).group('U').packed(),
-            Param::value("bias", FLOAT).group('U').optional().packed(),
-            PAD,
-            OUTPUT_SHAPE,
-            PAD_TYPE,
-            STRIDES,
-            DILATIONS,
-            GROUPS,
-        ],
-        infer,
-        eval: Eval::Kernel(eval),
-    },
+    conv_transpose(Ios15).takes(&params(
+        'T',
+        Param::constant("weight", FLOAT),
+        Param::constant("bias", FLOAT),
+    )),
+    conv_transpose(Ios17).takes(&params('U', Param::value("weight", FLOAT), Param::value("bias", FLOAT))),
 ];
+
+const fn conv_transpose(since: Opset) -> OpDef {
+    define(OpClass::Product(flops), "conv_transpose", since, infer, eval)
+}
+
+const fn params(group: char, weight: Param, bias: Param) -> [Param; 9] {
+    let weight = weight.group(group).packed().weight(WeightAxes::InputOutput);
+    let bias = bias.group(group).optional().packed();
+    let x = Param::value("x", FLOAT).group('T');
+    [x, weight, bias, PAD, OUTPUT_SHAPE, PAD_TYPE, STRIDES, DILATIONS, GROUPS]
+}
+
+/// Each element of `x` is added to the result through one filter.
+fn flops(call: &Call<'_>, out: &[usize]) -> Option<u64> {
+    let (x, weight) = (call.ty("x").ok()?.concrete()?, call.ty("weight").ok()?.concrete()?);
+    Some(products(call, out, elements(&x).saturating_mul(elements(weight.get(1..)?))))
+}
 
 const OUTPUT_SHAPE: Param = Param::constant("output_shape", INT).optional();
 
-fn windows(call: &Call<'_>, spatial: usize) -> Result<Windows, OpError> {
+fn windows(call: &Call<'_>, spatial: usize) -> Result<Windows> {
     let padding = Padding::of(call, spatial)?;
     if padding == Padding::SameLower {
-        return Err(OpError::new("`pad_type` is `same_lower`, not one of `valid`, `same` and `custom`"));
+        refuse!("`pad_type` is `same_lower`, not one of `valid`, `same` and `custom`");
     }
     Ok(Windows {
         stride: per_axis(call, "strides", spatial)?,
@@ -76,7 +62,7 @@ fn output_size(
     axis: usize,
     [input, kernel]: [usize; 2],
     given: Option<i64>,
-) -> Result<usize, OpError> {
+) -> Result<usize> {
     let full = full_size(windows, axis, input, kernel);
     let size = match (given, &windows.padding) {
         (Some(given), _) => given.into(),
@@ -87,9 +73,9 @@ fn output_size(
     // Kernels compute with positions of the whole, uncut output.
     match (isize::try_from(size), isize::try_from(full)) {
         (Ok(size), Ok(_)) if size > 0 => Ok(size.cast_unsigned()),
-        _ => Err(OpError::new(format!(
+        _ => refuse!(
             "spatial dimension {axis} of size {input} with a window of {kernel} gives an output of size {size}"
-        ))),
+        ),
     }
 }
 
@@ -103,24 +89,22 @@ fn cut_before(windows: &Windows, axis: usize, [input, kernel, output]: [usize; 3
     isize::try_from(cut).unwrap_or(isize::MAX)
 }
 
-fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer(call: &Call<'_>) -> Result<Vec<Type>> {
     let (x, weight) = (call.ty("x")?, call.ty("weight")?);
     let (Some(rank), Some(weight_rank)) = (x.rank(), weight.rank()) else {
-        return Ok(vec![TensorType::new(x.dtype, vec![Dim::Variadic]).into()]);
+        return Ok(dims::unranked(x.dtype));
     };
     let windows = windows(call, spatial_rank(rank, 3)?)?;
-    if weight_rank != rank {
-        return Err(OpError::new(format!("`weight` has rank {weight_rank}, `x` has rank {rank}")));
-    }
+    refuse_if!(weight_rank != rank, "`weight` has rank {weight_rank}, `x` has rank {rank}");
     if let (Some(found), Some(channels)) = (weight.shape[0].size(), x.shape[1].size())
         && found != channels
     {
-        return Err(OpError::new(format!("`weight` takes {found} channels, `x` has {channels}")));
+        refuse!("`weight` takes {found} channels, `x` has {channels}");
     }
     let groups = groups(call, x.shape[1])?;
     let channels = match weight.shape[1].size() {
         Some(per_group) => Dim::from(per_group.checked_mul(groups).ok_or_else(|| {
-            OpError::new(format!("{per_group} output channels in each of {groups} groups are too many"))
+            op_error!("{per_group} output channels in each of {groups} groups are too many")
         })?),
         None => Dim::Unknown,
     };
@@ -138,37 +122,31 @@ fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
             _ => Dim::Unknown,
         });
     }
-    Ok(vec![TensorType::new(x.dtype, shape).into()])
+    Ok(dims::one(x.dtype, shape))
 }
 
 /// The output shape that a program asks for.
-fn given_shape(call: &Call<'_>, own: [Dim; 2], rank: usize) -> Result<Option<Ints>, OpError> {
+fn given_shape(call: &Call<'_>, own: [Dim; 2], rank: usize) -> Result<Option<Ints>> {
     if !call.has("output_shape") {
         return Ok(None);
     }
     let given = call.ints("output_shape")?;
-    if given.len() != rank {
-        return Err(OpError::new(format!("`output_shape` is {given:?} for an output of rank {rank}")));
-    }
+    refuse_if!(given.len() != rank, "`output_shape` is {given:?} for an output of rank {rank}");
     for (&size, own) in given.iter().zip(own) {
         if own.size().is_some_and(|own| i64::try_from(own) != Ok(size)) {
-            return Err(OpError::new(format!(
-                "`output_shape` is {given:?}, it has {size} in place of {own}"
-            )));
+            refuse!("`output_shape` is {given:?}, it has {size} in place of {own}");
         }
     }
     match given[2..].iter().find(|&&size| size < 1) {
-        Some(size) => Err(OpError::new(format!("`output_shape` is {given:?}, {size} is not a size"))),
+        Some(size) => refuse!("`output_shape` is {given:?}, {size} is not a size"),
         None => Ok(Some(given)),
     }
 }
 
-fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let (x, weight) = (call.tensor("x")?, call.weight("weight")?);
     let (out, scratch) = outputs.with_scratch(0)?;
-    if out.shape().contains(&0) {
-        return Ok(());
-    }
+    done_if!(out.shape().contains(&0));
     let spatial = x.rank() - 2;
     let windows = windows(call, spatial)?;
     let (input, kernel, output) = (&x.shape()[2..], &weight.shape()[2..], &out.shape()[2..]);
@@ -264,10 +242,7 @@ impl Transpose<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{call, compressed, floats, ints, run};
     use super::*;
-    use crate::mil::op::Numerics;
-    use crate::tensor::Tensor;
 
     #[test]
     fn pad_types_and_output_shapes_cut_the_whole_output() {
@@ -287,10 +262,10 @@ mod tests {
                 ("weight", weight.clone()),
                 ("strides", ints(&[2])),
                 ("pad", ints(&[1, 1])),
-                ("pad_type", Tensor::from_text(pad_type)),
+                text("pad_type", pad_type),
             ];
             args.extend(output_shape.clone().map(|shape| ("output_shape", shape)));
-            let out = run("conv_transpose", Opset::Ios15, &args).unwrap();
+            let out = run("conv_transpose", Ios15, &args).unwrap();
             assert_eq!(out[0].view().slice::<f32>().unwrap(), expected, "{pad_type} {output_shape:?}");
         }
     }
@@ -312,20 +287,16 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_named() {
         let x = floats(&[1, 1, 1], &[1.0]);
-        let refused = |weight: &[usize], more: &[(&str, Tensor)]| {
+        let refuses = |weight: &[usize], more: &[(&str, Tensor)], reason: &str| {
             let weight = floats(weight, &vec![0.0; weight.iter().product()]);
             let args = [&[("x", x.clone()), ("weight", weight)], more].concat();
-            run("conv_transpose", Opset::Ios15, &args).unwrap_err().to_string()
+            refused(run("conv_transpose", Ios15, &args), reason);
         };
-        assert_eq!(refused(&[2, 1, 1], &[]), "`weight` takes 2 channels, `x` has 1");
-        assert_eq!(
-            refused(&[1, 3, 1], &[("output_shape", ints(&[1, 2, 1]))]),
-            "`output_shape` is [1, 2, 1], it has 2 in place of 3"
-        );
-        let custom = [("pad_type", Tensor::from_text("custom")), ("pad", ints(&[1, 0]))];
-        assert_eq!(
-            refused(&[1, 1, 1], &custom),
-            "spatial dimension 0 of size 1 with a window of 1 gives an output of size 0"
-        );
+        refuses(&[2, 1, 1], &[], "`weight` takes 2 channels, `x` has 1");
+        let given = [("output_shape", ints(&[1, 2, 1]))];
+        refuses(&[1, 3, 1], &given, "`output_shape` is [1, 2, 1], it has 2 in place of 3");
+        let custom = [text("pad_type", "custom"), ("pad", ints(&[1, 0]))];
+        let reason = "spatial dimension 0 of size 1 with a window of 1 gives an output of size 0";
+        refuses(&[1, 1, 1], &custom, reason);
     }
 }

@@ -2,19 +2,16 @@
 
 use std::ops::Range;
 
-use half::f16;
-
-use crate::kernels::conv::{add_bias, depthwise, unfold};
-use crate::kernels::convert::to_f32;
-use crate::kernels::floats::{self, Sink};
-use crate::kernels::gemm::{Extents, Matrix, Weights, gemm, weigh};
-use crate::kernels::packed::{self, PackedRows, Part};
-use crate::kernels::parallel::for_each_chunk;
-use crate::kernels::simd::Store;
-use crate::kernels::streamed::{self, Block, Layout, Product, Source, Streamed};
-use crate::kernels::window::Window;
-use crate::mil::op::{Scratch, Weight};
-use crate::tensor::TensorView;
+use super::prelude::*;
+use anemeter_kernels::conv::{add_bias, depthwise, unfold};
+use anemeter_kernels::convert::to_f32;
+use anemeter_kernels::floats::{self, Sink};
+use anemeter_kernels::gemm::{Extents, Matrix, Weights, gemm, weight_gemm};
+use anemeter_kernels::parallel::for_each_chunk;
+use anemeter_kernels::simd::Store;
+use anemeter_kernels::streamed_gemm::{self, Layout, OperandSource, OutputBlock, RightOperand, StreamedGemm};
+use anemeter_kernels::weight_gemv::{self, RowRange, WeightRows};
+use anemeter_kernels::window::Window;
 
 /// The filters of a convolution, one row per output channel.
 pub(super) struct Filter<'a> {
@@ -27,17 +24,17 @@ pub(super) struct Filter<'a> {
 
 impl<'a> Filter<'a> {
     /// Some rows, if they can be used as they lie in memory.
-    fn in_memory(&self, rows: Range<usize>) -> Option<Source<'a>> {
+    fn in_memory(&self, rows: Range<usize>) -> Option<OperandSource<'a>> {
         match (&self.weight, &self.quantization) {
             (Weight::Dense(view), None) => {
-                Source::in_memory(view, rows.start * self.row..rows.end * self.row)
+                OperandSource::in_memory(view, rows.start * self.row..rows.end * self.row)
             }
             _ => None,
         }
     }
 
     /// All rows, if they can be multiplied as they are stored.
-    fn packed(&self) -> Option<PackedRows<'a>> {
+    fn packed(&self) -> Option<WeightRows<'a>> {
         if self.quantization.is_none() { self.weight.rows(self.row) } else { None }
     }
 
@@ -104,13 +101,13 @@ impl Convolution<'_> {
                 self.filter.read(first + rows.start..first + rows.end, block);
             };
             match self.filter.in_memory(first..first + self.outputs) {
-                Some(Source::Dense(w)) => {
-                    weigh(extents, Weights::Dense(Matrix::row_major(w, row)), x, bias, out);
+                Some(OperandSource::F32(w)) => {
+                    weight_gemm(extents, Weights::Dense(Matrix::row_major(w, row)), x, bias, out);
                 }
-                Some(Source::Halves(w)) => {
-                    weigh(extents, Weights::Dense(Matrix::row_major(w, row)), x, bias, out);
+                Some(OperandSource::F16(w)) => {
+                    weight_gemm(extents, Weights::Dense(Matrix::row_major(w, row)), x, bias, out);
                 }
-                _ => weigh(extents, Weights::<f32>::Read(&read), x, bias, out),
+                _ => weight_gemm(extents, Weights::<f32>::Decode(&read), x, bias, out),
             }
         }
     }
@@ -162,8 +159,8 @@ impl Convolution<'_> {
             self.bias_len(),
             if pointwise { 0 } else { self.batch * row },
             match packed {
-                Some(_) => self.outputs + packed::scratch_len(row),
-                None => streamed::scratch_len(extents, Layout::ColumnMajor, in_memory),
+                Some(_) => self.outputs + weight_gemv::scratch_len(row),
+                None => streamed_gemm::scratch_len(extents, Layout::ColumnMajor, in_memory),
             },
         ]);
         let x = floats::read(x, copy);
@@ -179,7 +176,7 @@ impl Convolution<'_> {
                 Matrix::row_major(rows, row)
             };
             let first = group * self.outputs;
-            let mut finish = |mut block: Block<'_>| {
+            let mut finish = |mut block: OutputBlock<'_>| {
                 if self.bias.is_some() {
                     block.add_bias(&bias[first..], self.round_steps);
                 }
@@ -189,22 +186,22 @@ impl Convolution<'_> {
             };
             if let Some(matrix) = packed {
                 let (values, rest) = work.split_at_mut(self.outputs);
-                packed::multiply(
+                weight_gemv::gemv(
                     &left.data[..row],
-                    &[Part { matrix, first, count: self.outputs }],
+                    &[RowRange { matrix, first, count: self.outputs }],
                     rest,
                     values,
                 );
-                finish(Block { rows: 0..1, columns: 0..self.outputs, values });
+                finish(OutputBlock { rows: 0..1, columns: 0..self.outputs, values });
                 continue;
             }
             let read = |columns: Range<usize>, block: &mut [f32]| {
                 self.filter.read(first + columns.start..first + columns.end, block);
             };
             let filters = self.filter.in_memory(first..first + self.outputs);
-            let source = filters.unwrap_or(Source::Read(&read));
-            let right = Streamed { layout: Layout::ColumnMajor, source };
-            let product = Product { extents, left, right, round_steps: self.round_steps };
+            let source = filters.unwrap_or(OperandSource::Decode(&read));
+            let right = RightOperand { layout: Layout::ColumnMajor, source };
+            let product = StreamedGemm { extents, left, right, round_steps: self.round_steps };
             product.compute(work, finish);
         }
     }

@@ -1,41 +1,32 @@
 //! `crop`: the last two dimensions without their borders.
 
-use crate::mil::op::domain::{FLOAT, INT};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
-use crate::mil::{Dim, Opset, TensorType, Type};
-use crate::tensor::shape;
+use super::prelude::*;
 
-pub(super) const OPS: &[OpDef] = &[OpDef {
-    name: "crop",
-    since: Opset::Ios15,
-    params: &[
-        Param::value("x", FLOAT),
-        Param::constant("crop_height", INT),
-        Param::constant("crop_width", INT),
-    ],
-    infer,
-    eval: Eval::Kernel(eval),
-}];
+pub(super) const OPS: &[OpDef] = &[define(OpClass::Movement, "crop", Ios15, infer, eval).takes(&[
+    Param::value("x", FLOAT),
+    Param::constant("crop_height", INT),
+    Param::constant("crop_width", INT),
+])];
 
 /// How much is cut off at the start and at the end.
-fn border(call: &Call<'_>, name: &str) -> Result<[u64; 2], OpError> {
+fn border(call: &Call<'_>, name: &str) -> Result<[u64; 2]> {
     let given = call.ints(name)?;
     match given[..] {
         [start, end] if start >= 0 && end >= 0 => Ok([start.unsigned_abs(), end.unsigned_abs()]),
-        _ => Err(OpError::new(format!("`{name}` is {given:?}, should be two numbers that are not negative"))),
+        _ => refuse!("`{name}` is {given:?}, should be two numbers that are not negative"),
     }
 }
 
-fn cropped(call: &Call<'_>, name: &str, dim: Dim) -> Result<Dim, OpError> {
+fn cropped(call: &Call<'_>, name: &str, dim: Dim) -> Result<Dim> {
     let [start, end] = border(call, name)?;
     let Dim::Fixed(size) = dim else { return Ok(dim) };
     size.checked_sub(start)
         .and_then(|rest| rest.checked_sub(end))
         .map(Dim::Fixed)
-        .ok_or_else(|| OpError::new(format!("`{name}` is [{start}, {end}], more than a size of {size}")))
+        .ok_or_else(|| op_error!("`{name}` is [{start}, {end}], more than a size of {size}"))
 }
 
-fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer(call: &Call<'_>) -> Result<Vec<Type>> {
     let x = call.ty("x")?;
     let mut dims = x.shape.clone();
     match (x.rank(), &mut dims[..]) {
@@ -44,19 +35,16 @@ fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
             *height = cropped(call, "crop_height", *height)?;
             *width = cropped(call, "crop_width", *width)?;
         }
-        (Some(rank), _) => return Err(OpError::new(format!("`x` has rank {rank}, should have at least 3"))),
+        (Some(rank), _) => refuse!("`x` has rank {rank}, should have at least 3"),
     }
-    Ok(vec![TensorType::new(x.dtype, dims).into()])
+    Ok(dims::one(x.dtype, dims))
 }
 
-fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
-    let x = call.tensor("x")?;
-    let out = outputs.tensor(0)?;
-    if shape::element_count(out.shape()) == Some(0) {
-        return Ok(());
-    }
+fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
+    let (x, out) = (call.tensor("x")?, outputs.tensor(0)?);
+    done_if!(shape::element_count(out.shape()) == Some(0));
     let (&[.., height, width], &[.., rows, columns]) = (x.shape(), out.shape()) else {
-        return Err(OpError::new(format!("`x` has rank {}, should have at least 3", x.rank())));
+        refuse!("`x` has rank {}, should have at least 3", x.rank())
     };
     let ([top, _], [left, _]) = (border(call, "crop_height")?, border(call, "crop_width")?);
     let (top, left) = (top as usize, left as usize);
@@ -70,24 +58,21 @@ fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
     use super::*;
-    use crate::tensor::Tensor;
 
     fn args(x: &[usize], height: &[i32], width: &[i32]) -> [(&'static str, Tensor); 3] {
         let values: Vec<f32> = (0..x.iter().product::<usize>()).map(|i| i as f32).collect();
         [
-            ("x", Tensor::from_slice(x, &values).unwrap()),
-            ("crop_height", Tensor::from_slice(&[height.len()], height).unwrap()),
-            ("crop_width", Tensor::from_slice(&[width.len()], width).unwrap()),
+            ("x", tensor(x, &values)),
+            ("crop_height", tensor(&[height.len()], height)),
+            ("crop_width", tensor(&[width.len()], width)),
         ]
     }
 
     #[test]
     fn borders_are_cut_off_every_plane() {
-        let out = run("crop", Opset::Ios15, &args(&[2, 3, 3], &[1, 1], &[0, 1])).unwrap();
-        assert_eq!(out[0].shape(), [2, 1, 2]);
-        assert_eq!(out[0].view().slice::<f32>().unwrap(), [3.0, 4.0, 12.0, 13.0]);
+        let out = run("crop", Ios15, &args(&[2, 3, 3], &[1, 1], &[0, 1]));
+        gives::<f32>(out, &[2, 1, 2], &[3.0, 4.0, 12.0, 13.0]);
     }
 
     #[test]
@@ -97,8 +82,7 @@ mod tests {
             (&[0, -1], "`crop_height` is [0, -1], should be two numbers that are not negative"),
             (&[1], "`crop_height` is [1], should be two numbers that are not negative"),
         ] {
-            let error = run("crop", Opset::Ios15, &args(&[1, 3, 3], height, &[0, 0])).unwrap_err();
-            assert_eq!(error.to_string(), message);
+            refused(run("crop", Ios15, &args(&[1, 3, 3], height, &[0, 0])), message);
         }
     }
 }

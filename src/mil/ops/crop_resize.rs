@@ -4,16 +4,11 @@
 //! of that length. Samples outside the image have the padding value. A box whose end lies before its start is
 //! read backwards, except with `UNALIGN_CORNERS`, where Core ML samples the whole axis.
 
-use half::f16;
-
 use super::choice::choice;
+use super::prelude::*;
 use super::resize::{sampling_mode, size};
-use crate::kernels::convert;
-use crate::kernels::resample::{Grid, Padding, Sample, Sampler, Sampling, Tap};
-use crate::mil::op::domain::{BOOL, FLOAT, INT, TEXT};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
-use crate::mil::{Dim, Opset, TensorType, Type};
-use crate::tensor::{DType, Element, TensorView, shape};
+use anemeter_kernels::convert;
+use anemeter_kernels::resample::{Grid, Padding, Sample, Sampler, Sampling, Tap};
 
 const X: Param = Param::value("x", FLOAT).group('T');
 const ROI: Param = Param::value("roi", FLOAT).group('T');
@@ -28,19 +23,15 @@ const SAMPLING: Param = Param::constant("sampling_mode", TEXT).or_text("DEFAULT"
 const PAD: Param = Param::constant("pad_value", FLOAT).group('T').or_float(0.0);
 
 pub(super) const OPS: &[OpDef] = &[
-    regions(Opset::Ios15, &[X, ROI, HEIGHT, WIDTH, NORMALIZED, SCALE, MODE, SAMPLING]),
-    regions(Opset::Ios16, &[X, ROI, HEIGHT, WIDTH, NORMALIZED, SCALE, MODE, SAMPLING, PAD]),
-    OpDef {
-        name: "crop_resize",
-        since: Opset::Ios17,
-        params: &[X, BOXES, BOX_INDICES, HEIGHT, WIDTH, NORMALIZED, SCALE, MODE, SAMPLING, PAD],
-        infer: infer_boxes,
-        eval: Eval::Kernel(eval),
-    },
+    regions(Ios15).takes(&[X, ROI, HEIGHT, WIDTH, NORMALIZED, SCALE, MODE, SAMPLING]),
+    regions(Ios16).takes(&[X, ROI, HEIGHT, WIDTH, NORMALIZED, SCALE, MODE, SAMPLING, PAD]),
+    define(OpClass::Elementwise, "crop_resize", Ios17, infer_boxes, eval).takes(WITH_BOXES),
 ];
 
-const fn regions(since: Opset, params: &'static [Param]) -> OpDef {
-    OpDef { name: "crop_resize", since, params, infer: infer_regions, eval: Eval::Kernel(eval) }
+const WITH_BOXES: &[Param] = &[X, BOXES, BOX_INDICES, HEIGHT, WIDTH, NORMALIZED, SCALE, MODE, SAMPLING, PAD];
+
+const fn regions(since: Opset) -> OpDef {
+    define(OpClass::Elementwise, "crop_resize", since, infer_regions, eval)
 }
 
 /// Which numbers of a box are its start and end, or its centre and size; heights first.
@@ -50,7 +41,7 @@ struct BoxMode {
     centred: bool,
 }
 
-fn box_mode(call: &Call<'_>) -> Result<BoxMode, OpError> {
+fn box_mode(call: &Call<'_>) -> Result<BoxMode> {
     let modes = [
         ("CORNERS_HEIGHT_FIRST", BoxMode { height_first: true, centred: false }),
         ("CORNERS_WIDTH_FIRST", BoxMode { height_first: false, centred: false }),
@@ -61,18 +52,18 @@ fn box_mode(call: &Call<'_>) -> Result<BoxMode, OpError> {
 }
 
 /// Checks what the generations share and gives the dimensions of the images, unless their rank is unknown.
-fn images<'a>(call: &Call<'a>) -> Result<Option<&'a [Dim]>, OpError> {
+fn images<'a>(call: &Call<'a>) -> Result<Option<&'a [Dim]>> {
     box_mode(call)?;
     sampling_mode(call)?;
     let x = call.ty("x")?;
     match x.rank() {
         None => Ok(None),
         Some(4) => Ok(Some(&x.shape)),
-        Some(rank) => Err(OpError::new(format!("`x` has rank {rank}, should have 4"))),
+        Some(rank) => refuse!("`x` has rank {rank}, should have 4"),
     }
 }
 
-fn infer_regions(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_regions(call: &Call<'_>) -> Result<Vec<Type>> {
     let (x, roi) = (call.ty("x")?, call.ty("roi")?);
     let shape = images(call)?;
     let (batch, channels) = shape.map_or((Dim::Unknown, Dim::Unknown), |dims| (dims[0], dims[1]));
@@ -83,38 +74,35 @@ fn infer_regions(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
             Dim::Fixed(4) => (*count, batch),
             Dim::Fixed(5) => (*count, Dim::Fixed(1)),
             Dim::Unknown => (*count, Dim::Unknown),
-            _ => return Err(OpError::new(format!("`roi` is a {roi}, should hold 4 or 5 numbers per box"))),
+            _ => refuse!("`roi` is a {roi}, should hold 4 or 5 numbers per box"),
         },
-        _ => return Err(OpError::new(format!("`roi` is a {roi}, should be [boxes, 1, 4 or 5, 1, 1]"))),
+        _ => refuse!("`roi` is a {roi}, should be [boxes, 1, 4 or 5, 1, 1]"),
     };
     let dims = vec![count, repeats, channels, size(call, "target_height")?, size(call, "target_width")?];
-    Ok(vec![TensorType::new(x.dtype, dims).into()])
+    Ok(dims::one(x.dtype, dims))
 }
 
-fn infer_boxes(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_boxes(call: &Call<'_>) -> Result<Vec<Type>> {
     let (x, boxes) = (call.ty("x")?, call.ty("boxes")?);
     let shape = images(call)?;
     let (batch, channels) = shape.map_or((Dim::Unknown, Dim::Unknown), |dims| (dims[0], dims[1]));
     let count = match boxes.shape[..] {
         _ if boxes.rank().is_none() => Dim::Unknown,
         [count, Dim::Fixed(4) | Dim::Unknown] => count,
-        _ => return Err(OpError::new(format!("`boxes` is a {boxes}, should be [boxes, 4]"))),
+        _ => refuse!("`boxes` is a {boxes}, should be [boxes, 4]"),
     };
     if call.bool("normalized_coordinates")? && !boxes.dtype.is_float() {
-        return Err(OpError::new(format!(
-            "`boxes` is {}, normalized coordinates are not integers",
-            boxes.dtype
-        )));
+        refuse!("`boxes` is {}, normalized coordinates are not integers", boxes.dtype);
     }
     match (call.opt_ty("box_indices")?, count, batch) {
         (None, Dim::Fixed(count), Dim::Fixed(batch)) if count > batch => {
-            return Err(OpError::new(format!("{batch} images for {count} `boxes` without `box_indices`")));
+            refuse!("{batch} images for {count} `boxes` without `box_indices`");
         }
         (Some(indices), _, _) => super::indexing::agree("box_indices", &indices.shape, &[count])?,
         _ => {}
     }
     let dims = vec![count, channels, size(call, "target_height")?, size(call, "target_width")?];
-    Ok(vec![TensorType::new(x.dtype, dims).into()])
+    Ok(dims::one(x.dtype, dims))
 }
 
 /// The boxes of a call and which image each block of the output is cut from.
@@ -130,8 +118,8 @@ struct Boxes<'a> {
 }
 
 impl<'a> Boxes<'a> {
-    fn of(call: &Call<'a>, images: usize) -> Result<Boxes<'a>, OpError> {
-        if call.opset() >= Opset::Ios17 {
+    fn of(call: &Call<'a>, images: usize) -> Result<Boxes<'a>> {
+        if call.opset() >= Ios17 {
             let (values, indices) = (call.tensor("boxes")?, call.opt_tensor("box_indices")?);
             return Ok(Boxes { values, stride: 4, indices, images, repeats: 1 });
         }
@@ -153,7 +141,7 @@ impl<'a> Boxes<'a> {
     }
 
     /// The image that block `n` is cut from.
-    fn image(&self, n: usize) -> Result<usize, OpError> {
+    fn image(&self, n: usize) -> Result<usize> {
         let mut index = [0.0];
         match self.indices {
             _ if self.stride == 5 => convert::to_f32(&self.values, n * 5..n * 5 + 1, &mut index),
@@ -164,7 +152,7 @@ impl<'a> Boxes<'a> {
         if image >= 0.0 && image < self.images as f32 {
             Ok(image as usize)
         } else {
-            Err(OpError::new(format!("box {n} is of image {image}, there are {}", self.images)))
+            Err(op_error!("box {n} is of image {image}, there are {}", self.images))
         }
     }
 }
@@ -198,25 +186,20 @@ impl Span {
     }
 }
 
-fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     match call.ty("x")?.dtype {
         DType::F32 => cut::<f32>(call, outputs),
         _ => cut::<f16>(call, outputs),
     }
 }
 
-fn cut<T: Element + Sample>(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
-    let x = call.tensor("x")?;
-    let out = outputs.tensor(0)?;
-    if shape::element_count(out.shape()) == Some(0) {
-        return Ok(());
-    }
+fn cut<T: Element + Sample>(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
+    let (x, out) = (call.tensor("x")?, outputs.tensor(0)?);
+    done_if!(shape::element_count(out.shape()) == Some(0));
     let (&[images, channels, height, width], &[.., rows, columns]) = (x.shape(), out.shape()) else {
-        return Err(OpError::new(format!("`x` has rank {}, should have 4", x.rank())));
+        refuse!("`x` has rank {}, should have 4", x.rank())
     };
-    if x.is_empty() {
-        return Err(OpError::new(format!("`x` is {:?}, there is nothing to cut from", x.shape())));
-    }
+    refuse_if!(x.is_empty(), "`x` is {:?}, there is nothing to cut from", x.shape());
     let boxes = Boxes::of(call, images)?;
     for n in 0..boxes.count() {
         boxes.image(n)?;
@@ -234,7 +217,7 @@ fn cut<T: Element + Sample>(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> R
         height,
         width,
         points: rows * columns,
-        around: if call.opset() >= Opset::Ios16 { call.float("pad_value")? } else { 0.0 },
+        around: if call.opset() >= Ios16 { call.float("pad_value")? } else { 0.0 },
         round_steps: call.rounds(x.dtype()),
     };
     sampler.run(x.slice::<T>()?, out.slice::<T>()?, |n| {
@@ -249,14 +232,12 @@ fn cut<T: Element + Sample>(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> R
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{run, text};
     use super::*;
-    use crate::tensor::Tensor;
 
     /// `[2, 1, 4, 4]`: 1 to 16, then 101 to 116.
     fn pictures() -> (&'static str, Tensor) {
         let values: Vec<f32> = (1..=16).chain(101..=116).map(|i| i as f32).collect();
-        ("x", Tensor::from_slice(&[2, 1, 4, 4], &values).unwrap())
+        ("x", tensor(&[2, 1, 4, 4], &values))
     }
 
     fn target(size: i32) -> [(&'static str, Tensor); 2] {
@@ -273,10 +254,10 @@ mod tests {
         ] {
             let mut args =
                 vec![pictures(), text("box_coordinate_mode", mode), text("sampling_mode", "ALIGN_CORNERS")];
-            args.push(("boxes", Tensor::from_slice(&[1, 4], &numbers).unwrap()));
-            args.push(("box_indices", Tensor::from_slice(&[1], &[1]).unwrap()));
+            args.push(("boxes", tensor(&[1, 4], &numbers)));
+            args.push(("box_indices", tensor(&[1], &[1])));
             args.extend(target(2));
-            let out = run("crop_resize", Opset::Ios17, &args).unwrap();
+            let out = run("crop_resize", Ios17, &args).unwrap();
             assert_eq!(out[0].shape(), [1, 1, 2, 2]);
             assert_eq!(out[0].view().slice::<f32>().unwrap(), [105.0, 108.0, 109.0, 112.0], "{mode}");
         }
@@ -284,33 +265,27 @@ mod tests {
 
     #[test]
     fn regions_apply_to_every_image_or_to_one() {
-        let mut args = vec![
-            pictures(),
-            ("roi", Tensor::from_slice(&[1, 1, 4, 1, 1], &[2.0f32, 2.0, 1.0, 1.0]).unwrap()),
-        ];
+        let mut args = vec![pictures(), ("roi", tensor(&[1, 1, 4, 1, 1], &[2.0f32, 2.0, 1.0, 1.0]))];
         args.extend(target(2));
         args.push(text("sampling_mode", "STRICT_ALIGN_CORNERS"));
-        let out = run("crop_resize", Opset::Ios15, &args).unwrap();
+        let out = run("crop_resize", Ios15, &args).unwrap();
         assert_eq!(out[0].shape(), [1, 2, 1, 2, 2]);
         let expected = [11.0, 10.0, 7.0, 6.0, 111.0, 110.0, 107.0, 106.0];
         assert_eq!(out[0].view().slice::<f32>().unwrap(), expected);
 
-        args[1].1 = Tensor::from_slice(&[1, 1, 5, 1, 1], &[1.0f32, 2.0, 2.0, 1.0, 1.0]).unwrap();
-        let out = run("crop_resize", Opset::Ios16, &args).unwrap();
-        assert_eq!(out[0].shape(), [1, 1, 1, 2, 2]);
-        assert_eq!(out[0].view().slice::<f32>().unwrap(), &expected[4..]);
+        args[1].1 = tensor(&[1, 1, 5, 1, 1], &[1.0f32, 2.0, 2.0, 1.0, 1.0]);
+        gives::<f32>(run("crop_resize", Ios16, &args), &[1, 1, 1, 2, 2], &expected[4..]);
     }
 
     #[test]
     fn samples_outside_the_image_are_padding() {
         let mut args =
             vec![pictures(), ("pad_value", Tensor::scalar(10.0f32)), text("sampling_mode", "ALIGN_CORNERS")];
-        args.push(("boxes", Tensor::from_slice(&[1, 4], &[0.5f32, 1.0, -0.5, 2.0]).unwrap()));
-        args.push(("normalized_coordinates", Tensor::from_bools(&[], &[true]).unwrap()));
+        args.push(("boxes", tensor(&[1, 4], &[0.5f32, 1.0, -0.5, 2.0])));
+        args.push(("normalized_coordinates", Tensor::from_bool(true)));
         args.push(("spatial_scale", Tensor::scalar(0.5f32)));
         args.extend(target(2));
-        let out = run("crop_resize", Opset::Ios17, &args).unwrap();
-        assert_eq!(out[0].view().slice::<f32>().unwrap(), [5.5, 7.0, 10.0, 10.0]);
+        assert_eq!(output::<f32>(run("crop_resize", Ios17, &args)), [5.5, 7.0, 10.0, 10.0]);
     }
 
     #[test]
@@ -322,22 +297,18 @@ mod tests {
             ("STRICT_ALIGN_CORNERS", [1.0, 3.0]),
         ] {
             let mut args = vec![pictures(), text("sampling_mode", mode)];
-            args.push(("boxes", Tensor::from_slice(&[1, 4], &[0u16, 0, 0, 2]).unwrap()));
+            args.push(("boxes", tensor(&[1, 4], &[0u16, 0, 0, 2])));
             args.push(("target_width", Tensor::scalar(2)));
-            let out = run("crop_resize", Opset::Ios17, &args).unwrap();
-            assert_eq!(out[0].view().slice::<f32>().unwrap(), expected, "{mode}");
+            assert_eq!(output::<f32>(run("crop_resize", Ios17, &args)), expected, "{mode}");
         }
     }
 
     #[test]
     fn bad_calls_are_named() {
-        let boxes = |n: usize| ("boxes", Tensor::from_slice(&[n, 4], &vec![0.0f32; n * 4]).unwrap());
+        let boxes = |n: usize| ("boxes", tensor(&[n, 4], &vec![0.0f32; n * 4]));
         for (extra, message) in [
             (vec![boxes(3)], "2 images for 3 `boxes` without `box_indices`"),
-            (
-                vec![boxes(1), ("box_indices", Tensor::from_slice(&[1], &[2]).unwrap())],
-                "box 0 is of image 2, there are 2",
-            ),
+            (vec![boxes(1), ("box_indices", tensor(&[1], &[2]))], "box 0 is of image 2, there are 2"),
             (
                 vec![boxes(1), text("sampling_mode", "NONE")],
                 "`sampling_mode` is `NONE`, not one of `DEFAULT`, `STRICT_ALIGN_CORNERS`, `ALIGN_CORNERS`, \
@@ -345,7 +316,7 @@ mod tests {
             ),
         ] {
             let args = [vec![pictures()], extra].concat();
-            assert_eq!(run("crop_resize", Opset::Ios17, &args).unwrap_err().to_string(), message);
+            refused(run("crop_resize", Ios17, &args), message);
         }
     }
 }

@@ -1,28 +1,20 @@
 //! `cumsum`: running sums along a dimension.
 
-use half::f16;
-
 use super::map;
-use crate::kernels::convert::round_f16;
-use crate::mil::Opset;
-use crate::mil::op::domain::{BOOL, FLOAT_INT, INT};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
-use crate::tensor::{DType, Element};
+use super::prelude::*;
+use anemeter_kernels::convert::round_f16;
 
-pub(super) const OPS: &[OpDef] = &[OpDef {
-    name: "cumsum",
-    since: Opset::Ios15,
-    params: &[
-        Param::value("x", FLOAT_INT),
-        Param::constant("axis", INT).or_int(0),
-        Param::constant("exclusive", BOOL).or_bool(false),
-        Param::constant("reverse", BOOL).or_bool(false),
-    ],
-    infer: map::same_type_along_axis,
-    eval: Eval::Kernel(eval),
-}];
+pub(super) const OPS: &[OpDef] =
+    &[define(OpClass::Reduction(per_element::<1>), "cumsum", Ios15, map::same_type_along_axis, eval).takes(
+        &[
+            Param::value("x", FLOAT_INT),
+            Param::constant("axis", INT).or_int(0),
+            Param::constant("exclusive", BOOL).or_bool(false),
+            Param::constant("reverse", BOOL).or_bool(false),
+        ],
+    )];
 
-fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     match call.ty("x")?.dtype {
         DType::F32 => sum(call, outputs, 0.0, |sum: f32, x: f32| sum + x, |sum| sum),
         DType::F16 if call.rounds(DType::F16) => {
@@ -39,12 +31,10 @@ fn sum<T: Element, S: Copy>(
     zero: S,
     add: impl Fn(S, T) -> S,
     store: impl Fn(S) -> T,
-) -> Result<(), OpError> {
+) -> Result {
     let x = call.tensor("x")?;
     let axis = call.axis("axis", x.rank())?;
-    if x.shape().contains(&0) {
-        return Ok(());
-    }
+    done_if!(x.shape().contains(&0));
     let (exclusive, reverse) = (call.bool("exclusive")?, call.bool("reverse")?);
     let (length, inner) = (x.shape()[axis], x.shape()[axis + 1..].iter().product::<usize>());
     let (values, out) = (x.slice::<T>()?, outputs.tensor(0)?.slice::<T>()?);
@@ -64,30 +54,26 @@ fn sum<T: Element, S: Copy>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
     use super::*;
-    use crate::tensor::Tensor;
 
     #[test]
     fn sums_run_either_way_with_or_without_the_element() {
-        let x = Tensor::from_slice(&[2, 3], &[1, 2, 3, 4, 5, 6]).unwrap();
+        let x = tensor(&[2, 3], &[1, 2, 3, 4, 5, 6]);
         for (axis, exclusive, reverse, wanted) in [
             (0, false, false, [1, 2, 3, 5, 7, 9]),
             (-1, false, true, [6, 5, 3, 15, 11, 6]),
             (1, true, false, [0, 1, 3, 0, 4, 9]),
             (1, true, true, [5, 3, 0, 11, 6, 0]),
         ] {
-            let flag = |flag| Tensor::from_bools(&[], &[flag]).unwrap();
             let args = [
                 ("x", x.clone()),
                 ("axis", Tensor::scalar(axis)),
-                ("exclusive", flag(exclusive)),
-                ("reverse", flag(reverse)),
+                ("exclusive", Tensor::from_bool(exclusive)),
+                ("reverse", Tensor::from_bool(reverse)),
             ];
-            let out = run("cumsum", Opset::Ios15, &args).unwrap();
-            assert_eq!(out[0].view().slice::<i32>().unwrap(), wanted);
+            assert_eq!(output::<i32>(run("cumsum", Ios15, &args)), wanted);
         }
-        let error = run("cumsum", Opset::Ios15, &[("x", x), ("axis", Tensor::scalar(2))]).unwrap_err();
+        let error = run("cumsum", Ios15, &[("x", x), ("axis", Tensor::scalar(2))]).unwrap_err();
         assert_eq!(error.to_string(), "`axis` is 2, outside a tensor of rank 2");
     }
 }

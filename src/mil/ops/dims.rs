@@ -2,9 +2,9 @@
 
 use smallvec::SmallVec;
 
-use crate::mil::op::{Call, Ints, OpError};
-use crate::mil::{Dim, TensorType, Type};
-use crate::tensor::DType::{self, I8, I16, I32};
+use crate::op::{Call, Ints, Result};
+use crate::{Dim, TensorType, Type};
+use anemeter_kernels::tensor::DType::{self, I8, I16, I32};
 
 /// What sizes and positions are given in from iOS 17 on.
 pub(super) const SIGNED_INDEX: &[DType] = &[I8, I16, I32];
@@ -20,16 +20,16 @@ pub(super) fn unranked(dtype: DType) -> Vec<Type> {
 }
 
 /// The dimensions of a parameter whose rank must be `rank`; all unknown if its rank is.
-pub(super) fn of_rank(name: &str, ty: &TensorType, rank: usize) -> Result<Vec<Dim>, OpError> {
+pub(super) fn of_rank(name: &str, ty: &TensorType, rank: usize) -> Result<Vec<Dim>> {
     match ty.rank() {
         None => Ok(vec![Dim::Unknown; rank]),
         Some(found) if found == rank => Ok(ty.shape.clone()),
-        Some(found) => Err(OpError::new(format!("`{name}` has rank {found}, not {rank}"))),
+        Some(found) => refuse!("`{name}` has rank {found}, not {rank}"),
     }
 }
 
 /// The value of a parameter that must be a vector of `len` integers, if it is known now.
-pub(super) fn vector(call: &Call<'_>, name: &str, len: usize) -> Result<Option<Ints>, OpError> {
+pub(super) fn vector(call: &Call<'_>, name: &str, len: usize) -> Result<Option<Ints>> {
     let ty = call.ty(name)?;
     // Predictions come through here, and must not allocate.
     let declared = match ty.rank() {
@@ -38,26 +38,26 @@ pub(super) fn vector(call: &Call<'_>, name: &str, len: usize) -> Result<Option<I
     };
     let known = call.known_ints(name)?;
     match known.as_ref().map(SmallVec::len).or(declared) {
-        Some(found) if found != len => Err(OpError::new(format!("`{name}` has {found} elements, not {len}"))),
+        Some(found) if found != len => refuse!("`{name}` has {found} elements, not {len}"),
         _ => Ok(known),
     }
 }
 
 /// A size given by the program.
-pub(super) fn size(name: &str, value: i64) -> Result<usize, OpError> {
-    usize::try_from(value).map_err(|_| OpError::new(format!("`{name}` is {value}, which is not a size")))
+pub(super) fn size(name: &str, value: i64) -> Result<usize> {
+    usize::try_from(value).map_err(|_| op_error!("`{name}` is {value}, which is not a size"))
 }
 
 /// A size given by the program that must not be zero.
-pub(super) fn positive(name: &str, value: i64) -> Result<usize, OpError> {
+pub(super) fn positive(name: &str, value: i64) -> Result<usize> {
     match size(name, value)? {
-        0 => Err(OpError::new(format!("`{name}` is 0"))),
+        0 => refuse!("`{name}` is 0"),
         size => Ok(size),
     }
 }
 
 /// `f` of a dimension, if it is known.
-pub(super) fn map(dim: Dim, f: impl FnOnce(usize) -> Result<usize, OpError>) -> Result<Dim, OpError> {
+pub(super) fn map(dim: Dim, f: impl FnOnce(usize) -> Result<usize>) -> Result<Dim> {
     match dim.size() {
         Some(size) => f(size).map(Dim::from),
         None => Ok(Dim::Unknown),
@@ -65,17 +65,17 @@ pub(super) fn map(dim: Dim, f: impl FnOnce(usize) -> Result<usize, OpError>) -> 
 }
 
 /// A product of sizes that must stay countable.
-pub(super) fn times(a: usize, b: usize) -> Result<usize, OpError> {
-    a.checked_mul(b).ok_or_else(|| OpError::new(format!("a dimension of {a} times {b} is too large")))
+pub(super) fn times(a: usize, b: usize) -> Result<usize> {
+    a.checked_mul(b).ok_or_else(|| op_error!("a dimension of {a} times {b} is too large"))
 }
 
 /// A sum of sizes that must stay countable.
-pub(super) fn plus(a: usize, b: usize) -> Result<usize, OpError> {
-    a.checked_add(b).ok_or_else(|| OpError::new(format!("a dimension of {a} plus {b} is too large")))
+pub(super) fn plus(a: usize, b: usize) -> Result<usize> {
+    a.checked_add(b).ok_or_else(|| op_error!("a dimension of {a} plus {b} is too large"))
 }
 
 /// The product of some dimensions, known if all of them are.
-pub(super) fn product(dims: &[Dim]) -> Result<Dim, OpError> {
+pub(super) fn product(dims: &[Dim]) -> Result<Dim> {
     dims.iter().try_fold(Dim::Fixed(1), |total, &dim| match (total.size(), dim.size()) {
         (Some(total), Some(size)) => times(total, size).map(Dim::from),
         _ => Ok(Dim::Unknown),

@@ -1,25 +1,30 @@
 //! `einsum` of two operands: batch, contracted, summed and diagonal labels, and ellipses.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use smallvec::SmallVec;
 
-use super::broadcast;
-use crate::kernels::convert::{round_f16, to_f32};
-use crate::kernels::floats::Sink;
-use crate::kernels::gemm::{Extents, Matrix, gemm};
-use crate::mil::op::domain::{FLOAT, TEXT};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
-use crate::mil::{Dim, Opset, TensorType, Type};
-use crate::tensor::{Shape, TensorView, shape};
+use super::prelude::*;
+use anemeter_kernels::convert::{round_f16, to_f32};
+use anemeter_kernels::floats::Sink;
+use anemeter_kernels::gemm::{Extents, Matrix, gemm};
 
-pub(super) const OPS: &[OpDef] = &[OpDef {
-    name: "einsum",
-    since: Opset::Ios15,
-    params: &[Param::value("values", FLOAT).group('T').many(), Param::constant("equation", TEXT)],
-    infer,
-    eval: Eval::Kernel(eval),
-}];
+pub(super) const OPS: &[OpDef] = &[define(OpClass::Product(flops), "einsum", Ios15, infer, eval)
+    .takes(&[Param::value("values", FLOAT).group('T').many(), Param::constant("equation", TEXT)])];
+
+/// A multiplication and an addition for every choice of all labels.
+fn flops(call: &Call<'_>, _: &[usize]) -> Option<u64> {
+    let (x, y) = (call.ty_at("values", 0).ok()?.concrete()?, call.ty_at("values", 1).ok()?.concrete()?);
+    let equation = Equation::parse(call.text("equation").ok()?, x.len(), y.len()).ok()?;
+    let mut sizes: BTreeMap<Label, u64> = BTreeMap::new();
+    let labels = equation.x.iter().zip(&x).chain(equation.y.iter().zip(&y));
+    for (&label, &size) in labels {
+        let known = sizes.entry(label).or_default();
+        *known = (*known).max(size as u64);
+    }
+    Some(sizes.values().fold(2, |product, &size| product.saturating_mul(size)))
+}
 
 /// A dimension of an operand: a character of the equation, or one that an ellipsis stands for, counted from
 /// the right.
@@ -39,8 +44,8 @@ struct Equation {
 }
 
 impl Equation {
-    fn parse(text: &str, x_rank: usize, y_rank: usize) -> Result<Equation, OpError> {
-        let wrong = |why: &str| OpError::new(format!("`equation` is `{text}`, {why}"));
+    fn parse(text: &str, x_rank: usize, y_rank: usize) -> Result<Equation> {
+        let wrong = |why: &str| op_error!("`equation` is `{text}`, {why}");
         let (inputs, out) = match text.split_once("->") {
             Some((inputs, out)) => (inputs, Some(out)),
             None => (text, None),
@@ -117,33 +122,29 @@ fn implied_output(x: &Labels, y: &Labels, ellipsis: usize) -> Labels {
     ellipsis_labels(ellipsis).chain(named).collect()
 }
 
-fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
-    if call.count("values") != 2 {
-        return Err(OpError::new(format!("`values` holds {} tensors, not two", call.count("values"))));
-    }
+fn infer(call: &Call<'_>) -> Result<Vec<Type>> {
+    refuse_if!(call.count("values") != 2, "`values` holds {} tensors, not two", call.count("values"));
     let (x, y) = (call.ty_at("values", 0)?, call.ty_at("values", 1)?);
-    if x.dtype != y.dtype {
-        return Err(OpError::new(format!("`values` are of different types, {} and {}", x.dtype, y.dtype)));
-    }
+    refuse_if!(x.dtype != y.dtype, "`values` are of different types, {} and {}", x.dtype, y.dtype);
     let (Some(x_rank), Some(y_rank)) = (x.rank(), y.rank()) else {
-        return Ok(vec![TensorType::new(x.dtype, vec![Dim::Variadic]).into()]);
+        return Ok(dims::unranked(x.dtype));
     };
     let equation = Equation::parse(call.text("equation")?, x_rank, y_rank)?;
     for &label in equation.x.iter().chain(&equation.y) {
         size(&equation, label, x, y)?;
     }
     let shape = equation.out.iter().map(|&label| size(&equation, label, x, y)).collect::<Result<_, _>>()?;
-    Ok(vec![TensorType::new(x.dtype, shape).into()])
+    Ok(dims::one(x.dtype, shape))
 }
 
 /// The size of a label. One operand may have 1 where the other has more, unless the label is contracted.
-fn size(equation: &Equation, label: Label, x: &TensorType, y: &TensorType) -> Result<Dim, OpError> {
-    let own = |labels: &Labels, ty: &TensorType| -> Result<Option<Dim>, OpError> {
+fn size(equation: &Equation, label: Label, x: &TensorType, y: &TensorType) -> Result<Dim> {
+    let own = |labels: &Labels, ty: &TensorType| -> Result<Option<Dim>> {
         let mut found: Option<Dim> = None;
         for (_, &dim) in labels.iter().zip(&ty.shape).filter(|(l, _)| **l == label) {
             match (found, dim) {
                 (Some(Dim::Fixed(a)), Dim::Fixed(b)) if a != b => {
-                    return Err(OpError::new(format!("the diagonal of {a} by {b} in {ty} is not square")));
+                    refuse!("the diagonal of {a} by {b} in {ty} is not square");
                 }
                 (Some(Dim::Fixed(_)), _) => {}
                 _ => found = Some(dim),
@@ -156,7 +157,7 @@ fn size(equation: &Equation, label: Label, x: &TensorType, y: &TensorType) -> Re
         (Some(Dim::Fixed(a)), Some(Dim::Fixed(b))) => match (a, b) {
             _ if a == b => Ok(Dim::Fixed(a)),
             (1, other) | (other, 1) if broadcasts => Ok(Dim::Fixed(other)),
-            _ => Err(OpError::new(format!("{x} and {y} do not fit the equation: {a} against {b}"))),
+            _ => refuse!("{x} and {y} do not fit the equation: {a} against {b}"),
         },
         (Some(Dim::Fixed(_)), Some(unknown)) => Ok(unknown),
         (Some(dim), _) | (None, Some(dim)) => Ok(dim),
@@ -272,7 +273,7 @@ fn pack(data: &[f32], axes: &Axes, summed: &Axes, round_steps: bool, out: &mut [
     });
 }
 
-fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let (x, y) = (call.tensor_at("values", 0)?, call.tensor_at("values", 1)?);
     let equation = Equation::parse(call.text("equation")?, x.rank(), y.rank())?;
     let (out, scratch) = outputs.with_scratch(0)?;
@@ -295,7 +296,7 @@ fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
     let extents = Extents { m: left.free, k: left.contracted, n: right.free };
     let Extents { m, k, n } = extents;
     let batch = shape::broadcast(&left.batch, &right.batch)
-        .ok_or_else(|| OpError::new(format!("{:?} and {:?} do not broadcast", left.batch, right.batch)))?;
+        .ok_or_else(|| op_error!("{:?} and {:?} do not broadcast", left.batch, right.batch))?;
     broadcast::runs(&left.batch, &right.batch, &batch, |at_x, at_y, at, run, step_x, step_y| {
         for i in 0..run {
             let a = Matrix::row_major(&packed_x[(at_x + i * step_x) * m * k..], k);
@@ -328,19 +329,17 @@ fn product_axes(equation: &Equation, out_shape: &[usize]) -> Axes {
 mod tests {
     use std::collections::BTreeMap;
 
-    use super::super::testing::run;
     use super::*;
-    use crate::tensor::Tensor;
 
-    fn einsum(equation: &str, x: &Tensor, y: &Tensor) -> Result<Tensor, OpError> {
+    fn einsum(equation: &str, x: &Tensor, y: &Tensor) -> Result<Tensor> {
         let equation = Tensor::from_text(equation);
         let args = [("values", x.clone()), ("values", y.clone()), ("equation", equation)];
-        Ok(run("einsum", Opset::Ios15, &args)?.remove(0))
+        Ok(run("einsum", Ios15, &args)?.remove(0))
     }
 
     fn counting(shape: &[usize]) -> Tensor {
         let values: Vec<f32> = (0..shape.iter().product()).map(|i: usize| (i % 7) as f32 - 2.0).collect();
-        Tensor::from_slice(shape, &values).unwrap()
+        tensor(shape, &values)
     }
 
     /// The definition itself: a sum over all labels.
@@ -413,8 +412,7 @@ mod tests {
             ("ij,jk->iz", "whose output has a label that no operand has"),
             ("ij,jk->ii", "whose output repeats a label"),
         ] {
-            let error = einsum(equation, &x, &y).unwrap_err();
-            assert_eq!(error.to_string(), format!("`equation` is `{equation}`, {why}"));
+            refused(einsum(equation, &x, &y), &format!("`equation` is `{equation}`, {why}"));
         }
         assert!(einsum("ij,ij->ij", &x, &y).is_err());
         assert!(einsum("ij,jk->ik", &counting(&[2, 3]), &counting(&[1, 4])).is_err());

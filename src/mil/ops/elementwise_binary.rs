@@ -1,15 +1,9 @@
 //! Elementwise arithmetic, comparison and logic of two broadcast operands.
 
-use half::f16;
-
-use super::broadcast;
-use crate::kernels::convert::convert;
-use crate::kernels::elementwise::{Binary, Operand, binary};
-use crate::kernels::simd::Store;
-use crate::mil::op::domain::{BOOL, FLOAT_INT};
-use crate::mil::op::{Call, Kernel, OpDef, OpError, Outputs, Param, define};
-use crate::mil::{Opset, TensorType, Type};
-use crate::tensor::{DType, Element};
+use super::prelude::*;
+use anemeter_kernels::convert::convert;
+use anemeter_kernels::elementwise::{Binary, Operand, binary};
+use anemeter_kernels::simd::Store;
 
 pub(super) const OPS: &[OpDef] = &[
     arithmetic("add", |c, o| vectors(c, o, Binary::Add, i32::wrapping_add)),
@@ -36,25 +30,25 @@ const NUMBERS: &[Param] = &[Param::value("x", FLOAT_INT).group('T'), Param::valu
 const BOOLEANS: &[Param] = &[Param::value("x", BOOL).group('T'), Param::value("y", BOOL).group('T')];
 
 const fn arithmetic(name: &'static str, kernel: Kernel) -> OpDef {
-    define(name, Opset::Ios15, NUMBERS, same_type, kernel)
+    define(OpClass::Elementwise, name, Ios15, same_type, kernel).takes(NUMBERS)
 }
 
 const fn comparison(name: &'static str, kernel: Kernel) -> OpDef {
-    define(name, Opset::Ios15, NUMBERS, boolean, kernel)
+    define(OpClass::Elementwise, name, Ios15, boolean, kernel).takes(NUMBERS)
 }
 
 const fn logic(name: &'static str, kernel: Kernel) -> OpDef {
-    define(name, Opset::Ios15, BOOLEANS, boolean, kernel)
+    define(OpClass::Elementwise, name, Ios15, boolean, kernel).takes(BOOLEANS)
 }
 
-fn same_type(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn same_type(call: &Call<'_>) -> Result<Vec<Type>> {
     let (x, y) = (call.ty("x")?, call.ty("y")?);
-    Ok(vec![TensorType::new(x.dtype, broadcast::dims(x, y)?).into()])
+    Ok(dims::one(x.dtype, broadcast::dims(x, y)?))
 }
 
-fn boolean(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn boolean(call: &Call<'_>) -> Result<Vec<Type>> {
     let (x, y) = (call.ty("x")?, call.ty("y")?);
-    Ok(vec![TensorType::new(DType::Bool, broadcast::dims(x, y)?).into()])
+    Ok(dims::one(DType::Bool, broadcast::dims(x, y)?))
 }
 
 /// Computes with a vectorised function, or with `int` where operands are integers.
@@ -63,7 +57,7 @@ fn vectors(
     outputs: &mut Outputs<'_, '_>,
     float: Binary,
     int: impl Fn(i32, i32) -> i32,
-) -> Result<(), OpError> {
+) -> Result {
     match call.ty("x")?.dtype {
         DType::F32 => zip_vectors::<f32>(call, outputs, float),
         DType::F16 => zip_vectors::<f16>(call, outputs, float),
@@ -71,13 +65,8 @@ fn vectors(
     }
 }
 
-fn zip_vectors<T: Element + Store>(
-    call: &Call<'_>,
-    outputs: &mut Outputs<'_, '_>,
-    f: Binary,
-) -> Result<(), OpError> {
-    let (x, y) = (call.tensor("x")?, call.tensor("y")?);
-    let out = outputs.tensor(0)?;
+fn zip_vectors<T: Element + Store>(call: &Call<'_>, outputs: &mut Outputs<'_, '_>, f: Binary) -> Result {
+    let (x, y, out) = (call.tensor("x")?, call.tensor("y")?, outputs.tensor(0)?);
     let shapes = [x.shape(), y.shape()];
     let (shape, operands) = (out.shape(), [x.slice::<T>()?, y.slice::<T>()?]);
     let out = out.slice::<T>()?;
@@ -96,7 +85,7 @@ fn compute(
     outputs: &mut Outputs<'_, '_>,
     float: impl Fn(f32, f32) -> f32,
     int: impl Fn(i32, i32) -> i32,
-) -> Result<(), OpError> {
+) -> Result {
     match call.ty("x")?.dtype {
         DType::F32 => zip::<f32>(call, outputs, float),
         DType::F16 => zip_halves(call, outputs, float),
@@ -109,7 +98,7 @@ fn compare(
     outputs: &mut Outputs<'_, '_>,
     float: impl Fn(f32, f32) -> bool,
     int: impl Fn(i32, i32) -> bool,
-) -> Result<(), OpError> {
+) -> Result {
     match call.ty("x")?.dtype {
         DType::F32 => zip_bools::<f32>(call, outputs, float),
         DType::F16 => zip_bools::<f16>(call, outputs, |x, y| float(x.to_f32(), y.to_f32())),
@@ -117,37 +106,22 @@ fn compare(
     }
 }
 
-fn combine(
-    call: &Call<'_>,
-    outputs: &mut Outputs<'_, '_>,
-    f: impl Fn(bool, bool) -> bool,
-) -> Result<(), OpError> {
-    let (x, y) = (call.tensor("x")?, call.tensor("y")?);
-    let out = outputs.tensor(0)?;
+fn combine(call: &Call<'_>, outputs: &mut Outputs<'_, '_>, f: impl Fn(bool, bool) -> bool) -> Result {
+    let (x, y, out) = (call.tensor("x")?, call.tensor("y")?, outputs.tensor(0)?);
     let shapes = [x.shape(), y.shape(), out.shape()];
     apply(shapes, x.bools()?, y.bools()?, out.bools()?, |x, y| u8::from(f(x != 0, y != 0)));
     Ok(())
 }
 
-fn zip<T: Element>(
-    call: &Call<'_>,
-    outputs: &mut Outputs<'_, '_>,
-    f: impl Fn(T, T) -> T,
-) -> Result<(), OpError> {
-    let (x, y) = (call.tensor("x")?, call.tensor("y")?);
-    let out = outputs.tensor(0)?;
+fn zip<T: Element>(call: &Call<'_>, outputs: &mut Outputs<'_, '_>, f: impl Fn(T, T) -> T) -> Result {
+    let (x, y, out) = (call.tensor("x")?, call.tensor("y")?, outputs.tensor(0)?);
     let shapes = [x.shape(), y.shape(), out.shape()];
     apply(shapes, x.slice()?, y.slice()?, out.slice()?, f);
     Ok(())
 }
 
-fn zip_bools<T: Element>(
-    call: &Call<'_>,
-    outputs: &mut Outputs<'_, '_>,
-    f: impl Fn(T, T) -> bool,
-) -> Result<(), OpError> {
-    let (x, y) = (call.tensor("x")?, call.tensor("y")?);
-    let out = outputs.tensor(0)?;
+fn zip_bools<T: Element>(call: &Call<'_>, outputs: &mut Outputs<'_, '_>, f: impl Fn(T, T) -> bool) -> Result {
+    let (x, y, out) = (call.tensor("x")?, call.tensor("y")?, outputs.tensor(0)?);
     let shapes = [x.shape(), y.shape(), out.shape()];
     apply(shapes, x.slice()?, y.slice()?, out.bools()?, |x, y| u8::from(f(x, y)));
     Ok(())
@@ -181,13 +155,8 @@ fn apply<T: Copy, U: Copy>(shapes: [&[usize]; 3], x: &[T], y: &[T], out: &mut [U
 }
 
 /// Computes with fp16 operands in f32, in blocks.
-fn zip_halves(
-    call: &Call<'_>,
-    outputs: &mut Outputs<'_, '_>,
-    f: impl Fn(f32, f32) -> f32,
-) -> Result<(), OpError> {
-    let (x, y) = (call.tensor("x")?, call.tensor("y")?);
-    let out = outputs.tensor(0)?;
+fn zip_halves(call: &Call<'_>, outputs: &mut Outputs<'_, '_>, f: impl Fn(f32, f32) -> f32) -> Result {
+    let (x, y, out) = (call.tensor("x")?, call.tensor("y")?, outputs.tensor(0)?);
     let shape = out.shape();
     let (left, right, out) = (x.slice::<f16>()?, y.slice::<f16>()?, out.slice::<f16>()?);
     let (mut x_block, mut y_block) = ([0.0; BLOCK], [0.0; BLOCK]);
@@ -262,30 +231,26 @@ fn power(x: i32, y: i32) -> i32 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
     use super::*;
-    use crate::tensor::Tensor;
-
-    fn f32s(shape: &[usize], values: &[f32]) -> Tensor {
-        Tensor::from_slice(shape, values).unwrap()
-    }
 
     #[test]
     fn broadcasts_like_numpy() {
-        let (x, y) = (f32s(&[2, 1], &[1.0, 2.0]), f32s(&[3], &[10.0, 20.0, 30.0]));
-        let out = run("add", Opset::Ios15, &[("x", x), ("y", y)]).unwrap();
-        assert_eq!(out[0].shape(), [2, 3]);
-        assert_eq!(out[0].view().slice::<f32>().unwrap(), [11.0, 21.0, 31.0, 12.0, 22.0, 32.0]);
+        let (x, y) = (floats(&[2, 1], &[1.0, 2.0]), floats(&[3], &[10.0, 20.0, 30.0]));
+        gives::<f32>(
+            run("add", Ios15, &[("x", x), ("y", y)]),
+            &[2, 3],
+            &[11.0, 21.0, 31.0, 12.0, 22.0, 32.0],
+        );
     }
 
     #[test]
     fn fp16_rounds_once_in_every_layout() {
         let halves = |values: &[f32]| values.iter().map(|&x| f16::from_f32(x)).collect::<Vec<_>>();
         let long: Vec<f32> = (0..600u16).map(f32::from).collect();
-        let x = Tensor::from_slice(&[600], &halves(&long)).unwrap();
+        let x = tensor(&[600], &halves(&long));
         let y = Tensor::scalar(f16::from_f32(0.1));
         for args in [[("x", x.clone()), ("y", y.clone())], [("x", y.clone()), ("y", x.clone())]] {
-            let out = run("mul", Opset::Ios15, &args).unwrap();
+            let out = run("mul", Ios15, &args).unwrap();
             let expected: Vec<f32> = long.iter().map(|x| x * f16::from_f32(0.1).to_f32()).collect();
             assert_eq!(out[0].view().slice::<f16>().unwrap(), halves(&expected));
         }
@@ -322,9 +287,9 @@ mod tests {
 
     #[test]
     fn nan_is_neither_larger_nor_smaller_but_wins() {
-        let (x, y) = (f32s(&[3], &[f32::NAN, 1.0, 2.0]), f32s(&[3], &[1.0, f32::NAN, -3.0]));
+        let (x, y) = (floats(&[3], &[f32::NAN, 1.0, 2.0]), floats(&[3], &[1.0, f32::NAN, -3.0]));
         for (name, last) in [("maximum", 2.0), ("minimum", -3.0)] {
-            let out = run(name, Opset::Ios15, &[("x", x.clone()), ("y", y.clone())]).unwrap();
+            let out = run(name, Ios15, &[("x", x.clone()), ("y", y.clone())]).unwrap();
             let out = out[0].view().slice::<f32>().unwrap();
             assert!(out[0].is_nan() && out[1].is_nan() && out[2] == last, "{name} gives {out:?}");
         }
@@ -332,10 +297,10 @@ mod tests {
 
     #[test]
     fn shapes_that_do_not_broadcast_are_named() {
-        let args = [("x", f32s(&[2], &[0.0; 2])), ("y", f32s(&[3], &[0.0; 3]))];
-        assert_eq!(
-            run("add", Opset::Ios15, &args).unwrap_err().to_string(),
-            "shapes tensor<fp32, [2]> and tensor<fp32, [3]> do not broadcast: 2 against 3 in dimension 0 of 1"
+        let args = [("x", floats(&[2], &[0.0; 2])), ("y", floats(&[3], &[0.0; 3]))];
+        refused(
+            run("add", Ios15, &args),
+            "shapes tensor<fp32, [2]> and tensor<fp32, [3]> do not broadcast: 2 against 3 in dimension 0 of 1",
         );
     }
 }

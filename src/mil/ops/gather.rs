@@ -1,65 +1,63 @@
 //! `gather`, `gather_along_axis` and `gather_nd`: copying what indices point at.
 
-use half::f16;
 use half::slice::HalfFloatSliceExt;
 
 use super::indexing::{self, Indices};
-use crate::kernels::gather::Addressing;
-use crate::mil::op::domain::{BOOL, FLOAT_INT, INDEX_16, INDEX_17, INT, NUMBER_17};
-use crate::mil::op::{Call, Decode, OpDef, OpError, Outputs, Param, Weight, define};
-use crate::mil::{Dim, Opset, TensorType, Type};
-use crate::tensor::{DType, TensorView, shape};
+use super::prelude::*;
+use anemeter_kernels::gather::Addressing;
 
 const AXIS: Param = Param::constant("axis", INT).or_int(0);
 const BATCH_DIMS: Param = Param::constant("batch_dims", INT).or_int(0);
 const VALIDATE: Param = Param::constant("validate_indices", BOOL).or_bool(false);
 const X: Param = Param::value("x", FLOAT_INT);
 const X_17: Param = Param::value("x", NUMBER_17);
+const TABLE: Param = X.packed().weight(WeightAxes::Table);
+const TABLE_17: Param = X_17.packed().weight(WeightAxes::Table);
 const INDICES: Param = Param::value("indices", INT);
 const INDICES_16: Param = Param::value("indices", INDEX_16);
 const INDICES_17: Param = Param::value("indices", INDEX_17);
 
 pub(super) const OPS: &[OpDef] = &[
-    slices(Opset::Ios15, &[X.packed(), INDICES, AXIS]),
-    slices(Opset::Ios16, &[X.packed(), INDICES_16, AXIS, BATCH_DIMS]),
-    slices(Opset::Ios17, &[X_17.packed(), INDICES_17, AXIS, BATCH_DIMS, VALIDATE]),
-    elements(Opset::Ios15, &[X, INDICES, AXIS]),
-    elements(Opset::Ios16, &[X, INDICES_16, AXIS]),
-    elements(Opset::Ios17, &[X_17, INDICES_17, AXIS, VALIDATE]),
-    points(Opset::Ios15, &[X.packed(), INDICES]),
-    points(Opset::Ios16, &[X.packed(), INDICES_16, BATCH_DIMS]),
-    points(Opset::Ios17, &[X_17.packed(), INDICES_17, BATCH_DIMS, VALIDATE]),
+    slices(Ios15).takes(&[TABLE, INDICES, AXIS]),
+    slices(Ios16).takes(&[TABLE, INDICES_16, AXIS, BATCH_DIMS]),
+    slices(Ios17).takes(&[TABLE_17, INDICES_17, AXIS, BATCH_DIMS, VALIDATE]),
+    elements(Ios15).takes(&[X, INDICES, AXIS]),
+    elements(Ios16).takes(&[X, INDICES_16, AXIS]),
+    elements(Ios17).takes(&[X_17, INDICES_17, AXIS, VALIDATE]),
+    points(Ios15).takes(&[X.packed(), INDICES]),
+    points(Ios16).takes(&[X.packed(), INDICES_16, BATCH_DIMS]),
+    points(Ios17).takes(&[X_17.packed(), INDICES_17, BATCH_DIMS, VALIDATE]),
 ];
 
-const fn slices(since: Opset, params: &'static [Param]) -> OpDef {
-    define("gather", since, params, infer_slices, eval_slices)
+const fn slices(since: Opset) -> OpDef {
+    define(OpClass::Lookup, "gather", since, infer_slices, eval_slices)
 }
 
-const fn elements(since: Opset, params: &'static [Param]) -> OpDef {
-    define("gather_along_axis", since, params, infer_elements, eval_elements)
+const fn elements(since: Opset) -> OpDef {
+    define(OpClass::Lookup, "gather_along_axis", since, infer_elements, eval_elements)
 }
 
-const fn points(since: Opset, params: &'static [Param]) -> OpDef {
-    define("gather_nd", since, params, infer_points, eval_points)
+const fn points(since: Opset) -> OpDef {
+    define(OpClass::Lookup, "gather_nd", since, infer_points, eval_points)
 }
 
 /// The number of leading dimensions that data and indices share, at most `limit`.
-fn batch_dims(call: &Call<'_>, limit: usize) -> Result<usize, OpError> {
-    if call.opset() < Opset::Ios16 {
+fn batch_dims(call: &Call<'_>, limit: usize) -> Result<usize> {
+    if call.opset() < Ios16 {
         return Ok(0);
     }
     let given = call.int("batch_dims")?;
     usize::try_from(given)
         .ok()
         .filter(|&n| n <= limit)
-        .ok_or_else(|| OpError::new(format!("`batch_dims` is {given}, should be from 0 to {limit}")))
+        .ok_or_else(|| op_error!("`batch_dims` is {given}, should be from 0 to {limit}"))
 }
 
 fn output(x: &TensorType, parts: &[&[Dim]]) -> Vec<Type> {
-    vec![TensorType::new(x.dtype, parts.concat()).into()]
+    dims::one(x.dtype, parts.concat())
 }
 
-fn infer_slices(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_slices(call: &Call<'_>) -> Result<Vec<Type>> {
     let (x, indices) = (call.ty("x")?, call.ty("indices")?);
     let (Some(rank), Some(index_rank)) = (x.rank(), indices.rank()) else {
         return Ok(output(x, &[&[Dim::Variadic]]));
@@ -70,7 +68,7 @@ fn infer_slices(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     Ok(output(x, &[&x.shape[..axis], &indices.shape[batch..], &x.shape[axis + 1..]]))
 }
 
-fn infer_elements(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_elements(call: &Call<'_>) -> Result<Vec<Type>> {
     let (x, indices) = (call.ty("x")?, call.ty("indices")?);
     if let (Some(rank), Some(_)) = (x.rank(), indices.rank()) {
         let axis = call.axis("axis", rank)?;
@@ -81,7 +79,7 @@ fn infer_elements(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     Ok(output(x, &[&indices.shape]))
 }
 
-fn infer_points(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_points(call: &Call<'_>) -> Result<Vec<Type>> {
     let (x, indices) = (call.ty("x")?, call.ty("indices")?);
     let (Some(rank), Some(index_rank)) = (x.rank(), indices.rank()) else {
         return Ok(output(x, &[&[Dim::Variadic]]));
@@ -94,30 +92,28 @@ fn infer_points(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     Ok(output(x, &[&indices.shape[..index_rank - 1], &x.shape[batch + depth..]]))
 }
 
-fn eval_slices(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval_slices(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     gather(call, outputs, |x, indices| {
         let axis = call.axis("axis", x.len())?;
         Ok(indexing::slices(x, axis, batch_dims(call, axis)?, indices))
     })
 }
 
-fn eval_elements(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval_elements(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     gather(call, outputs, |x, indices| Ok(indexing::elements(x, call.axis("axis", x.len())?, indices)))
 }
 
-fn eval_points(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval_points(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     gather(call, outputs, |x, indices| Ok(indexing::points(x, batch_dims(call, x.len())?, indices)))
 }
 
 fn gather(
     call: &Call<'_>,
     outputs: &mut Outputs<'_, '_>,
-    addressing: impl FnOnce(&[usize], &[usize]) -> Result<Addressing, OpError>,
-) -> Result<(), OpError> {
+    addressing: impl FnOnce(&[usize], &[usize]) -> Result<Addressing>,
+) -> Result {
     let (x, indices) = (call.weight("x")?, Indices::of(call)?);
-    if shape::element_count(outputs.tensor(0)?.shape()) == Some(0) {
-        return Ok(());
-    }
+    done_if!(shape::element_count(outputs.tensor(0)?.shape()) == Some(0));
     let addressing = addressing(x.shape(), indices.shape())?;
     match x {
         Weight::Dense(x) => copy(x, &indices, &addressing, outputs),
@@ -130,7 +126,7 @@ fn copy(
     indices: &Indices<'_>,
     addressing: &Addressing,
     outputs: &mut Outputs<'_, '_>,
-) -> Result<(), OpError> {
+) -> Result {
     let (from, to) = (x.bytes(), outputs.tensor(0)?.bytes());
     let size = (x.dtype().bits() / 8) as usize;
     let run = addressing.run() * size;
@@ -145,7 +141,7 @@ fn decode(
     indices: &Indices<'_>,
     addressing: &Addressing,
     outputs: &mut Outputs<'_, '_>,
-) -> Result<(), OpError> {
+) -> Result {
     let (out, scratch) = outputs.with_scratch(0)?;
     let run = addressing.run();
     let resolve = |i: usize, dim: usize| indices.resolve(i, dim);
@@ -162,7 +158,7 @@ fn decode(
                 out[row..row + run].convert_from_f32_slice(values);
             })
         }
-        other => Err(OpError::new(format!("`x` is a compressed {other} tensor, should be fp16 or fp32"))),
+        other => refuse!("`x` is a compressed {other} tensor, should be fp16 or fp32"),
     }
 }
 
@@ -171,14 +167,9 @@ mod tests {
     use std::ops::Range;
     use std::sync::Arc;
 
-    use super::super::testing::{floats, run};
+    use super::super::testing::output;
     use super::*;
-    use crate::mil::op::{KnownArguments, Numerics, apply};
-    use crate::tensor::Tensor;
-
-    fn ints(shape: &[usize], values: &[i32]) -> Tensor {
-        Tensor::from_slice(shape, values).unwrap()
-    }
+    use crate::op::{KnownArguments, apply};
 
     fn count(shape: &[usize]) -> Tensor {
         let values: Vec<f32> = (0..shape.iter().product::<usize>()).map(|i| i as f32).collect();
@@ -188,73 +179,63 @@ mod tests {
     #[test]
     fn slices_come_from_any_axis() {
         for (axis, indices, shape, values) in [
-            (0, ints(&[2], &[1, 0]), &[2, 3][..], &[3.0, 4.0, 5.0, 0.0, 1.0, 2.0][..]),
-            (-1, ints(&[2], &[-1, 0]), &[2, 2], &[2.0, 0.0, 5.0, 3.0]),
-            (1, ints(&[], &[1]), &[2], &[1.0, 4.0]),
-            (0, ints(&[1, 2], &[7, -9]), &[1, 2, 3], &[3.0, 4.0, 5.0, 0.0, 1.0, 2.0]),
-            (0, ints(&[0], &[]), &[0, 3], &[]),
+            (0, tensor(&[2], &[1, 0]), &[2, 3][..], &[3.0, 4.0, 5.0, 0.0, 1.0, 2.0][..]),
+            (-1, tensor(&[2], &[-1, 0]), &[2, 2], &[2.0, 0.0, 5.0, 3.0]),
+            (1, tensor(&[], &[1]), &[2], &[1.0, 4.0]),
+            (0, tensor(&[1, 2], &[7, -9]), &[1, 2, 3], &[3.0, 4.0, 5.0, 0.0, 1.0, 2.0]),
+            (0, ints(&[]), &[0, 3], &[]),
         ] {
             let args = [("x", count(&[2, 3])), ("indices", indices), ("axis", Tensor::scalar(axis))];
-            let out = run("gather", Opset::Ios15, &args).unwrap();
-            assert_eq!(out[0].shape(), shape);
-            assert_eq!(out[0].view().slice::<f32>().unwrap(), values);
+            gives::<f32>(run("gather", Ios15, &args), shape, values);
         }
     }
 
     #[test]
     fn batches_have_indices_of_their_own() {
-        let x = Tensor::from_slice(&[2, 1, 3], &[0u8, 1, 2, 3, 4, 5]).unwrap();
-        let indices = Tensor::from_slice(&[2, 2], &[0i8, 2, 1, 1]).unwrap();
+        let x = tensor(&[2, 1, 3], &[0u8, 1, 2, 3, 4, 5]);
+        let indices = tensor(&[2, 2], &[0i8, 2, 1, 1]);
         let args =
             [("x", x), ("indices", indices), ("axis", Tensor::scalar(2)), ("batch_dims", Tensor::scalar(1))];
-        let out = run("gather", Opset::Ios17, &args).unwrap();
-        assert_eq!(out[0].shape(), [2, 1, 2]);
-        assert_eq!(out[0].view().slice::<u8>().unwrap(), [0, 2, 4, 4]);
+        gives::<u8>(run("gather", Ios17, &args), &[2, 1, 2], &[0, 2, 4, 4]);
     }
 
     #[test]
     fn elements_and_points() {
-        let indices = ints(&[2, 1], &[2, 0]);
+        let indices = tensor(&[2, 1], &[2, 0]);
         let args = [("x", count(&[2, 3])), ("indices", indices), ("axis", Tensor::scalar(-1))];
-        let out = run("gather_along_axis", Opset::Ios15, &args).unwrap();
-        assert_eq!(out[0].view().slice::<f32>().unwrap(), [2.0, 3.0]);
+        assert_eq!(output::<f32>(run("gather_along_axis", Ios15, &args)), [2.0, 3.0]);
 
-        let args = [("x", count(&[2, 2, 2])), ("indices", ints(&[2, 2], &[0, 1, -1, 0]))];
-        let out = run("gather_nd", Opset::Ios16, &args).unwrap();
-        assert_eq!(out[0].shape(), [2, 2]);
-        assert_eq!(out[0].view().slice::<f32>().unwrap(), [2.0, 3.0, 4.0, 5.0]);
+        let args = [("x", count(&[2, 2, 2])), ("indices", tensor(&[2, 2], &[0, 1, -1, 0]))];
+        gives::<f32>(run("gather_nd", Ios16, &args), &[2, 2], &[2.0, 3.0, 4.0, 5.0]);
 
-        let indices = ints(&[2, 1, 1], &[1, 0]);
+        let indices = tensor(&[2, 1, 1], &[1, 0]);
         let args = [("x", count(&[2, 2, 2])), ("indices", indices), ("batch_dims", Tensor::scalar(1))];
-        let out = run("gather_nd", Opset::Ios16, &args).unwrap();
-        assert_eq!(out[0].shape(), [2, 1, 2]);
-        assert_eq!(out[0].view().slice::<f32>().unwrap(), [2.0, 3.0, 4.0, 5.0]);
+        gives::<f32>(run("gather_nd", Ios16, &args), &[2, 1, 2], &[2.0, 3.0, 4.0, 5.0]);
     }
 
     #[test]
     fn validated_indices_must_lie_inside() {
         let args = |index: i32| {
-            let validate = Tensor::from_bools(&[], &[true]).unwrap();
-            [("x", count(&[2, 3])), ("indices", ints(&[1], &[index])), ("validate_indices", validate)]
+            let validate = Tensor::from_bool(true);
+            [("x", count(&[2, 3])), ("indices", tensor(&[1], &[index])), ("validate_indices", validate)]
         };
-        assert!(run("gather", Opset::Ios17, &args(1)).is_ok());
+        assert!(run("gather", Ios17, &args(1)).is_ok());
         for index in [-1, 2] {
-            let error = run("gather", Opset::Ios17, &args(index)).unwrap_err();
-            assert_eq!(error.to_string(), format!("`indices` holds {index}, outside a dimension of 2"));
+            let reason = format!("`indices` holds {index}, outside a dimension of 2");
+            refused(run("gather", Ios17, &args(index)), &reason);
         }
     }
 
     #[test]
     fn shapes_that_do_not_fit_are_named() {
-        let args = [("x", count(&[2, 3])), ("indices", ints(&[3, 1], &[0; 3])), ("axis", Tensor::scalar(1))];
-        let error = run("gather_along_axis", Opset::Ios15, &args).unwrap_err();
-        assert_eq!(error.to_string(), "`indices` is [3, 1], should be [2, 1]");
-        let args = [("x", count(&[2, 3])), ("indices", ints(&[1, 3], &[0; 3]))];
-        assert!(run("gather_nd", Opset::Ios15, &args).is_err());
         let args =
-            [("x", count(&[2, 3])), ("indices", ints(&[2], &[0; 2])), ("batch_dims", Tensor::scalar(1))];
-        let error = run("gather", Opset::Ios16, &args).unwrap_err();
-        assert_eq!(error.to_string(), "`batch_dims` is 1, should be from 0 to 0");
+            [("x", count(&[2, 3])), ("indices", tensor(&[3, 1], &[0; 3])), ("axis", Tensor::scalar(1))];
+        refused(run("gather_along_axis", Ios15, &args), "`indices` is [3, 1], should be [2, 1]");
+        let args = [("x", count(&[2, 3])), ("indices", tensor(&[1, 3], &[0; 3]))];
+        assert!(run("gather_nd", Ios15, &args).is_err());
+        let args =
+            [("x", count(&[2, 3])), ("indices", tensor(&[2], &[0; 2])), ("batch_dims", Tensor::scalar(1))];
+        refused(run("gather", Ios16, &args), "`batch_dims` is 1, should be from 0 to 0");
     }
 
     struct Doubled;
@@ -282,12 +263,12 @@ mod tests {
 
     #[test]
     fn a_compressed_table_is_decoded_by_row() {
-        let def = super::super::find("gather", Opset::Ios17).unwrap();
+        let def = super::super::find("gather", Ios17).unwrap();
         let mut arguments = KnownArguments::new(def);
         let table: Arc<dyn Decode> = Arc::new(Doubled);
         arguments.bind(0, table);
-        arguments.bind(1, ints(&[2], &[2, 0]));
-        let out = apply(def, Opset::Ios17, Numerics::Fast, &arguments, 1).unwrap();
+        arguments.bind(1, tensor(&[2], &[2, 0]));
+        let out = apply(def, Ios17, Numerics::Fast, &arguments, 1).unwrap();
         let expected = [8.0, 10.0, 0.0, 2.0].map(f16::from_f32);
         assert_eq!(out[0].view().slice::<f16>().unwrap(), expected);
     }

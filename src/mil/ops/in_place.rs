@@ -1,10 +1,7 @@
 //! Float operations that work in place on the elements of `x` as f32.
 
-use half::f16;
-
-use crate::kernels::convert::{convert, to_f32};
-use crate::mil::op::{Call, OpError, Outputs};
-use crate::tensor::DType;
+use super::prelude::*;
+use anemeter_kernels::convert::{convert, to_f32};
 
 /// Calls `f` with the elements of `x` and `extra` floats of arbitrary content, aligned for any element type,
 /// and stores what the elements have become as the first output.
@@ -12,8 +9,8 @@ pub(super) fn run(
     call: &Call<'_>,
     outputs: &mut Outputs<'_, '_>,
     extra: usize,
-    f: impl FnOnce(&mut [f32], &mut [f32]) -> Result<(), OpError>,
-) -> Result<(), OpError> {
+    f: impl FnOnce(&mut [f32], &mut [f32]) -> Result,
+) -> Result {
     let x = call.tensor("x")?;
     let (out, scratch) = outputs.with_scratch(0)?;
     if x.dtype() == DType::F32 {
@@ -30,15 +27,9 @@ pub(super) fn run(
 }
 
 /// The numbers of a parameter, written to memory that must be as long; `None` if it was left out.
-pub(super) fn constant<'m>(
-    call: &Call<'_>,
-    name: &str,
-    memory: &'m mut [f32],
-) -> Result<Option<&'m [f32]>, OpError> {
+pub(super) fn constant<'m>(call: &Call<'_>, name: &str, memory: &'m mut [f32]) -> Result<Option<&'m [f32]>> {
     let Some(vector) = call.opt_tensor(name)? else { return Ok(None) };
-    if vector.len() != memory.len() {
-        return Err(OpError::new(format!("`{name}` has {} elements, not {}", vector.len(), memory.len())));
-    }
+    refuse_if!(vector.len() != memory.len(), "`{name}` has {} elements, not {}", vector.len(), memory.len());
     to_f32(&vector, 0..vector.len(), memory);
     Ok(Some(memory))
 }

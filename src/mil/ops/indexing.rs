@@ -1,9 +1,7 @@
 //! What gathering and scattering have in common: index operands, what an index means, agreement of shapes.
 
-use crate::kernels::gather::Addressing;
-use crate::mil::op::{Call, OpError};
-use crate::mil::{Dim, Opset};
-use crate::tensor::{DType, TensorView};
+use super::prelude::*;
+use anemeter_kernels::gather::Addressing;
 
 /// The operand `indices`.
 ///
@@ -17,18 +15,17 @@ pub(super) struct Indices<'a> {
 
 impl<'a> Indices<'a> {
     /// The operand of a call.
-    pub(super) fn of(call: &Call<'a>) -> Result<Indices<'a>, OpError> {
-        let validate = call.opset() >= Opset::Ios17 && call.bool("validate_indices")?;
+    pub(super) fn of(call: &Call<'a>) -> Result<Indices<'a>> {
+        let validate = call.opset() >= Ios17 && call.bool("validate_indices")?;
         Ok(Indices { view: call.tensor("indices")?, validate })
     }
 
-    /// Shape of the operand.
     pub(super) fn shape(&self) -> &'a [usize] {
         self.view.shape()
     }
 
     /// The `i`-th index as a position in a dimension of `size`.
-    pub(super) fn resolve(&self, i: usize, size: usize) -> Result<usize, OpError> {
+    pub(super) fn resolve(&self, i: usize, size: usize) -> Result<usize> {
         let index = match self.view.dtype() {
             DType::I32 => i64::from(self.view.slice::<i32>()?[i]),
             DType::I16 => i64::from(self.view.slice::<i16>()?[i]),
@@ -37,7 +34,7 @@ impl<'a> Indices<'a> {
             _ => i64::from(self.view.slice::<u8>()?[i]),
         };
         position(index, size, self.validate)
-            .ok_or_else(|| OpError::new(format!("`indices` holds {index}, outside a dimension of {size}")))
+            .ok_or_else(|| op_error!("`indices` holds {index}, outside a dimension of {size}"))
     }
 }
 
@@ -84,18 +81,18 @@ pub(super) fn points(shape: &[usize], batch_dims: usize, indices: &[usize]) -> A
 }
 
 /// How many coordinates the last dimension of `indices` holds, if that is known, at most `limit`.
-pub(super) fn depth(indices: &[Dim], limit: usize) -> Result<Option<usize>, OpError> {
+pub(super) fn depth(indices: &[Dim], limit: usize) -> Result<Option<usize>> {
     match indices.last() {
         None => Err(OpError::new("`indices` is a scalar, its last dimension should hold coordinates")),
-        Some(Dim::Fixed(depth)) if *depth > limit as u64 => Err(OpError::new(format!(
+        Some(Dim::Fixed(depth)) if *depth > limit as u64 => refuse!(
             "`indices` holds {depth} coordinates per point, the tensor has only {limit} dimensions for them"
-        ))),
+        ),
         Some(depth) => Ok(depth.size()),
     }
 }
 
 /// Fails unless two lists of dimensions can be the same.
-pub(super) fn agree(name: &str, found: &[Dim], wanted: &[Dim]) -> Result<(), OpError> {
+pub(super) fn agree(name: &str, found: &[Dim], wanted: &[Dim]) -> Result {
     let differ = |(a, b): (&Dim, &Dim)| matches!((a, b), (Dim::Fixed(a), Dim::Fixed(b)) if a != b);
     let same_rank = found.len() == wanted.len();
     if found.contains(&Dim::Variadic)
@@ -105,7 +102,7 @@ pub(super) fn agree(name: &str, found: &[Dim], wanted: &[Dim]) -> Result<(), OpE
         return Ok(());
     }
     let text = |dims: &[Dim]| dims.iter().map(Dim::to_string).collect::<Vec<_>>().join(", ");
-    Err(OpError::new(format!("`{name}` is [{}], should be [{}]", text(found), text(wanted))))
+    Err(op_error!("`{name}` is [{}], should be [{}]", text(found), text(wanted)))
 }
 
 #[cfg(test)]

@@ -2,130 +2,111 @@
 
 use std::ops::Range;
 
-use half::f16;
-
-use super::broadcast;
-use crate::kernels::floats::Sink;
-use crate::kernels::gemm::{Extents, Matrix, Weights, weigh};
-use crate::kernels::int_gemm::int_gemm;
-use crate::kernels::streamed::{self, Layout, Product, Source, Streamed};
-use crate::mil::op::domain::{BOOL, FLOAT_INT};
-use crate::mil::op::{ArgValue, Call, Eval, OpDef, OpError, Outputs, Param, Weight};
-use crate::mil::{Dim, Opset, TensorType, Type};
-use crate::tensor::{DType, Element, TensorView, shape};
+use super::prelude::*;
+use anemeter_kernels::floats::Sink;
+use anemeter_kernels::gemm::{Extents, Matrix, Weights, weight_gemm};
+use anemeter_kernels::int_gemm::int_gemm;
+use anemeter_kernels::streamed_gemm::{self, Layout, OperandSource, RightOperand, StreamedGemm};
 
 pub(super) const OPS: &[OpDef] = &[
-    linear(
-        Opset::Ios15,
-        &[
-            Param::value("x", FLOAT_INT).group('T'),
-            Param::constant("weight", FLOAT_INT).group('T').packed(),
-            Param::constant("bias", FLOAT_INT).group('T').optional().packed(),
-        ],
-    ),
-    linear(
-        Opset::Ios17,
-        &[
-            Param::value("x", FLOAT_INT).group('T'),
-            Param::constant("weight", FLOAT_INT).group('U').packed(),
-            Param::constant("bias", FLOAT_INT).group('U').optional().packed(),
-        ],
-    ),
-    matmul(
-        Opset::Ios15,
-        &[
-            Param::value("x", FLOAT_INT).group('T').packed(),
-            Param::value("y", FLOAT_INT).group('T').packed(),
-            Param::constant("transpose_x", BOOL).or_bool(false),
-            Param::constant("transpose_y", BOOL).or_bool(false),
-        ],
-    ),
-    matmul(
-        Opset::Ios17,
-        &[
-            Param::value("x", FLOAT_INT).group('T').packed(),
-            Param::value("y", FLOAT_INT).group('U').packed(),
-            Param::constant("transpose_x", BOOL).or_bool(false),
-            Param::constant("transpose_y", BOOL).or_bool(false),
-        ],
-    ),
+    define(OpClass::Product(linear_flops), "linear", Ios15, infer_linear, eval_linear)
+        .takes(&linear_params('T')),
+    define(OpClass::Product(linear_flops), "linear", Ios17, infer_linear, eval_linear)
+        .takes(&linear_params('U')),
+    define(OpClass::Product(matmul_flops), "matmul", Ios15, infer_matmul, eval_matmul)
+        .takes(&matmul_params('T')),
+    define(OpClass::Product(matmul_flops), "matmul", Ios17, infer_matmul, eval_matmul)
+        .takes(&matmul_params('U')),
 ];
 
-const fn linear(since: Opset, params: &'static [Param]) -> OpDef {
-    OpDef { name: "linear", since, params, infer: infer_linear, eval: Eval::Kernel(eval_linear) }
+/// The weight shares the type of `x` only if its group is T.
+const fn linear_params(group: char) -> [Param; 3] {
+    [
+        Param::value("x", FLOAT_INT).group('T'),
+        Param::constant("weight", FLOAT_INT).group(group).packed().weight(WeightAxes::OutputInput),
+        Param::constant("bias", FLOAT_INT).group(group).optional().packed(),
+    ]
 }
 
-const fn matmul(since: Opset, params: &'static [Param]) -> OpDef {
-    OpDef { name: "matmul", since, params, infer: infer_matmul, eval: Eval::Kernel(eval_matmul) }
+/// `y` shares the type of `x` only if its group is T.
+const fn matmul_params(group: char) -> [Param; 4] {
+    [
+        Param::value("x", FLOAT_INT).group('T').packed().weight(WeightAxes::Left("transpose_x")),
+        Param::value("y", FLOAT_INT).group(group).packed().weight(WeightAxes::Right("transpose_y")),
+        Param::constant("transpose_x", BOOL).or_bool(false),
+        Param::constant("transpose_y", BOOL).or_bool(false),
+    ]
 }
 
-fn infer_linear(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
-    let (x, weight) = (call.ty("x")?, call.ty("weight")?);
-    let [outputs, inputs] = weight.shape[..] else {
-        return Err(OpError::new(format!("`weight` is a {weight}, not a matrix")));
+fn linear_flops(call: &Call<'_>, out: &[usize]) -> Option<u64> {
+    let weight = call.ty("weight").ok()?.concrete()?;
+    Some(products(call, out, elements(out).saturating_mul(*weight.last()? as u64)))
+}
+
+fn matmul_flops(call: &Call<'_>, out: &[usize]) -> Option<u64> {
+    let x = call.ty("x").ok()?.concrete()?;
+    let reduced = match x[..] {
+        [.., rows, _] if call.bool("transpose_x").unwrap_or(false) => rows,
+        [.., columns] => columns,
+        [] => 1,
     };
+    Some(elements(out).saturating_mul(reduced as u64).saturating_mul(2))
+}
+
+fn infer_linear(call: &Call<'_>) -> Result<Vec<Type>> {
+    let (x, weight) = (call.ty("x")?, call.ty("weight")?);
+    let [outputs, inputs] = weight.shape[..] else { refuse!("`weight` is a {weight}, not a matrix") };
     if let Some(bias) = call.opt_ty("bias")? {
         match bias.shape[..] {
             [size] if !differ(size, outputs) => {}
-            _ => return Err(OpError::new(format!("`bias` is a {bias}, `weight` has {outputs} rows"))),
+            _ => refuse!("`bias` is a {bias}, `weight` has {outputs} rows"),
         }
     }
-    let Some(rank) = x.rank() else {
-        return Ok(vec![x.clone().into()]);
-    };
-    let Some(last) = rank.checked_sub(1) else {
-        return Err(OpError::new("`x` is a scalar"));
-    };
+    let Some(rank) = x.rank() else { return Ok(vec![x.clone().into()]) };
+    let Some(last) = rank.checked_sub(1) else { refuse!("`x` is a scalar") };
     if differ(x.shape[last], inputs) {
-        return Err(OpError::new(format!(
-            "`x` has {} in its last dimension, `weight` takes {inputs}",
-            x.shape[last]
-        )));
+        refuse!("`x` has {} in its last dimension, `weight` takes {inputs}", x.shape[last]);
     }
     let mut shape = x.shape.clone();
     shape[last] = outputs;
-    Ok(vec![TensorType::new(x.dtype, shape).into()])
+    Ok(dims::one(x.dtype, shape))
 }
 
 fn differ(a: Dim, b: Dim) -> bool {
     matches!((a, b), (Dim::Fixed(a), Dim::Fixed(b)) if a != b)
 }
 
-fn infer_matmul(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_matmul(call: &Call<'_>) -> Result<Vec<Type>> {
     let (x, y) = (call.ty("x")?, call.ty("y")?);
     let dtype = matmul_dtype(call, x, y)?;
     if x.rank().is_none() || y.rank().is_none() {
-        return Ok(vec![TensorType::new(dtype, vec![Dim::Variadic]).into()]);
+        return Ok(dims::unranked(dtype));
     }
     let transpose_x = call.bool("transpose_x")?;
-    if x.shape.len() == 1 && transpose_x {
-        return Err(OpError::new("`transpose_x` is set and `x` has one dimension only"));
-    }
+    refuse_if!(x.shape.len() == 1 && transpose_x, "`transpose_x` is set and `x` has one dimension only");
     let one = Dim::Fixed(1);
     let (x_batch, m, x_inner) = match x.shape[..] {
-        [] => return Err(OpError::new("`x` is a scalar")),
+        [] => refuse!("`x` is a scalar"),
         [k] => (&[][..], one, k),
         [ref batch @ .., k, m] if transpose_x => (batch, m, k),
         [ref batch @ .., m, k] => (batch, m, k),
     };
     let (y_batch, y_inner, n) = match y.shape[..] {
-        [] => return Err(OpError::new("`y` is a scalar")),
+        [] => refuse!("`y` is a scalar"),
         [k] => (&[][..], k, one),
         [ref batch @ .., n, k] if call.bool("transpose_y")? => (batch, k, n),
         [ref batch @ .., k, n] => (batch, k, n),
     };
-    if differ(x_inner, y_inner) {
-        return Err(OpError::new(format!("{x} times {y}: {x_inner} columns against {y_inner} rows")));
-    }
+    refuse_if!(differ(x_inner, y_inner), "{x} times {y}: {x_inner} columns against {y_inner} rows");
     let batch = |dims: &[Dim]| TensorType::new(dtype, dims.to_vec());
     let mut shape = broadcast::dims(&batch(x_batch), &batch(y_batch))?;
     shape.extend((x.shape.len() > 1).then_some(m));
     shape.extend((y.shape.len() > 1).then_some(n));
-    Ok(vec![TensorType::new(dtype, shape).into()])
+    Ok(dims::one(dtype, shape))
 }
 
 /// Operands of different types are allowed if one of them is constant; the other then gives the type.
-fn matmul_dtype(call: &Call<'_>, x: &TensorType, y: &TensorType) -> Result<DType, OpError> {
+fn matmul_dtype(call: &Call<'_>, x: &TensorType, y: &TensorType) -> Result<DType> {
     if x.dtype == y.dtype {
         return Ok(x.dtype);
     }
@@ -133,22 +114,21 @@ fn matmul_dtype(call: &Call<'_>, x: &TensorType, y: &TensorType) -> Result<DType
     match (constant("x"), constant("y")) {
         (true, false) => Ok(y.dtype),
         (false, true) => Ok(x.dtype),
-        _ => Err(OpError::new(format!(
+        _ => refuse!(
             "`x` is {} and `y` is {}, which needs exactly one of them to be constant",
-            x.dtype, y.dtype
-        ))),
+            x.dtype,
+            y.dtype
+        ),
     }
 }
 
-fn eval_linear(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
-    if outputs.tensor(0)?.shape().contains(&0) {
-        return Ok(());
-    }
+fn eval_linear(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
+    done_if!(outputs.tensor(0)?.shape().contains(&0));
     let x = call.tensor("x")?;
     let weight = call.weight("weight")?;
     let bias = if call.has("bias") { Some(call.weight("bias")?) } else { None };
     let &[n, k] = weight.shape() else {
-        return Err(OpError::new(format!("`weight` has shape {:?}, not that of a matrix", weight.shape())));
+        refuse!("`weight` has shape {:?}, not that of a matrix", weight.shape())
     };
     let m = x.shape()[..x.rank() - 1].iter().product();
     let none: &[usize] = &[];
@@ -157,10 +137,8 @@ fn eval_linear(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpE
     Multiplication { x, y, bias, extents: Extents { m, k, n } }.evaluate(call, outputs)
 }
 
-fn eval_matmul(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
-    if outputs.tensor(0)?.shape().contains(&0) {
-        return Ok(());
-    }
+fn eval_matmul(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
+    done_if!(outputs.tensor(0)?.shape().contains(&0));
     let (x, y) = (call.weight("x")?, call.weight("y")?);
     let (transpose_x, transpose_y) = (call.bool("transpose_x")?, call.bool("transpose_y")?);
     let (mut x_batch, mut m, k) = match x.shape() {
@@ -201,10 +179,10 @@ impl<'a> Operand<'a> {
     }
 
     /// Matrix `at`, if it can be used as it lies in memory. A single column of fp16 is better converted.
-    fn in_memory(&self, at: usize, Extents { k, n, .. }: Extents) -> Option<Source<'a>> {
+    fn in_memory(&self, at: usize, Extents { k, n, .. }: Extents) -> Option<OperandSource<'a>> {
         match self.elements {
-            Weight::Dense(view) => Source::in_memory(&view, at * k * n..(at + 1) * k * n)
-                .filter(|source| n > 1 || matches!(source, Source::Dense(_))),
+            Weight::Dense(view) => OperandSource::in_memory(&view, at * k * n..(at + 1) * k * n)
+                .filter(|source| n > 1 || matches!(source, OperandSource::F32(_))),
             Weight::Packed(_) => None,
         }
     }
@@ -221,7 +199,7 @@ struct Multiplication<'a> {
 }
 
 impl Multiplication<'_> {
-    fn evaluate(&self, call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    fn evaluate(&self, call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
         if let (Some(x), Some(y)) = (self.x.dense::<i32>(), self.y.dense::<i32>()) {
             return self.integers(x, y, outputs);
         }
@@ -234,22 +212,22 @@ impl Multiplication<'_> {
     }
 
     /// Matrices of fp16 that are read, multiplied and stored without a copy in f32.
-    fn halves(&self, x: &[f16], y: &[f16], outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    fn halves(&self, x: &[f16], y: &[f16], outputs: &mut Outputs<'_, '_>) -> Result {
         let Extents { m, k, n } = self.extents;
         let out = outputs.tensor(0)?.slice::<f16>()?;
         self.each_matrix(|in_x, in_y, in_out| {
             let (x, y) = (&x[in_x * m * k..][..m * k], &y[in_y * k * n..][..k * n]);
             let left = oriented(x, (m, k), self.x.transposed);
             let right = oriented(y, (k, n), self.y.transposed);
-            weigh(self.extents, Weights::Dense(left), right, None, &mut out[in_out * m * n..][..m * n]);
+            weight_gemm(self.extents, Weights::Dense(left), right, None, &mut out[in_out * m * n..][..m * n]);
         })
     }
 
     /// Calls `f` with the index of the matrix in x, in y and in the output.
-    fn each_matrix(&self, mut f: impl FnMut(usize, usize, usize)) -> Result<(), OpError> {
+    fn each_matrix(&self, mut f: impl FnMut(usize, usize, usize)) -> Result {
         let (x, y) = (self.x.batch, self.y.batch);
-        let batch = shape::broadcast(x, y)
-            .ok_or_else(|| OpError::new(format!("batches {x:?} and {y:?} do not broadcast")))?;
+        let batch =
+            shape::broadcast(x, y).ok_or_else(|| op_error!("batches {x:?} and {y:?} do not broadcast"))?;
         broadcast::runs(x, y, &batch, |at_x, at_y, at, run, step_x, step_y| {
             for i in 0..run {
                 f(at_x + i * step_x, at_y + i * step_y, at + i);
@@ -258,7 +236,7 @@ impl Multiplication<'_> {
         Ok(())
     }
 
-    fn floats(&self, call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    fn floats(&self, call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
         let Extents { m, k, n } = self.extents;
         let (out, scratch) = outputs.with_scratch(0)?;
         let round_steps = call.rounds(out.dtype());
@@ -268,7 +246,7 @@ impl Multiplication<'_> {
         let [x, bias, work] = scratch.floats([
             if dense_x.is_some() { 0 } else { m * k },
             if self.bias.is_some() { n } else { 0 },
-            streamed::scratch_len(self.extents, layout, self.y.in_memory(0, self.extents).is_some()),
+            streamed_gemm::scratch_len(self.extents, layout, self.y.in_memory(0, self.extents).is_some()),
         ]);
         if let Some(given) = self.bias {
             given.read(0..n, bias);
@@ -285,9 +263,9 @@ impl Multiplication<'_> {
             let read = |columns: Range<usize>, block: &mut [f32]| {
                 read_columns(&self.y, in_y * k * n, self.extents, columns, block);
             };
-            let source = self.y.in_memory(in_y, self.extents).unwrap_or(Source::Read(&read));
-            let right = Streamed { layout, source };
-            let product = Product { extents: self.extents, left, right, round_steps };
+            let source = self.y.in_memory(in_y, self.extents).unwrap_or(OperandSource::Decode(&read));
+            let right = RightOperand { layout, source };
+            let product = StreamedGemm { extents: self.extents, left, right, round_steps };
             product.compute(work, |mut block| {
                 if self.bias.is_some() {
                     block.add_bias(bias, round_steps);
@@ -299,7 +277,7 @@ impl Multiplication<'_> {
         })
     }
 
-    fn integers(&self, x: &[i32], y: &[i32], outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+    fn integers(&self, x: &[i32], y: &[i32], outputs: &mut Outputs<'_, '_>) -> Result {
         let Extents { m, k, n } = self.extents;
         let out = outputs.tensor(0)?.slice::<i32>()?;
         match &self.bias {
@@ -320,7 +298,7 @@ fn oriented<T>(data: &[T], (rows, columns): (usize, usize), transposed: bool) ->
     if transposed { Matrix::row_major(data, rows).transposed() } else { Matrix::row_major(data, columns) }
 }
 
-fn fill_rows(out: &mut [i32], row: &TensorView<'_>) -> Result<(), OpError> {
+fn fill_rows(out: &mut [i32], row: &TensorView<'_>) -> Result {
     let row = row.slice::<i32>()?;
     for out in out.chunks_exact_mut(row.len().max(1)) {
         out.copy_from_slice(row);
@@ -344,11 +322,7 @@ fn read_columns(y: &Operand<'_>, at: usize, extents: Extents, columns: Range<usi
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{call, compressed, floats, halves, run};
-    use super::super::typed::infer_tensor;
     use super::*;
-    use crate::mil::op::{KnownValue, Numerics};
-    use crate::tensor::Tensor;
 
     #[test]
     fn linear_multiplies_by_the_transposed_weight() {
@@ -356,35 +330,32 @@ mod tests {
         let weight = floats(&[3, 2], &[1.0, 0.0, 0.0, 1.0, 1.0, 1.0]);
         let bias = floats(&[3], &[10.0, 20.0, 30.0]);
         let args = [("x", x), ("weight", weight), ("bias", bias)];
-        let out = run("linear", Opset::Ios15, &args).unwrap();
-        assert_eq!(out[0].shape(), [1, 2, 3]);
-        assert_eq!(out[0].view().slice::<f32>().unwrap(), [11.0, 22.0, 33.0, 13.0, 24.0, 37.0]);
-        let out = run("linear", Opset::Ios15, &args[..2]).unwrap();
-        assert_eq!(out[0].view().slice::<f32>().unwrap(), [1.0, 2.0, 3.0, 3.0, 4.0, 7.0]);
+        gives::<f32>(run("linear", Ios15, &args), &[1, 2, 3], &[11.0, 22.0, 33.0, 13.0, 24.0, 37.0]);
+        assert_eq!(output::<f32>(run("linear", Ios15, &args[..2])), [1.0, 2.0, 3.0, 3.0, 4.0, 7.0]);
     }
 
     #[test]
     fn integers_are_exact() {
-        let x = Tensor::from_slice(&[1, 2], &[16_777_217, 1]).unwrap();
-        let y = Tensor::from_slice(&[2, 1], &[1, 2]).unwrap();
-        let out = run("matmul", Opset::Ios15, &[("x", x.clone()), ("y", y)]).unwrap();
-        assert_eq!(out[0].view().slice::<i32>().unwrap(), [16_777_219]);
-        let (weight, bias) = (Tensor::from_slice(&[1, 2], &[1, 2]), Tensor::from_slice(&[1], &[-1]));
-        let args = [("x", x), ("weight", weight.unwrap()), ("bias", bias.unwrap())];
-        let out = run("linear", Opset::Ios15, &args).unwrap();
-        assert_eq!(out[0].view().slice::<i32>().unwrap(), [16_777_218]);
+        let x = tensor(&[1, 2], &[16_777_217, 1]);
+        let y = tensor(&[2, 1], &[1, 2]);
+        assert_eq!(output::<i32>(run("matmul", Ios15, &[("x", x.clone()), ("y", y)])), [16_777_219]);
+        let args = [("x", x), ("weight", tensor(&[1, 2], &[1, 2])), ("bias", tensor(&[1], &[-1]))];
+        assert_eq!(output::<i32>(run("linear", Ios15, &args)), [16_777_218]);
     }
 
     #[test]
     fn matrices_broadcast_and_transpose() {
         let x = floats(&[2, 1, 1, 2], &[1.0, 2.0, 3.0, 4.0]);
         let y = floats(&[2, 2, 1], &[1.0, 0.0, 0.0, 1.0]);
-        let flag = |b| Tensor::from_bools(&[], &[b]).unwrap();
-        let out = run("matmul", Opset::Ios15, &[("x", x.clone()), ("y", y.clone())]).unwrap();
-        assert_eq!(out[0].shape(), [2, 2, 1, 1]);
-        assert_eq!(out[0].view().slice::<f32>().unwrap(), [1.0, 2.0, 3.0, 4.0]);
-        let args = [("x", x), ("y", y), ("transpose_x", flag(true)), ("transpose_y", flag(true))];
-        let out = run("matmul", Opset::Ios15, &args).unwrap();
+        let out = run("matmul", Ios15, &[("x", x.clone()), ("y", y.clone())]);
+        gives::<f32>(out, &[2, 2, 1, 1], &[1.0, 2.0, 3.0, 4.0]);
+        let args = [
+            ("x", x),
+            ("y", y),
+            ("transpose_x", Tensor::from_bool(true)),
+            ("transpose_y", Tensor::from_bool(true)),
+        ];
+        let out = run("matmul", Ios15, &args).unwrap();
         assert_eq!(out[0].shape(), [2, 2, 2, 2]);
         let expected =
             [[1.0, 0.0, 2.0, 0.0], [0.0, 1.0, 0.0, 2.0], [3.0, 0.0, 4.0, 0.0], [0.0, 3.0, 0.0, 4.0]];
@@ -397,7 +368,7 @@ mod tests {
         for (x, y, shape) in
             [(&vector, &vector, &[][..]), (&vector, &matrices, &[2, 2]), (&matrices, &vector, &[2, 2])]
         {
-            let out = run("matmul", Opset::Ios15, &[("x", x.clone()), ("y", y.clone())]).unwrap();
+            let out = run("matmul", Ios15, &[("x", x.clone()), ("y", y.clone())]).unwrap();
             assert_eq!(out[0].shape(), shape);
         }
     }
@@ -441,7 +412,7 @@ mod tests {
     #[test]
     fn a_constant_of_another_type_leaves_the_type_to_the_other_operand() {
         let x = TensorType::fixed(DType::F16, &[2, 3]);
-        let y = Tensor::from_slice(&[3, 1], &[0i32; 3]).unwrap();
+        let y = tensor(&[3, 1], &[0i32; 3]);
         let out = infer_tensor("matmul", &[("x", x)], &[("y", y)]).unwrap();
         assert_eq!(out, TensorType::fixed(DType::F16, &[2, 1]));
     }
@@ -449,13 +420,12 @@ mod tests {
     #[test]
     fn mismatches_are_named() {
         let (x, y) = (floats(&[2, 3], &[0.0; 6]), floats(&[2, 3], &[0.0; 6]));
-        let error = run("matmul", Opset::Ios15, &[("x", x.clone()), ("y", y)]).unwrap_err();
+        let error = run("matmul", Ios15, &[("x", x.clone()), ("y", y)]).unwrap_err();
         let text = "tensor<fp32, [2, 3]> times tensor<fp32, [2, 3]>: 3 columns against 2 rows";
         assert_eq!(error.to_string(), text);
-        let mixed = [("x", x.clone()), ("y", Tensor::from_slice(&[3, 1], &[0i32; 3]).unwrap())];
-        assert!(run("matmul", Opset::Ios17, &mixed).is_err());
-        let error =
-            run("linear", Opset::Ios15, &[("x", x), ("weight", floats(&[1, 2], &[0.0; 2]))]).unwrap_err();
+        let mixed = [("x", x.clone()), ("y", tensor(&[3, 1], &[0i32; 3]))];
+        assert!(run("matmul", Ios17, &mixed).is_err());
+        let error = run("linear", Ios15, &[("x", x), ("weight", floats(&[1, 2], &[0.0; 2]))]).unwrap_err();
         assert_eq!(error.to_string(), "`x` has 3 in its last dimension, `weight` takes 2");
     }
 }

@@ -1,24 +1,20 @@
 //! Functions of one operand, element by element: same shape and type in and out.
 
-use half::f16;
-
-use crate::kernels::convert::{convert, round_f16};
-use crate::kernels::elementwise::{self, Unary};
-use crate::kernels::simd::Store;
-use crate::mil::Type;
-use crate::mil::op::{Call, OpError, Outputs};
-use crate::tensor::{DType, Element};
+use super::prelude::*;
+use anemeter_kernels::convert::{convert, round_f16};
+use anemeter_kernels::elementwise::{self, Unary};
+use anemeter_kernels::simd::Store;
 
 /// Functions of f32 are applied to blocks of this many elements.
 const BLOCK: usize = 256;
 
 /// The output type of an operation that keeps the type of `x`.
-pub(super) fn same_type(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+pub(super) fn same_type(call: &Call<'_>) -> Result<Vec<Type>> {
     Ok(vec![call.ty("x")?.clone().into()])
 }
 
 /// The same for an operation with further constants, each a single number.
-pub(super) fn same_type_given(call: &Call<'_>, constants: &[&str]) -> Result<Vec<Type>, OpError> {
+pub(super) fn same_type_given(call: &Call<'_>, constants: &[&str]) -> Result<Vec<Type>> {
     for name in constants {
         call.float(name)?;
     }
@@ -26,7 +22,7 @@ pub(super) fn same_type_given(call: &Call<'_>, constants: &[&str]) -> Result<Vec
 }
 
 /// The same for an operation along the dimension `axis`.
-pub(super) fn same_type_along_axis(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+pub(super) fn same_type_along_axis(call: &Call<'_>) -> Result<Vec<Type>> {
     if let Some(rank) = call.ty("x")?.rank() {
         call.axis("axis", rank)?;
     }
@@ -34,11 +30,7 @@ pub(super) fn same_type_along_axis(call: &Call<'_>) -> Result<Vec<Type>, OpError
 }
 
 /// Applies `f` to every element of the float tensor `x`.
-pub(super) fn floats(
-    call: &Call<'_>,
-    outputs: &mut Outputs<'_, '_>,
-    f: impl Fn(f32) -> f32,
-) -> Result<(), OpError> {
+pub(super) fn floats(call: &Call<'_>, outputs: &mut Outputs<'_, '_>, f: impl Fn(f32) -> f32) -> Result {
     match call.ty("x")?.dtype {
         DType::F16 => whole::<f16>(call, outputs, |x, out| halves(x, out, f)),
         _ => whole::<f32>(call, outputs, |x, out| each(x, out, f)),
@@ -46,7 +38,7 @@ pub(super) fn floats(
 }
 
 /// Applies a vectorised function to every element of the float tensor `x`.
-pub(super) fn vectors(call: &Call<'_>, outputs: &mut Outputs<'_, '_>, f: Unary) -> Result<(), OpError> {
+pub(super) fn vectors(call: &Call<'_>, outputs: &mut Outputs<'_, '_>, f: Unary) -> Result {
     match call.ty("x")?.dtype {
         DType::F16 => whole::<f16>(call, outputs, |x, out| elementwise::unary(f, x, out)),
         _ => whole::<f32>(call, outputs, |x, out| elementwise::unary(f, x, out)),
@@ -54,12 +46,7 @@ pub(super) fn vectors(call: &Call<'_>, outputs: &mut Outputs<'_, '_>, f: Unary) 
 }
 
 /// Bounds every element of the float tensor `x`: first from below, then from above.
-pub(super) fn clamped(
-    call: &Call<'_>,
-    outputs: &mut Outputs<'_, '_>,
-    low: f32,
-    high: f32,
-) -> Result<(), OpError> {
+pub(super) fn clamped(call: &Call<'_>, outputs: &mut Outputs<'_, '_>, low: f32, high: f32) -> Result {
     match call.ty("x")?.dtype {
         DType::F16 => whole::<f16>(call, outputs, |x, out| elementwise::clamp(low, high, x, out)),
         _ => whole::<f32>(call, outputs, |x, out| elementwise::clamp(low, high, x, out)),
@@ -73,7 +60,7 @@ pub(super) fn composed(
     inner: impl Fn(f32) -> f32,
     f: Unary,
     outer: impl Fn(f32, f32) -> f32,
-) -> Result<(), OpError> {
+) -> Result {
     match call.ty("x")?.dtype {
         DType::F16 => whole::<f16>(call, outputs, |x, out| compose(x, out, inner, f, outer)),
         _ => whole::<f32>(call, outputs, |x, out| compose(x, out, inner, f, outer)),
@@ -85,7 +72,7 @@ fn whole<T: Element>(
     call: &Call<'_>,
     outputs: &mut Outputs<'_, '_>,
     f: impl FnOnce(&[T], &mut [T]),
-) -> Result<(), OpError> {
+) -> Result {
     f(call.tensor("x")?.slice()?, outputs.tensor(0)?.slice()?);
     Ok(())
 }
@@ -96,7 +83,7 @@ pub(super) fn numbers(
     outputs: &mut Outputs<'_, '_>,
     float: impl Fn(f32) -> f32,
     int: impl Fn(i32) -> i32,
-) -> Result<(), OpError> {
+) -> Result {
     match call.ty("x")?.dtype {
         DType::I32 => whole::<i32>(call, outputs, |x, out| each(x, out, int)),
         _ => floats(call, outputs, float),
@@ -150,11 +137,10 @@ pub(super) struct Steps {
 
 impl Steps {
     /// The rounding for operations on `x`.
-    pub(super) fn of(call: &Call<'_>) -> Result<Steps, OpError> {
+    pub(super) fn of(call: &Call<'_>) -> Result<Steps> {
         Ok(Steps { rounds: call.rounds(call.ty("x")?.dtype) })
     }
 
-    /// Whether there is any.
     pub(super) fn any(self) -> bool {
         self.rounds
     }

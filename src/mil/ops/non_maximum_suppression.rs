@@ -1,51 +1,35 @@
 //! `non_maximum_suppression`: the best boxes, without those that overlap a better one too much.
 
-use super::dims;
+use super::prelude::*;
 use super::sort::rank_float;
-use crate::kernels::convert::{round_f16, to_f32};
-use crate::mil::op::domain::{BOOL, FLOAT, INT};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param, Scratch};
-use crate::mil::{Dim, Opset, TensorType, Type};
-use crate::tensor::{DType, TensorMut, TensorView};
+use anemeter_kernels::convert::{round_f16, to_f32};
 
 pub(super) const OPS: &[OpDef] = &[
-    OpDef {
-        name: "non_maximum_suppression",
-        since: Opset::Ios15,
-        params: &[
-            Param::value("boxes", FLOAT).group('T'),
-            Param::value("scores", FLOAT).group('T'),
-            Param::constant("iou_threshold", FLOAT).group('T'),
-            Param::constant("score_threshold", FLOAT).group('T'),
-            Param::constant("max_boxes", INT),
-            Param::constant("per_class_suppression", BOOL).or_bool(false),
-        ],
-        infer,
-        eval: Eval::Kernel(eval),
-    },
-    OpDef {
-        name: "non_maximum_suppression",
-        since: Opset::Ios17,
-        params: &[
-            Param::value("boxes", FLOAT).group('T'),
-            Param::value("scores", FLOAT).group('T'),
-            Param::constant("iou_threshold", FLOAT).group('T'),
-            Param::constant("max_boxes", INT),
-            Param::constant("per_class_suppression", BOOL).or_bool(false),
-        ],
-        infer,
-        eval: Eval::Kernel(eval),
-    },
+    define(OpClass::Movement, "non_maximum_suppression", Ios15, infer, eval).takes(&[
+        Param::value("boxes", FLOAT).group('T'),
+        Param::value("scores", FLOAT).group('T'),
+        Param::constant("iou_threshold", FLOAT).group('T'),
+        Param::constant("score_threshold", FLOAT).group('T'),
+        Param::constant("max_boxes", INT),
+        Param::constant("per_class_suppression", BOOL).or_bool(false),
+    ]),
+    define(OpClass::Movement, "non_maximum_suppression", Ios17, infer, eval).takes(&[
+        Param::value("boxes", FLOAT).group('T'),
+        Param::value("scores", FLOAT).group('T'),
+        Param::constant("iou_threshold", FLOAT).group('T'),
+        Param::constant("max_boxes", INT),
+        Param::constant("per_class_suppression", BOOL).or_bool(false),
+    ]),
 ];
 
 /// Whether the boxes are the last dimension, and nothing is said of how many were selected.
 fn boxes_last(call: &Call<'_>) -> bool {
-    call.opset() >= Opset::Ios17
+    call.opset() >= Ios17
 }
 
-fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer(call: &Call<'_>) -> Result<Vec<Type>> {
     let last = boxes_last(call);
-    let split = |name| -> Result<[Dim; 3], OpError> {
+    let split = |name| -> Result<[Dim; 3]> {
         let dims = dims::of_rank(name, call.ty(name)?, 3)?;
         Ok(if last { [dims[0], dims[2], dims[1]] } else { [dims[0], dims[1], dims[2]] })
     };
@@ -53,8 +37,7 @@ fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     let fits = dims::same(count, count_2).is_some() && dims::same(corners, Dim::Fixed(4)).is_some();
     let batch = dims::same(batch, batch_2).filter(|_| fits && classes != Dim::Fixed(0));
     let (boxes, scores) = (call.ty("boxes")?, call.ty("scores")?);
-    let batch =
-        batch.ok_or_else(|| OpError::new(format!("`boxes` {boxes} do not go with `scores` {scores}")))?;
+    let batch = batch.ok_or_else(|| op_error!("`boxes` {boxes} do not go with `scores` {scores}"))?;
     call.float("iou_threshold")?;
     call.bool("per_class_suppression")?;
     let most = Dim::from(dims::size("max_boxes", call.int("max_boxes")?)?);
@@ -101,7 +84,7 @@ impl Input<'_> {
     }
 }
 
-fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let (boxes, scores) = (call.tensor("boxes")?, call.tensor("scores")?);
     let boxes_last = boxes_last(call);
     let (count, classes) = if boxes_last { (2, 1) } else { (1, 2) };
@@ -238,23 +221,21 @@ fn gather(input: &Input<'_>, from: &TensorView<'_>, indices: &[i32], out: Tensor
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run_many;
     use super::*;
-    use crate::tensor::Tensor;
 
     const BOXES: [f32; 16] = [0., 0., 2., 2., 0.5, 0., 2., 2., 10., 0., 2., 2., 10., 0., 2., 2.];
     const SCORES: [f32; 8] = [0.3, 0.1, 0.2, 0.9, 0.7, 0.0, 0.1, 0.5];
 
     fn suppress(threshold: f32, per_class: bool) -> (Vec<i32>, Vec<Tensor>) {
         let args = [
-            ("boxes", Tensor::from_slice(&[1, 4, 4], &BOXES).unwrap()),
-            ("scores", Tensor::from_slice(&[1, 4, 2], &SCORES).unwrap()),
+            ("boxes", tensor(&[1, 4, 4], &BOXES)),
+            ("scores", tensor(&[1, 4, 2], &SCORES)),
             ("iou_threshold", Tensor::scalar(0.5f32)),
             ("score_threshold", Tensor::scalar(threshold)),
             ("max_boxes", Tensor::scalar(3)),
-            ("per_class_suppression", Tensor::from_bools(&[], &[per_class]).unwrap()),
+            ("per_class_suppression", Tensor::from_bool(per_class)),
         ];
-        let out = run_many("non_maximum_suppression", Opset::Ios15, &args, 4).unwrap();
+        let out = run_many("non_maximum_suppression", Ios15, &args, 4).unwrap();
         (out[2].view().slice::<i32>().unwrap().to_vec(), out)
     }
 
@@ -282,7 +263,7 @@ mod tests {
     fn from_ios17_on_boxes_come_last() {
         let turn = |values: &[f32], fields: usize| {
             let turned: Vec<f32> = (0..values.len()).map(|i| values[i % 4 * fields + i / 4]).collect();
-            Tensor::from_slice(&[1, fields, 4], &turned).unwrap()
+            tensor(&[1, fields, 4], &turned)
         };
         let args = [
             ("boxes", turn(&BOXES, 4)),
@@ -290,13 +271,13 @@ mod tests {
             ("iou_threshold", Tensor::scalar(0.5f32)),
             ("max_boxes", Tensor::scalar(2)),
         ];
-        let out = run_many("non_maximum_suppression", Opset::Ios17, &args, 3).unwrap();
+        let out = run_many("non_maximum_suppression", Ios17, &args, 3).unwrap();
         assert_eq!(out[2].view().slice::<i32>().unwrap(), [1, 2]);
         assert_eq!(out[0].view().slice::<f32>().unwrap(), [0.5, 10.0, 0.0, 0.0, 2.0, 2.0, 2.0, 2.0]);
         assert_eq!(out[1].view().slice::<f32>().unwrap(), [0.2, 0.7, 0.9, 0.0]);
         let args = [&args[..1], &[("scores", turn(&SCORES[..4], 1))], &args[2..]].concat();
-        assert!(run_many("non_maximum_suppression", Opset::Ios17, &args, 3).is_ok());
+        assert!(run_many("non_maximum_suppression", Ios17, &args, 3).is_ok());
         let args = [&args[1..2], &[("boxes", turn(&SCORES, 2))], &args[2..]].concat();
-        assert!(run_many("non_maximum_suppression", Opset::Ios17, &args, 3).is_err());
+        assert!(run_many("non_maximum_suppression", Ios17, &args, 3).is_err());
     }
 }

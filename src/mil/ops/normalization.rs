@@ -1,27 +1,30 @@
 //! Normalisation: over batches, instances, layers, channels, or by length.
 
 use super::map;
+use super::prelude::*;
 use super::{axes, channels, in_place};
-use crate::kernels::norm::{
+use crate::op::NORM_FLOPS;
+use anemeter_kernels::norm::{
     self, Affine, AffineIndex, ChannelStatistics, LocalResponse, local_response_norm, standardize,
 };
-use crate::kernels::reduce::Axes;
-use crate::mil::op::domain::{FLOAT, INT};
-use crate::mil::op::{Call, OpDef, OpError, Outputs, Param, define};
-use crate::mil::{Dim, Opset, Type};
+use anemeter_kernels::reduce::Axes;
 
 pub(super) const OPS: &[OpDef] = &[
-    define("batch_norm", Opset::Ios15, &batch_norm_params('T'), infer_batch_norm, batch_norm),
-    define("batch_norm", Opset::Ios17, &batch_norm_params('U'), infer_batch_norm, batch_norm),
-    define("instance_norm", Opset::Ios15, &instance_norm_params('T'), infer_instance_norm, instance_norm),
-    define("instance_norm", Opset::Ios17, &instance_norm_params('U'), infer_instance_norm, instance_norm),
-    define("l2_norm", Opset::Ios15, &[X, epsilon('T', 1e-6)], infer_l2_norm, l2_norm),
-    define("l2_norm", Opset::Ios17, &[X, epsilon('U', 1e-6)], infer_l2_norm, l2_norm),
-    define("layer_norm", Opset::Ios15, &layer_norm_params('T'), infer_layer_norm, layer_norm),
-    define("layer_norm", Opset::Ios17, &layer_norm_params('U'), infer_layer_norm, layer_norm),
-    define("local_response_norm", Opset::Ios15, &local_params('T'), infer_local, local),
-    define("local_response_norm", Opset::Ios17, &local_params('U'), infer_local, local),
+    norm("batch_norm", Ios15, infer_batch_norm, batch_norm).takes(&batch_norm_params('T')),
+    norm("batch_norm", Ios17, infer_batch_norm, batch_norm).takes(&batch_norm_params('U')),
+    norm("instance_norm", Ios15, infer_instance_norm, instance_norm).takes(&instance_norm_params('T')),
+    norm("instance_norm", Ios17, infer_instance_norm, instance_norm).takes(&instance_norm_params('U')),
+    norm("l2_norm", Ios15, infer_l2_norm, l2_norm).takes(&[X, epsilon('T', 1e-6)]),
+    norm("l2_norm", Ios17, infer_l2_norm, l2_norm).takes(&[X, epsilon('U', 1e-6)]),
+    norm("layer_norm", Ios15, infer_layer_norm, layer_norm).takes(&layer_norm_params('T')),
+    norm("layer_norm", Ios17, infer_layer_norm, layer_norm).takes(&layer_norm_params('U')),
+    norm("local_response_norm", Ios15, infer_local, local).takes(&local_params('T')),
+    norm("local_response_norm", Ios17, infer_local, local).takes(&local_params('U')),
 ];
+
+const fn norm(name: &'static str, since: Opset, infer: Infer, kernel: Kernel) -> OpDef {
+    define(OpClass::Reduction(per_element::<NORM_FLOPS>), name, since, infer, kernel)
+}
 
 const X: Param = Param::value("x", FLOAT).group('T');
 
@@ -59,14 +62,14 @@ const fn local_params(group: char) -> [Param; 5] {
     [X, Param::constant("size", INT), alpha, beta, k]
 }
 
-fn infer_batch_norm(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_batch_norm(call: &Call<'_>) -> Result<Vec<Type>> {
     let x = call.ty("x")?;
     channels::check_rank(x, 3..=5)?;
     channels::check(call, x, &["mean", "variance", "gamma", "beta"])?;
     map::same_type_given(call, &["epsilon"])
 }
 
-fn batch_norm(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn batch_norm(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let x = call.tensor("x")?;
     let (channels, inner) = (x.shape()[1], x.shape()[2..].iter().product());
     let epsilon = call.float("epsilon")?;
@@ -82,7 +85,7 @@ fn batch_norm(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpEr
 }
 
 /// `gamma` and `beta`, in two halves of `memory`.
-fn affine<'m>(call: &Call<'_>, memory: &'m mut [f32]) -> Result<Affine<'m>, OpError> {
+fn affine<'m>(call: &Call<'_>, memory: &'m mut [f32]) -> Result<Affine<'m>> {
     let (gamma, beta) = memory.split_at_mut(memory.len() / 2);
     Ok(Affine {
         gamma: in_place::constant(call, "gamma", gamma)?,
@@ -90,14 +93,14 @@ fn affine<'m>(call: &Call<'_>, memory: &'m mut [f32]) -> Result<Affine<'m>, OpEr
     })
 }
 
-fn infer_instance_norm(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_instance_norm(call: &Call<'_>) -> Result<Vec<Type>> {
     let x = call.ty("x")?;
     channels::check_rank(x, 3..=5)?;
     channels::check(call, x, &["gamma", "beta"])?;
     map::same_type_given(call, &["epsilon"])
 }
 
-fn instance_norm(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn instance_norm(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let shape = call.tensor("x")?.shape();
     let axes = Axes::new(shape, |axis| axis >= 2);
     apply_standardize(call, outputs, &axes, (shape[1], AffineIndex::Channel(shape[1])))
@@ -106,14 +109,14 @@ fn instance_norm(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), O
 /// The last dimensions, over which `l2_norm` takes the length.
 const L2_DIMS: usize = 3;
 
-fn infer_l2_norm(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_l2_norm(call: &Call<'_>) -> Result<Vec<Type>> {
     if let Some(rank) = call.ty("x")?.rank().filter(|&rank| rank < L2_DIMS) {
-        return Err(OpError::new(format!("`x` has rank {rank}, below {L2_DIMS}")));
+        refuse!("`x` has rank {rank}, below {L2_DIMS}");
     }
     map::same_type_given(call, &["epsilon"])
 }
 
-fn l2_norm(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn l2_norm(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let x = call.tensor("x")?;
     let axes = Axes::new(x.shape(), |axis| axis + L2_DIMS >= x.rank());
     let epsilon = call.float("epsilon")?;
@@ -123,7 +126,7 @@ fn l2_norm(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError
     })
 }
 
-fn infer_layer_norm(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_layer_norm(call: &Call<'_>) -> Result<Vec<Type>> {
     let x = call.ty("x")?;
     if let Some(rank) = x.rank() {
         let named = axes::named(call, rank)?;
@@ -134,18 +137,17 @@ fn infer_layer_norm(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
             let fits = |(a, b): (&Dim, &Dim)| a.size().is_none() || b.size().is_none() || a == b;
             let compatible =
                 given.shape.len() == normalized.len() && given.shape.iter().zip(&normalized).all(fits);
-            if given.rank().is_some() && !compatible {
-                return Err(OpError::new(format!(
-                    "`{name}` is a {given}, which does not cover the {} normalized dimensions of {x}",
-                    normalized.len()
-                )));
-            }
+            refuse_if!(
+                given.rank().is_some() && !compatible,
+                "`{name}` is a {given}, which does not cover the {} normalized dimensions of {x}",
+                normalized.len()
+            );
         }
     }
     map::same_type_given(call, &["epsilon"])
 }
 
-fn layer_norm(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn layer_norm(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let x = call.tensor("x")?;
     let named = axes::named(call, x.rank())?;
     let axes = Axes::new(x.shape(), |axis| named[axis]);
@@ -158,7 +160,7 @@ fn apply_standardize(
     outputs: &mut Outputs<'_, '_>,
     axes: &Axes,
     (affine_len, index): (usize, AffineIndex),
-) -> Result<(), OpError> {
+) -> Result {
     let epsilon = call.float("epsilon")?;
     let rounds = call.rounds(call.ty("x")?.dtype);
     in_place::run(call, outputs, 4 * axes.kept() + 2 * affine_len, |data, memory| {
@@ -169,16 +171,14 @@ fn apply_standardize(
     })
 }
 
-fn infer_local(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_local(call: &Call<'_>) -> Result<Vec<Type>> {
     channels::check_rank(call.ty("x")?, 3..=5)?;
     let size = call.int("size")?;
-    if size < 1 {
-        return Err(OpError::new(format!("`size` is {size}, which is no neighbourhood")));
-    }
+    refuse_if!(size < 1, "`size` is {size}, which is no neighbourhood");
     map::same_type_given(call, &["alpha", "beta", "k"])
 }
 
-fn local(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn local(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let x = call.tensor("x")?;
     let (channels, inner) = local_extents(x.shape());
     let constants = LocalResponse {
@@ -203,32 +203,22 @@ fn local_extents(shape: &[usize]) -> (usize, usize) {
 
 #[cfg(test)]
 mod tests {
-    use half::f16;
-
-    use super::super::testing::run;
     use super::*;
-    use crate::tensor::Tensor;
 
-    fn f32s(shape: &[usize], values: &[f32]) -> Tensor {
-        Tensor::from_slice(shape, values).unwrap()
-    }
-
+    #[track_caller]
     fn check(name: &str, args: &[(&str, Tensor)], expected: &[f32]) {
-        let out = run(name, Opset::Ios17, args).unwrap();
-        for (got, want) in out[0].view().slice::<f32>().unwrap().iter().zip(expected) {
-            assert!((got - want).abs() <= 1e-5, "{name}: {got} for {want}");
-        }
+        near(name, &run(name, Ios17, args).unwrap()[0], expected, 1e-5);
     }
 
     #[test]
     fn batch_norm_uses_the_statistics_of_each_channel() {
-        let x = f32s(&[1, 2, 2], &[1.0, 2.0, 3.0, 4.0]);
+        let x = floats(&[1, 2, 2], &[1.0, 2.0, 3.0, 4.0]);
         let args = [
             ("x", x),
-            ("mean", f32s(&[2], &[1.0, 2.0])),
-            ("variance", f32s(&[2], &[3.0, 8.0])),
-            ("gamma", f32s(&[2], &[2.0, 3.0])),
-            ("beta", f32s(&[2], &[0.5, 0.0])),
+            ("mean", floats(&[2], &[1.0, 2.0])),
+            ("variance", floats(&[2], &[3.0, 8.0])),
+            ("gamma", floats(&[2], &[2.0, 3.0])),
+            ("beta", floats(&[2], &[0.5, 0.0])),
             ("epsilon", Tensor::scalar(1.0f32)),
         ];
         check("batch_norm", &args, &[0.5, 1.5, 1.0, 2.0]);
@@ -237,69 +227,59 @@ mod tests {
 
     #[test]
     fn instances_and_layers_are_standardized() {
-        let x = f32s(&[1, 2, 2], &[1.0, 3.0, 0.0, 10.0]);
-        let args = [("x", x.clone()), ("gamma", f32s(&[2], &[1.0, 2.0])), ("beta", f32s(&[2], &[0.0, 1.0]))];
+        let x = floats(&[1, 2, 2], &[1.0, 3.0, 0.0, 10.0]);
+        let args =
+            [("x", x.clone()), ("gamma", floats(&[2], &[1.0, 2.0])), ("beta", floats(&[2], &[0.0, 1.0]))];
         check("instance_norm", &args, &[-0.999_995, 0.999_995, -1.0, 3.0]);
-        let axes = ("axes", Tensor::from_slice(&[1], &[1i32]).unwrap());
-        let gamma = ("gamma", f32s(&[2], &[1.0, 2.0]));
+        let axes = ("axes", tensor(&[1], &[1i32]));
+        let gamma = ("gamma", floats(&[2], &[1.0, 2.0]));
         check("layer_norm", &[("x", x.clone()), axes, gamma], &[0.999_98, -1.0, -1.999_96, 2.0]);
         check("layer_norm", &[("x", x)], &[-0.640_184_2, -0.128_036_84, -0.896_257_9, 1.664_478_9]);
     }
 
     #[test]
     fn length_is_taken_over_the_last_three_dimensions() {
-        let x = f32s(&[2, 1, 1, 2], &[3.0, 4.0, 0.0, 0.0]);
-        check(
-            "l2_norm",
-            &[("x", x), ("epsilon", Tensor::scalar(0.5f32))],
-            &[0.594_088_5, 0.792_118, 0.0, 0.0],
-        );
+        let x = floats(&[2, 1, 1, 2], &[3.0, 4.0, 0.0, 0.0]);
+        let epsilon = ("epsilon", Tensor::scalar(0.5f32));
+        check("l2_norm", &[("x", x), epsilon], &[0.594_088_5, 0.792_118, 0.0, 0.0]);
     }
 
     #[test]
     fn neighbouring_channels_damp_each_other() {
         let values = [1.0, -7.0, 5.0, -6.0, -3.0, -5.0];
         let size = ("size", Tensor::scalar(3i32));
-        let x = ("x", f32s(&[1, 3, 1, 2], &values));
+        let x = ("x", floats(&[1, 3, 1, 2], &values));
         let expected = [0.999_350_5, -6.985_162, 4.995_629_5, -5.983_553, -2.997_452_5, -4.992_388_5];
         check("local_response_norm", &[x, size.clone()], &expected);
-        let x = ("x", f32s(&[1, 3, 2], &values));
+        let x = ("x", floats(&[1, 3, 2], &values));
         let expected = [0.999_975, -6.991_437, 4.996_876_7, -5.994_606, -2.999_325, -4.996_876_7];
         check("local_response_norm", &[x, size], &expected);
     }
 
     #[test]
     fn parameters_may_be_of_another_type_than_x() {
-        let x = Tensor::from_slice(&[1, 2], &[f16::ONE, f16::NEG_ONE]).unwrap();
-        let axes = ("axes", Tensor::from_slice(&[1], &[-1i32]).unwrap());
-        let args = [("x", x), axes, ("epsilon", Tensor::scalar(3.0f32)), ("beta", f32s(&[2], &[0.5, 0.0]))];
-        let out = run("layer_norm", Opset::Ios17, &args).unwrap();
-        assert_eq!(out[0].view().slice::<f16>().unwrap(), [1.0, -0.5].map(f16::from_f32));
+        let x = tensor(&[1, 2], &[f16::ONE, f16::NEG_ONE]);
+        let axes = ("axes", tensor(&[1], &[-1i32]));
+        let args = [("x", x), axes, ("epsilon", Tensor::scalar(3.0f32)), ("beta", floats(&[2], &[0.5, 0.0]))];
+        assert_eq!(output::<f16>(run("layer_norm", Ios17, &args)), [1.0, -0.5].map(f16::from_f32));
     }
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        let x = ("x", f32s(&[1, 2, 2], &[0.0; 4]));
-        let axes = ("axes", Tensor::from_slice(&[1], &[2i32]).unwrap());
+        let x = ("x", floats(&[1, 2, 2], &[0.0; 4]));
+        let axes = ("axes", tensor(&[1], &[2i32]));
+        let (beta, size) = (("beta", floats(&[3], &[1.0; 3])), ("size", Tensor::scalar(0i32)));
         for (name, args, expected) in [
             (
                 "layer_norm",
-                vec![x.clone(), axes, ("gamma", f32s(&[3], &[1.0; 3]))],
+                vec![x.clone(), axes, ("gamma", floats(&[3], &[1.0; 3]))],
                 "`gamma` is a tensor<fp32, [3]>, which does not cover the 1 normalized dimensions of tensor<fp32, [1, 2, 2]>",
             ),
-            (
-                "instance_norm",
-                vec![x.clone(), ("beta", f32s(&[3], &[1.0; 3]))],
-                "`beta` has 3 elements for 2 channels",
-            ),
-            ("l2_norm", vec![("x", f32s(&[1], &[0.0]))], "`x` has rank 1, below 3"),
-            (
-                "local_response_norm",
-                vec![x, ("size", Tensor::scalar(0i32))],
-                "`size` is 0, which is no neighbourhood",
-            ),
+            ("instance_norm", vec![x.clone(), beta], "`beta` has 3 elements for 2 channels"),
+            ("l2_norm", vec![("x", floats(&[1], &[0.0]))], "`x` has rank 1, below 3"),
+            ("local_response_norm", vec![x, size], "`size` is 0, which is no neighbourhood"),
         ] {
-            assert_eq!(run(name, Opset::Ios15, &args).unwrap_err().to_string(), expected);
+            refused(run(name, Ios15, &args), expected);
         }
     }
 }

@@ -1,38 +1,26 @@
 //! `one_hot`: indices as vectors that are on in one place.
 
-use super::dims;
-use crate::kernels::copy;
-use crate::mil::op::domain::{FLOAT_INT_BOOL, INT};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
-use crate::mil::{Dim, Opset, Type};
-use crate::tensor::{DType, shape};
+use super::prelude::*;
+use anemeter_kernels::copy;
 
-pub(super) const OPS: &[OpDef] = &[OpDef {
-    name: "one_hot",
-    since: Opset::Ios15,
-    params: &[
-        Param::value("indices", INT),
-        Param::value("one_hot_vector_size", INT),
-        Param::constant("axis", INT).or_int(-1),
-        Param::constant("on_value", FLOAT_INT_BOOL).group('T').or_int(1),
-        Param::constant("off_value", FLOAT_INT_BOOL).group('T').or_int(0),
-    ],
-    infer,
-    eval: Eval::Kernel(eval),
-}];
+pub(super) const OPS: &[OpDef] = &[define(OpClass::Movement, "one_hot", Ios15, infer, eval).takes(&[
+    Param::value("indices", INT),
+    Param::value("one_hot_vector_size", INT),
+    Param::constant("axis", INT).or_int(-1),
+    Param::constant("on_value", FLOAT_INT_BOOL).group('T').or_int(1),
+    Param::constant("off_value", FLOAT_INT_BOOL).group('T').or_int(0),
+])];
 
-fn axis(call: &Call<'_>, rank: usize) -> Result<usize, OpError> {
+fn axis(call: &Call<'_>, rank: usize) -> Result<usize> {
     let given = call.int("axis")?;
-    let outside = || OpError::new(format!("`axis` is {given}, outside a result of rank {}", rank + 1));
+    let outside = || op_error!("`axis` is {given}, outside a result of rank {}", rank + 1);
     shape::axis(given, rank + 1).ok_or_else(outside)
 }
 
-fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer(call: &Call<'_>) -> Result<Vec<Type>> {
     let dtypes = [call.opt_ty("on_value")?, call.opt_ty("off_value")?];
     let dtypes = dtypes.map(|ty| ty.map_or(DType::I32, |ty| ty.dtype));
-    if dtypes[0] != dtypes[1] {
-        return Err(OpError::new(format!("`on_value` is {}, `off_value` is {}", dtypes[0], dtypes[1])));
-    }
+    refuse_if!(dtypes[0] != dtypes[1], "`on_value` is {}, `off_value` is {}", dtypes[0], dtypes[1]);
     let indices = call.ty("indices")?;
     let Some(rank) = indices.rank() else { return Ok(dims::unranked(dtypes[0])) };
     let size = match call.known("one_hot_vector_size") {
@@ -45,18 +33,16 @@ fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
 }
 
 /// An index outside the vector, negative ones included, leaves it off everywhere.
-fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let indices = call.tensor("indices")?;
     let axis = axis(call, indices.rank())?;
     let out = outputs.tensor(0)?;
-    if out.shape().contains(&0) {
-        return Ok(());
-    }
+    done_if!(out.shape().contains(&0));
     let (size, inner) = (out.shape()[axis], indices.shape()[axis..].iter().product::<usize>());
     let (dtype, bytes) = (out.dtype(), out.bytes());
     let element = |name, default: i32| match call.opt_tensor(name)? {
         Some(value) if value.len() == 1 => Ok(smallvec::SmallVec::<[u8; 8]>::from_slice(value.bytes())),
-        Some(value) => Err(OpError::new(format!("`{name}` holds {} elements, not one", value.len()))),
+        Some(value) => refuse!("`{name}` holds {} elements, not one", value.len()),
         None => Ok(smallvec::SmallVec::from_slice(bytemuck::bytes_of(&default))),
     };
     let (on, off) = (element("on_value", 1)?, element("off_value", 0)?);
@@ -73,14 +59,12 @@ fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
     use super::*;
-    use crate::tensor::Tensor;
 
     fn one_hot(args: &[(&str, Tensor)]) -> Result<Tensor, String> {
-        let indices = Tensor::from_slice(&[4], &[1, 0, -1, 3]).unwrap();
+        let indices = tensor(&[4], &[1, 0, -1, 3]);
         let args = [&[("indices", indices), ("one_hot_vector_size", Tensor::scalar(3))], args].concat();
-        run("one_hot", Opset::Ios15, &args).map(|mut out| out.remove(0)).map_err(|error| error.to_string())
+        run("one_hot", Ios15, &args).map(|mut out| out.remove(0)).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -97,7 +81,6 @@ mod tests {
 
     #[test]
     fn both_values_have_one_type() {
-        let error = one_hot(&[("on_value", Tensor::scalar(2.0f32))]).unwrap_err();
-        assert_eq!(error, "`on_value` is fp32, `off_value` is int32");
+        refused(one_hot(&[("on_value", Tensor::scalar(2.0f32))]), "`on_value` is fp32, `off_value` is int32");
     }
 }

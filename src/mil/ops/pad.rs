@@ -2,25 +2,15 @@
 
 use smallvec::SmallVec;
 
-use super::dims;
-use crate::kernels::copy::{self, StridedCopy};
-use crate::mil::op::domain::{FLOAT, INT, TEXT};
-use crate::mil::op::{Call, Eval, Ints, OpDef, OpError, Outputs, Param};
-use crate::mil::{Dim, Opset, Type};
-use crate::tensor::{Shape, TensorMut, TensorView, shape};
+use super::prelude::*;
+use anemeter_kernels::copy::{self, StridedCopy};
 
-pub(super) const OPS: &[OpDef] = &[OpDef {
-    name: "pad",
-    since: Opset::Ios15,
-    params: &[
-        Param::value("x", FLOAT).group('T'),
-        Param::value("pad", INT),
-        Param::constant("mode", TEXT).or_text("constant"),
-        Param::constant("constant_val", FLOAT).group('T').or_float(0.0),
-    ],
-    infer,
-    eval: Eval::Kernel(eval),
-}];
+pub(super) const OPS: &[OpDef] = &[define(OpClass::Movement, "pad", Ios15, infer, eval).takes(&[
+    Param::value("x", FLOAT).group('T'),
+    Param::value("pad", INT),
+    Param::constant("mode", TEXT).or_text("constant"),
+    Param::constant("constant_val", FLOAT).group('T').or_float(0.0),
+])];
 
 #[derive(Clone, Copy, PartialEq)]
 enum Mode {
@@ -29,29 +19,27 @@ enum Mode {
     Replicate,
 }
 
-fn mode(call: &Call<'_>) -> Result<Mode, OpError> {
+fn mode(call: &Call<'_>) -> Result<Mode> {
     match call.text("mode")? {
         "constant" => Ok(Mode::Constant),
         "reflect" => Ok(Mode::Reflect),
         "replicate" => Ok(Mode::Replicate),
-        other => Err(OpError::new(format!("`mode` is \"{other}\", not constant, reflect or replicate"))),
+        other => refuse!("`mode` is \"{other}\", not constant, reflect or replicate"),
     }
 }
 
 /// The margins before and after dimension `axis`; `pad` covers the last dimensions.
-fn margins(pad: &Ints, axis: usize, rank: usize) -> Result<[usize; 2], OpError> {
+fn margins(pad: &Ints, axis: usize, rank: usize) -> Result<[usize; 2]> {
     let Some(at) = (2 * axis + pad.len()).checked_sub(2 * rank) else { return Ok([0, 0]) };
     Ok([dims::size("pad", pad[at])?, dims::size("pad", pad[at + 1])?])
 }
 
-fn check_length(length: usize, rank: usize) -> Result<(), OpError> {
-    if length.is_multiple_of(2) && length <= 2 * rank {
-        return Ok(());
-    }
-    Err(OpError::new(format!("`pad` has {length} elements for a tensor of rank {rank}")))
+fn check_length(length: usize, rank: usize) -> Result {
+    done_if!(length.is_multiple_of(2) && length <= 2 * rank);
+    Err(op_error!("`pad` has {length} elements for a tensor of rank {rank}"))
 }
 
-fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer(call: &Call<'_>) -> Result<Vec<Type>> {
     let (x, mode) = (call.ty("x")?, mode(call)?);
     let length = dims::of_rank("pad", call.ty("pad")?, 1)?[0].size();
     let Some(rank) = x.rank() else { return Ok(dims::unranked(x.dtype)) };
@@ -74,9 +62,9 @@ fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
                 Mode::Constant | Mode::Replicate => usize::MAX,
             };
             match before.max(after) {
-                wide if wide > most => Err(OpError::new(format!(
-                    "dimension {axis} has {size} elements, too few for a margin of {wide}"
-                ))),
+                wide if wide > most => {
+                    refuse!("dimension {axis} has {size} elements, too few for a margin of {wide}")
+                }
                 _ => dims::plus(size, dims::plus(before, after)?),
             }
         })
@@ -84,15 +72,13 @@ fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     Ok(dims::one(x.dtype, dims.collect::<Result<_, _>>()?))
 }
 
-fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let (x, mode) = (call.tensor("x")?, mode(call)?);
     let pad = call.ints("pad")?;
     let before = (0..x.rank()).map(|axis| Ok(margins(&pad, axis, x.rank())?[0]));
-    let before = before.collect::<Result<Shape, OpError>>()?;
+    let before = before.collect::<Result<Shape>>()?;
     let out = outputs.tensor(0)?;
-    if out.shape().contains(&0) {
-        return Ok(());
-    }
+    done_if!(out.shape().contains(&0));
     if mode != Mode::Constant {
         extend(x, out, &before, mode);
         return Ok(());
@@ -149,45 +135,39 @@ fn extend(x: TensorView<'_>, out: TensorMut<'_>, before: &[usize], mode: Mode) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
     use super::*;
-    use crate::tensor::Tensor;
 
-    fn pad(mode: &str, pad: &[i32]) -> Result<Tensor, String> {
+    fn pad(mode: &str, pad: &[i32]) -> Result<Vec<Tensor>> {
         let args = [
-            ("x", Tensor::from_slice(&[2, 3], &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0]).unwrap()),
-            ("pad", Tensor::from_slice(&[pad.len()], pad).unwrap()),
-            ("mode", Tensor::from_text(mode)),
+            ("x", tensor(&[2, 3], &[1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0])),
+            ("pad", tensor(&[pad.len()], pad)),
+            text("mode", mode),
             ("constant_val", Tensor::scalar(0.5f32)),
         ];
-        run("pad", Opset::Ios15, &args).map(|mut out| out.remove(0)).map_err(|error| error.to_string())
+        run("pad", Ios15, &args)
     }
 
     #[test]
     fn margins_are_constant_mirrored_or_stretched() {
         let wanted = [[0.5, 0.5, 1.0, 2.0, 3.0], [0.5, 0.5, 4.0, 5.0, 6.0], [0.5; 5]];
-        let out = pad("constant", &[0, 1, 2, 0]).unwrap();
-        assert_eq!((out.shape(), out.view().slice::<f32>().unwrap()), (&[3, 5][..], &wanted.concat()[..]));
+        gives::<f32>(pad("constant", &[0, 1, 2, 0]), &[3, 5], &wanted.concat());
         let (odd, even) = ([6.0, 5.0, 4.0, 5.0, 6.0, 5.0, 4.0], [3.0, 2.0, 1.0, 2.0, 3.0, 2.0, 1.0]);
-        let out = pad("reflect", &[1, 1, 2, 2]).unwrap();
-        assert_eq!(out.view().slice::<f32>().unwrap(), [odd, even, odd, even].concat());
+        assert_eq!(output::<f32>(pad("reflect", &[1, 1, 2, 2])), [odd, even, odd, even].concat());
         let (top, bottom) = ([1.0, 1.0, 1.0, 2.0, 3.0, 3.0], [4.0, 4.0, 4.0, 5.0, 6.0, 6.0]);
-        let out = pad("replicate", &[2, 0, 2, 1]).unwrap();
-        assert_eq!(out.view().slice::<f32>().unwrap(), [top, top, top, bottom].concat());
+        assert_eq!(output::<f32>(pad("replicate", &[2, 0, 2, 1])), [top, top, top, bottom].concat());
     }
 
     #[test]
     fn a_short_list_covers_the_last_dimensions() {
-        assert_eq!(pad("constant", &[1, 2]).unwrap().shape(), [2, 6]);
-        assert_eq!(pad("constant", &[]).unwrap().shape(), [2, 3]);
+        assert_eq!(pad("constant", &[1, 2]).unwrap()[0].shape(), [2, 6]);
+        assert_eq!(pad("constant", &[]).unwrap()[0].shape(), [2, 3]);
     }
 
     #[test]
     fn margins_must_be_possible() {
-        let error = pad("reflect", &[2, 0, 0, 0]).unwrap_err();
-        assert_eq!(error, "dimension 0 has 2 elements, too few for a margin of 2");
-        assert_eq!(pad("constant", &[0, 0, -1, 0]).unwrap_err(), "`pad` is -1, which is not a size");
-        assert_eq!(pad("constant", &[0; 3]).unwrap_err(), "`pad` has 3 elements for a tensor of rank 2");
+        refused(pad("reflect", &[2, 0, 0, 0]), "dimension 0 has 2 elements, too few for a margin of 2");
+        refused(pad("constant", &[0, 0, -1, 0]), "`pad` is -1, which is not a size");
+        refused(pad("constant", &[0; 3]), "`pad` has 3 elements for a tensor of rank 2");
         assert!(pad("circular", &[]).is_err());
     }
 }

@@ -1,56 +1,37 @@
 //! `avg_pool`, `max_pool` and `l2_pool` over up to three spatial dimensions.
 
 use super::conv::{PAD, STRIDES};
+use super::prelude::*;
 use super::windows::{Padding, Windows, in_three, pads, per_axis, spatial_rank};
-use crate::kernels::floats::{self, Sink};
-use crate::kernels::parallel::for_each_chunk;
-use crate::kernels::pool::{Pooling, pool};
-use crate::mil::op::domain::{BOOL, FLOAT, INT, TEXT};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
-use crate::mil::{Dim, Opset, TensorType, Type};
-use crate::tensor::Shape;
+use anemeter_kernels::floats::{self, Sink};
+use anemeter_kernels::parallel::for_each_chunk;
+use anemeter_kernels::pool::{Pooling, pool};
 
 pub(super) const OPS: &[OpDef] = &[
-    OpDef {
-        name: "avg_pool",
-        since: Opset::Ios15,
-        params: &[
-            X,
-            KERNEL_SIZES,
-            STRIDES,
-            PAD_TYPE,
-            PAD,
-            CEIL_MODE,
-            Param::constant("exclude_padding_from_average", BOOL).or_bool(false),
-        ],
-        infer: |call| infer(call, 3),
-        eval: Eval::Kernel(|call, outputs| {
-            let exclude_padding = call.bool("exclude_padding_from_average")?;
-            eval(call, outputs, |padded| Pooling::Average { exclude_padding, padded })
-        }),
-    },
-    OpDef {
-        name: "l2_pool",
-        since: Opset::Ios15,
-        params: &[X, KERNEL_SIZES, STRIDES, PAD_TYPE, PAD, CEIL_MODE],
-        infer: |call| infer(call, 2),
-        eval: Eval::Kernel(|call, outputs| eval(call, outputs, |_| Pooling::L2)),
-    },
-    OpDef {
-        name: "max_pool",
-        since: Opset::Ios15,
-        params: &[X, KERNEL_SIZES, STRIDES, PAD_TYPE, PAD, CEIL_MODE],
-        infer: |call| infer(call, 3),
-        eval: Eval::Kernel(|call, outputs| eval(call, outputs, |_| Pooling::Max)),
-    },
+    pooling("avg_pool", |call| infer(call, 3), average).takes(&AVERAGE),
+    pooling("l2_pool", |call| infer(call, 2), |call, outputs| eval(call, outputs, |_| Pooling::L2)),
+    pooling("max_pool", |call| infer(call, 3), |call, outputs| eval(call, outputs, |_| Pooling::Max)),
 ];
 
 const X: Param = Param::value("x", FLOAT);
 const KERNEL_SIZES: Param = Param::constant("kernel_sizes", INT);
 const PAD_TYPE: Param = Param::constant("pad_type", TEXT);
 const CEIL_MODE: Param = Param::constant("ceil_mode", BOOL).or_bool(false);
+const EXCLUDE_PADDING: Param = Param::constant("exclude_padding_from_average", BOOL).or_bool(false);
+const AVERAGE: [Param; 7] = [X, KERNEL_SIZES, STRIDES, PAD_TYPE, PAD, CEIL_MODE, EXCLUDE_PADDING];
 
-fn windows(call: &Call<'_>, spatial: usize) -> Result<Windows, OpError> {
+const fn pooling(name: &'static str, infer: Infer, kernel: Kernel) -> OpDef {
+    let params = &[X, KERNEL_SIZES, STRIDES, PAD_TYPE, PAD, CEIL_MODE];
+    define(OpClass::Reduction(window_flops), name, Ios15, infer, kernel).takes(params)
+}
+
+/// One FLOP per element of each window.
+fn window_flops(call: &Call<'_>, out: &[usize]) -> Option<u64> {
+    let window = call.ints("kernel_sizes").ok()?;
+    Some(window.iter().fold(elements(out), |product, &n| product.saturating_mul(n.unsigned_abs())))
+}
+
+fn windows(call: &Call<'_>, spatial: usize) -> Result<Windows> {
     let windows = Windows {
         stride: per_axis(call, "strides", spatial)?,
         dilation: smallvec::smallvec![1; spatial],
@@ -58,52 +39,42 @@ fn windows(call: &Call<'_>, spatial: usize) -> Result<Windows, OpError> {
         ceil: call.bool("ceil_mode")?,
     };
     if windows.ceil {
-        if spatial > 2 {
-            return Err(OpError::new(format!(
-                "`ceil_mode` is set, which {spatial} spatial dimensions do not allow"
-            )));
-        }
+        refuse_if!(spatial > 2, "`ceil_mode` is set, which {spatial} spatial dimensions do not allow");
         if windows.padding == Padding::Same {
-            return Err(OpError::new("`ceil_mode` is set, which `pad_type` `same` does not allow"));
+            refuse!("`ceil_mode` is set, which `pad_type` `same` does not allow");
         }
         let pad = pads(call, spatial)?;
         if pad.chunks_exact(2).any(|pair| pair[0] != pair[1]) {
-            return Err(OpError::new(format!(
-                "`ceil_mode` is set and `pad` is {:?}, which is not symmetric",
-                &pad[..]
-            )));
+            refuse!("`ceil_mode` is set and `pad` is {:?}, which is not symmetric", &pad[..]);
         }
     }
     Ok(windows)
 }
 
-fn kernel(call: &Call<'_>, spatial: usize) -> Result<Shape, OpError> {
+fn kernel(call: &Call<'_>, spatial: usize) -> Result<Shape> {
     let sizes = per_axis(call, "kernel_sizes", spatial)?;
     Ok(sizes.iter().map(|&size| usize::try_from(size).unwrap_or(1)).collect())
 }
 
-fn infer(call: &Call<'_>, most: usize) -> Result<Vec<Type>, OpError> {
+fn infer(call: &Call<'_>, most: usize) -> Result<Vec<Type>> {
     let x = call.ty("x")?;
-    let Some(rank) = x.rank() else {
-        return Ok(vec![x.clone().into()]);
-    };
+    let Some(rank) = x.rank() else { return Ok(vec![x.clone().into()]) };
     let spatial = spatial_rank(rank, most)?;
     let kernel: Vec<_> = kernel(call, spatial)?.iter().map(|&size| Dim::from(size)).collect();
     let mut shape = x.shape[..2].to_vec();
     shape.extend(windows(call, spatial)?.output_dims(&x.shape[2..], &kernel)?);
-    Ok(vec![TensorType::new(x.dtype, shape).into()])
+    Ok(dims::one(x.dtype, shape))
 }
 
-fn eval(
-    call: &Call<'_>,
-    outputs: &mut Outputs<'_, '_>,
-    pooling: impl Fn([usize; 3]) -> Pooling,
-) -> Result<(), OpError> {
+fn average(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
+    let exclude_padding = call.bool("exclude_padding_from_average")?;
+    eval(call, outputs, |padded| Pooling::Average { exclude_padding, padded })
+}
+
+fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>, pooling: impl Fn([usize; 3]) -> Pooling) -> Result {
     let x = call.tensor("x")?;
     let (out, scratch) = outputs.with_scratch(0)?;
-    if out.shape().contains(&0) {
-        return Ok(());
-    }
+    done_if!(out.shape().contains(&0));
     let spatial = x.rank() - 2;
     let (windows, kernel) = (windows(call, spatial)?, kernel(call, spatial)?);
     let input = &x.shape()[2..];
@@ -130,24 +101,19 @@ fn eval(
 
 #[cfg(test)]
 mod tests {
-    use half::f16;
-
-    use super::super::testing::{call, ints, run};
     use super::*;
-    use crate::mil::op::Numerics;
-    use crate::tensor::Tensor;
 
-    fn pooled(name: &str, kernel: i32, stride: i32, more: &[(&str, Tensor)]) -> Result<Vec<f32>, OpError> {
-        let x = Tensor::from_slice(&[1, 1, 6], &[1.0f32, 2.0, 3.0, 4.0, 5.0, -6.0]).unwrap();
+    fn pooled(name: &str, kernel: i32, stride: i32, more: &[(&str, Tensor)]) -> Result<Vec<f32>> {
+        let x = tensor(&[1, 1, 6], &[1.0f32, 2.0, 3.0, 4.0, 5.0, -6.0]);
         let own = [("x", x), ("kernel_sizes", ints(&[kernel])), ("strides", ints(&[stride]))];
-        let out = run(name, Opset::Ios16, &[&own, more].concat())?;
+        let out = run(name, Ios16, &[&own, more].concat())?;
         Ok(out[0].view().slice::<f32>()?.to_vec())
     }
 
     #[test]
     fn padding_never_wins_and_counts_only_if_included() {
         let pad_type = |text| ("pad_type", Tensor::from_text(text));
-        let set = |name| (name, Tensor::from_bools(&[], &[true]).unwrap());
+        let set = |name| (name, Tensor::from_bool(true));
         let custom = [pad_type("custom"), ("pad", ints(&[1, 1]))];
         let exclude = set("exclude_padding_from_average");
         for (name, kernel, stride, more, expected) in [
@@ -171,20 +137,18 @@ mod tests {
     fn planes_have_up_to_three_dimensions() {
         let values: Vec<f32> = (0..16).map(|i| i as f32).collect();
         let args = [
-            ("x", Tensor::from_slice(&[1, 2, 2, 2, 2], &values).unwrap()),
+            ("x", tensor(&[1, 2, 2, 2, 2], &values)),
             ("kernel_sizes", ints(&[2, 1, 2])),
             ("pad_type", Tensor::from_text("valid")),
         ];
-        let out = run("max_pool", Opset::Ios15, &args).unwrap();
-        assert_eq!(out[0].shape(), [1, 2, 1, 2, 1]);
-        assert_eq!(out[0].view().slice::<f32>().unwrap(), [5.0, 7.0, 13.0, 15.0]);
+        gives::<f32>(run("max_pool", Ios15, &args), &[1, 2, 1, 2, 1], &[5.0, 7.0, 13.0, 15.0]);
     }
 
     #[test]
     fn fp16_exact_rounds_every_sum() {
         let values = [2048.0, 1.0, 1.0, 2.0].map(f16::from_f32);
         let args = [
-            ("x", Tensor::from_slice(&[1, 1, 4], &values).unwrap().into()),
+            ("x", tensor(&[1, 1, 4], &values).into()),
             ("kernel_sizes", ints(&[4]).into()),
             ("pad_type", Tensor::from_text("valid").into()),
         ];
@@ -196,15 +160,13 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_named() {
         let same = ("pad_type", Tensor::from_text("same"));
-        let ceil = ("ceil_mode", Tensor::from_bools(&[], &[true]).unwrap());
+        let ceil = ("ceil_mode", Tensor::from_bool(true));
         let error = pooled("max_pool", 2, 1, &[same.clone(), ceil]).unwrap_err();
         assert_eq!(error.to_string(), "`ceil_mode` is set, which `pad_type` `same` does not allow");
-        let error = pooled("max_pool", 0, 1, &[same]).unwrap_err();
-        assert_eq!(error.to_string(), "`kernel_sizes` holds 0, which is not positive");
-        let error = pooled("max_pool", 7, 1, &[("pad_type", Tensor::from_text("valid"))]).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "spatial dimension 0 of size 6 with padding 0 and a window of 7 gives an output of size 0"
+        refused(pooled("max_pool", 0, 1, &[same]), "`kernel_sizes` holds 0, which is not positive");
+        refused(
+            pooled("max_pool", 7, 1, &[("pad_type", Tensor::from_text("valid"))]),
+            "spatial dimension 0 of size 6 with padding 0 and a window of 7 gives an output of size 0",
         );
     }
 }

@@ -2,89 +2,70 @@
 
 use std::ops::Range;
 
-use half::f16;
 use half::slice::HalfFloatSliceExt;
 
 use super::blocks::Blocks;
-use crate::kernels::convert::{round_f16, to_f32};
-use crate::kernels::dequantize::{CHUNK, read_ints, shift_scale};
-use crate::mil::op::domain::{FLOAT, INT, TEXT};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
-use crate::mil::{Dim, Opset, TensorType, Type};
-use crate::tensor::{DType, Shape, TensorMut, TensorView};
+use super::prelude::*;
+use anemeter_kernels::convert::{round_f16, to_f32};
+use anemeter_kernels::dequantize::{CHUNK, read_ints, shift_scale};
 
 const BYTES: &[DType] = &[DType::I8, DType::U8];
 
 pub(super) const OPS: &[OpDef] = &[
-    OpDef {
-        name: "quantize",
-        since: Opset::Ios17,
-        params: &[
-            Param::value("input", FLOAT).group('S'),
-            Param::constant("zero_point", BYTES).optional(),
-            Param::constant("scale", FLOAT).group('S'),
-            Param::constant("axis", INT).optional(),
-            Param::constant("output_dtype", TEXT),
-        ],
-        infer: infer_quantize,
-        eval: Eval::Kernel(quantize),
-    },
-    OpDef {
-        name: "dequantize",
-        since: Opset::Ios17,
-        params: &[
-            Param::value("input", BYTES).group('S'),
-            Param::constant("zero_point", BYTES).group('S').optional(),
-            Param::constant("scale", FLOAT),
-            Param::constant("axis", INT).optional(),
-        ],
-        infer: infer_dequantize,
-        eval: Eval::Kernel(dequantize),
-    },
+    define(OpClass::Elementwise, "quantize", Ios17, infer_quantize, quantize).takes(&[
+        Param::value("input", FLOAT).group('S'),
+        Param::constant("zero_point", BYTES).optional(),
+        Param::constant("scale", FLOAT).group('S'),
+        Param::constant("axis", INT).optional(),
+        Param::constant("output_dtype", TEXT),
+    ]),
+    define(OpClass::Elementwise, "dequantize", Ios17, infer_dequantize, dequantize).takes(&[
+        Param::value("input", BYTES).group('S'),
+        Param::constant("zero_point", BYTES).group('S').optional(),
+        Param::constant("scale", FLOAT),
+        Param::constant("axis", INT).optional(),
+    ]),
 ];
 
-fn infer_quantize(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_quantize(call: &Call<'_>) -> Result<Vec<Type>> {
     let dtype = match call.text("output_dtype")? {
         "int8" => DType::I8,
         "uint8" => DType::U8,
-        other => return Err(OpError::new(format!("`output_dtype` is `{other}`, not `int8` or `uint8`"))),
+        other => refuse!("`output_dtype` is `{other}`, not `int8` or `uint8`"),
     };
     if let Some(zero_point) = call.opt_ty("zero_point")?
         && zero_point.dtype != dtype
     {
-        return Err(OpError::new(format!(
-            "`zero_point` holds {}, `output_dtype` is {dtype}",
-            zero_point.dtype
-        )));
+        refuse!("`zero_point` holds {}, `output_dtype` is {dtype}", zero_point.dtype);
     }
     if let Some(scale) = call.known("scale")
         && (0..scale.len()).all(|i| number(&scale, i) == 0.0)
     {
-        return Err(OpError::new("`scale` is zero"));
+        refuse!("`scale` is zero");
     }
     check_parameters(call)?;
-    Ok(vec![TensorType::new(dtype, call.ty("input")?.shape.clone()).into()])
+    Ok(dims::one(dtype, call.ty("input")?.shape.clone()))
 }
 
-fn infer_dequantize(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_dequantize(call: &Call<'_>) -> Result<Vec<Type>> {
     check_parameters(call)?;
-    Ok(vec![TensorType::new(call.ty("scale")?.dtype, call.ty("input")?.shape.clone()).into()])
+    Ok(dims::one(call.ty("scale")?.dtype, call.ty("input")?.shape.clone()))
 }
 
 /// Scale and zero point are both scalars without an axis or both lists as long as the axis.
-fn check_parameters(call: &Call<'_>) -> Result<(), OpError> {
+fn check_parameters(call: &Call<'_>) -> Result {
     let (input, scale) = (call.ty("input")?, call.ty("scale")?);
     let zero_point = call.opt_ty("zero_point")?;
     let rank = scale.shape.len();
     if let Some(zero_point) = zero_point.filter(|ty| ty.shape.len() != rank) {
-        return Err(OpError::new(format!("`zero_point` is a {zero_point}, `scale` a {scale}")));
+        refuse!("`zero_point` is a {zero_point}, `scale` a {scale}");
     }
     match (rank, call.has("axis")) {
         (0, false) => return Ok(()),
-        (0, true) => return Err(OpError::new("`axis` is given, but `scale` is a scalar")),
-        (1, false) => return Err(OpError::new("`axis` is missing, but `scale` is a list")),
+        (0, true) => refuse!("`axis` is given, but `scale` is a scalar"),
+        (1, false) => refuse!("`axis` is missing, but `scale` is a list"),
         (1, true) => {}
-        _ => return Err(OpError::new(format!("`scale` is a {scale}, not a scalar or a list"))),
+        _ => refuse!("`scale` is a {scale}, not a scalar or a list"),
     }
     let Some(input_rank) = input.rank() else { return Ok(()) };
     let axis = call.axis("axis", input_rank)?;
@@ -92,7 +73,7 @@ fn check_parameters(call: &Call<'_>) -> Result<(), OpError> {
         if let Some((Dim::Fixed(len), Dim::Fixed(dim))) = ty.map(|ty| (ty.shape[0], input.shape[axis]))
             && len != dim
         {
-            return Err(OpError::new(format!("`{name}` holds {len} numbers for {dim} along axis {axis}")));
+            refuse!("`{name}` holds {len} numbers for {dim} along axis {axis}");
         }
     }
     Ok(())
@@ -105,12 +86,10 @@ fn number(view: &TensorView<'_>, index: usize) -> f32 {
 }
 
 /// Calls `f(elements, zero point, scale)` for short runs that share both.
-fn for_each_run(call: &Call<'_>, mut f: impl FnMut(Range<usize>, f32, f32)) -> Result<(), OpError> {
+fn for_each_run(call: &Call<'_>, mut f: impl FnMut(Range<usize>, f32, f32)) -> Result {
     let (input, scale) = (call.tensor("input")?, call.tensor("scale")?);
     let zero_point = call.opt_tensor("zero_point")?;
-    if input.is_empty() {
-        return Ok(());
-    }
+    done_if!(input.is_empty());
     let mut counts: Shape = smallvec::smallvec![1; input.rank()];
     if call.has("axis") {
         counts[call.axis("axis", input.rank())?] = scale.len();
@@ -124,9 +103,8 @@ fn for_each_run(call: &Call<'_>, mut f: impl FnMut(Range<usize>, f32, f32)) -> R
     Ok(())
 }
 
-fn quantize(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
-    let input = call.tensor("input")?;
-    let out = outputs.tensor(0)?;
+fn quantize(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
+    let (input, out) = (call.tensor("input")?, outputs.tensor(0)?);
     let (low, high) = if out.dtype() == DType::I8 { (-128.0, 127.0) } else { (0.0, 255.0) };
     let (out, rounds) = (out.bytes(), call.rounds(input.dtype()));
     let mut values = [0.0; CHUNK];
@@ -141,7 +119,7 @@ fn quantize(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpErro
     })
 }
 
-fn dequantize(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn dequantize(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let input = call.tensor("input")?;
     let expand = |run: &Range<usize>, zero_point: f32, scale: f32, out: &mut [f32]| {
         read_ints(input.bytes(), input.dtype(), run.start, out);
@@ -165,47 +143,44 @@ fn dequantize(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpEr
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
     use super::*;
-    use crate::tensor::Tensor;
 
     #[test]
     fn quantising_rounds_half_to_even_and_saturates() {
         let args = [
-            ("input", Tensor::from_slice(&[6], &[0.5f32, 1.5, 2.5, -300.0, 300.0, f32::NAN]).unwrap()),
+            ("input", tensor(&[6], &[0.5f32, 1.5, 2.5, -300.0, 300.0, f32::NAN])),
             ("scale", Tensor::scalar(1.0f32)),
-            ("output_dtype", Tensor::from_text("int8")),
+            text("output_dtype", "int8"),
         ];
-        let out = run("quantize", Opset::Ios17, &args).unwrap();
-        assert_eq!(out[0].view().slice::<i8>().unwrap(), [0, 2, 2, -128, 127, 0]);
+        assert_eq!(output::<i8>(run("quantize", Ios17, &args)), [0, 2, 2, -128, 127, 0]);
     }
 
     #[test]
     fn parameters_lie_along_the_axis() {
         let args = [
-            ("input", Tensor::from_slice(&[2, 2], &[1.0f32, 1.0, 3.0, 3.0]).unwrap()),
-            ("zero_point", Tensor::from_slice(&[2], &[10u8, 255]).unwrap()),
-            ("scale", Tensor::from_slice(&[2], &[0.5f32, 2.0]).unwrap()),
+            ("input", tensor(&[2, 2], &[1.0f32, 1.0, 3.0, 3.0])),
+            ("zero_point", tensor(&[2], &[10u8, 255])),
+            ("scale", tensor(&[2], &[0.5f32, 2.0])),
             ("axis", Tensor::scalar(-1i32)),
-            ("output_dtype", Tensor::from_text("uint8")),
+            text("output_dtype", "uint8"),
         ];
-        let out = run("quantize", Opset::Ios17, &args).unwrap();
+        let out = run("quantize", Ios17, &args).unwrap();
         assert_eq!(out[0].view().slice::<u8>().unwrap(), [12, 255, 16, 255]);
         let args = [
             ("input", out[0].clone()),
             ("zero_point", args[1].1.clone()),
-            ("scale", Tensor::from_slice(&[2], &[f16::from_f32(0.5), f16::from_f32(2.0)]).unwrap()),
+            ("scale", tensor(&[2], &[f16::from_f32(0.5), f16::from_f32(2.0)])),
             ("axis", Tensor::scalar(1i32)),
         ];
-        let out = run("dequantize", Opset::Ios17, &args).unwrap();
+        let out = run("dequantize", Ios17, &args).unwrap();
         let values: Vec<f32> = out[0].view().slice::<f16>().unwrap().iter().map(|x| x.to_f32()).collect();
         assert_eq!(values, [1.0, 0.0, 3.0, 0.0]);
     }
 
     #[test]
     fn parameters_that_do_not_fit_are_refused() {
-        let input = ("input", Tensor::from_slice(&[2], &[1u8, 2]).unwrap());
-        let list = ("scale", Tensor::from_slice(&[3], &[1.0f32; 3]).unwrap());
+        let input = ("input", tensor(&[2], &[1u8, 2]));
+        let list = ("scale", tensor(&[3], &[1.0f32; 3]));
         let axis = ("axis", Tensor::scalar(0i32));
         for (args, message) in [
             (vec![input.clone(), list.clone()], "`axis` is missing, but `scale` is a list"),
@@ -215,7 +190,7 @@ mod tests {
                 "`axis` is given, but `scale` is a scalar",
             ),
         ] {
-            assert_eq!(run("dequantize", Opset::Ios17, &args).unwrap_err().to_string(), message);
+            refused(run("dequantize", Ios17, &args), message);
         }
     }
 }

@@ -4,55 +4,38 @@
 //! prediction and on every machine. The seed -1, which asks for an arbitrary sequence, is a seed like any
 //! other. The values are not those of Core ML, whose generator is unknown.
 
-use half::f16;
 use half::slice::HalfFloatSliceExt;
 
-use crate::kernels::convert::{round_f16, to_f32};
-use crate::mil::op::domain::{FLOAT, INT, TEXT};
-use crate::mil::op::{Call, Eval, Infer, Kernel, OpDef, OpError, Outputs, Param};
-use crate::mil::{Dim, Opset, TensorType, Type};
-use crate::tensor::{DType, TensorMut};
+use super::prelude::*;
+use anemeter_kernels::convert::{round_f16, to_f32};
 
 pub(super) const OPS: &[OpDef] = &[
-    define("random_bernoulli", &[SHAPE, number("prob", 0.5), SEED], |c| infer(c, &["prob"]), bernoulli),
-    define(
-        "random_categorical",
-        &[
-            Param::value("x", FLOAT),
-            Param::constant("mode", TEXT).or_text("logits"),
-            Param::constant("size", INT).or_int(1),
-            SEED,
-        ],
-        infer_categorical,
-        categorical,
-    ),
-    define(
-        "random_normal",
-        &[SHAPE, number("mean", 0.0), number("stddev", 1.0), SEED],
-        |c| infer(c, &["mean", "stddev"]),
-        normal,
-    ),
-    define(
-        "random_uniform",
-        &[SHAPE, number("low", 0.0), number("high", 1.0), SEED],
-        |c| infer(c, &["low", "high"]),
-        uniform,
-    ),
+    random("random_bernoulli", |c| infer(c, &["prob"]), bernoulli).takes(&[SHAPE, number("prob", 0.5), SEED]),
+    random("random_categorical", infer_categorical, categorical).takes(&[
+        Param::value("x", FLOAT),
+        Param::constant("mode", TEXT).or_text("logits"),
+        Param::constant("size", INT).or_int(1),
+        SEED,
+    ]),
+    random("random_normal", |c| infer(c, &["mean", "stddev"]), normal).takes(NORMAL),
+    random("random_uniform", |c| infer(c, &["low", "high"]), uniform).takes(UNIFORM),
 ];
 
 const SHAPE: Param = Param::value("shape", INT);
 const SEED: Param = Param::constant("seed", INT).or_int(-1);
+const NORMAL: &[Param] = &[SHAPE, number("mean", 0.0), number("stddev", 1.0), SEED];
+const UNIFORM: &[Param] = &[SHAPE, number("low", 0.0), number("high", 1.0), SEED];
 
 const fn number(name: &'static str, default: f32) -> Param {
     Param::constant(name, FLOAT).group('T').or_float(default)
 }
 
-const fn define(name: &'static str, params: &'static [Param], infer: Infer, kernel: Kernel) -> OpDef {
-    OpDef { name, since: Opset::Ios15, params, infer, eval: Eval::Kernel(kernel) }
+const fn random(name: &'static str, infer: Infer, kernel: Kernel) -> OpDef {
+    define(OpClass::Movement, name, Ios15, infer, kernel)
 }
 
 /// A tensor of the size that `shape` says, of the type that the parameters of the distribution have.
-fn infer(call: &Call<'_>, parameters: &[&str]) -> Result<Vec<Type>, OpError> {
+fn infer(call: &Call<'_>, parameters: &[&str]) -> Result<Vec<Type>> {
     let mut dtype = DType::F32;
     for name in parameters {
         call.float(name)?;
@@ -60,20 +43,18 @@ fn infer(call: &Call<'_>, parameters: &[&str]) -> Result<Vec<Type>, OpError> {
             dtype = given.dtype;
         }
     }
-    Ok(vec![TensorType::new(dtype, target_shape(call)?).into()])
+    Ok(dims::one(dtype, target_shape(call)?))
 }
 
-fn target_shape(call: &Call<'_>) -> Result<Vec<Dim>, OpError> {
+fn target_shape(call: &Call<'_>) -> Result<Vec<Dim>> {
     let ty = call.ty("shape")?;
-    if ty.rank().is_some_and(|rank| rank != 1) {
-        return Err(OpError::new(format!("`shape` is a {ty}, not a vector")));
-    }
+    refuse_if!(ty.rank().is_some_and(|rank| rank != 1), "`shape` is a {ty}, not a vector");
     match (call.known_ints("shape")?, ty.shape[0].size()) {
         (Some(sizes), _) => sizes
             .iter()
             .map(|&size| match u64::try_from(size) {
                 Ok(size) => Ok(Dim::Fixed(size)),
-                Err(_) => Err(OpError::new(format!("`shape` has a size of {size}"))),
+                Err(_) => refuse!("`shape` has a size of {size}"),
             })
             .collect(),
         (None, Some(rank)) => Ok(vec![Dim::Unknown; rank]),
@@ -81,12 +62,12 @@ fn target_shape(call: &Call<'_>) -> Result<Vec<Dim>, OpError> {
     }
 }
 
-fn bernoulli(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn bernoulli(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let prob = call.float("prob")?;
     fill(call, outputs, |generator| if generator.unit() < f64::from(prob) { 1.0 } else { 0.0 })
 }
 
-fn normal(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn normal(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let (mean, stddev) = (f64::from(call.float("mean")?), f64::from(call.float("stddev")?));
     fill(call, outputs, |generator| {
         let radius = (-2.0 * (1.0 - generator.unit()).ln()).sqrt();
@@ -95,7 +76,7 @@ fn normal(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError>
     })
 }
 
-fn uniform(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn uniform(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let (low, high) = (call.float("low")?, call.float("high")?);
     let is_half = outputs.tensor(0)?.dtype() == DType::F16;
     fill(call, outputs, |generator| {
@@ -105,16 +86,12 @@ fn uniform(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError
     })
 }
 
-fn fill(
-    call: &Call<'_>,
-    outputs: &mut Outputs<'_, '_>,
-    draw: impl Fn(&mut Generator) -> f32,
-) -> Result<(), OpError> {
+fn fill(call: &Call<'_>, outputs: &mut Outputs<'_, '_>, draw: impl Fn(&mut Generator) -> f32) -> Result {
     let mut generator = Generator::new(call.int("seed")?);
     store(outputs.tensor(0)?, || draw(&mut generator))
 }
 
-fn store(out: TensorMut<'_>, mut next: impl FnMut() -> f32) -> Result<(), OpError> {
+fn store(out: TensorMut<'_>, mut next: impl FnMut() -> f32) -> Result {
     match out.dtype() {
         DType::F16 => out.slice::<f16>()?.iter_mut().for_each(|out| *out = f16::from_f32(next())),
         _ => out.slice::<f32>()?.iter_mut().for_each(|out| *out = next()),
@@ -123,33 +100,33 @@ fn store(out: TensorMut<'_>, mut next: impl FnMut() -> f32) -> Result<(), OpErro
 }
 
 /// Whether `x` of `random_categorical` holds logarithms of probabilities.
-fn are_logits(call: &Call<'_>) -> Result<bool, OpError> {
+fn are_logits(call: &Call<'_>) -> Result<bool> {
     match call.text("mode")? {
         "logits" => Ok(true),
         "probs" => Ok(false),
-        other => Err(OpError::new(format!("`mode` is \"{other}\", not logits or probs"))),
+        other => refuse!("`mode` is \"{other}\", not logits or probs"),
     }
 }
 
-fn infer_categorical(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_categorical(call: &Call<'_>) -> Result<Vec<Type>> {
     let x = call.ty("x")?;
     are_logits(call)?;
     let given = call.int("size")?;
-    let size = u64::try_from(given).map_err(|_| OpError::new(format!("`size` is {given}")))?;
+    let size = u64::try_from(given).map_err(|_| op_error!("`size` is {given}"))?;
     if x.rank().is_none() {
         return Ok(vec![x.clone().into()]);
     }
     match x.shape.split_last() {
         None => Err(OpError::new("`x` has rank 0 and no classes")),
-        Some((Dim::Fixed(0), _)) => Err(OpError::new(format!("`x` is a {x}, which has no classes"))),
+        Some((Dim::Fixed(0), _)) => refuse!("`x` is a {x}, which has no classes"),
         Some((_, outer)) => {
             let shape = outer.iter().copied().chain([Dim::Fixed(size)]).collect();
-            Ok(vec![TensorType::new(x.dtype, shape).into()])
+            Ok(dims::one(x.dtype, shape))
         }
     }
 }
 
-fn categorical(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn categorical(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let x = call.tensor("x")?;
     let classes = x.shape().last().copied().unwrap_or(1);
     let logits = are_logits(call)?;
@@ -164,8 +141,12 @@ fn categorical(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpE
             let max = weights.iter().copied().fold(f32::NEG_INFINITY, f32::max);
             weights.iter_mut().for_each(|weight| *weight = (*weight - max).exp());
         }
+        // A maximum passes over NaN; the total does not.
         let total: f64 = weights.iter().map(|&weight| f64::from(weight)).sum();
-        drawn.fill_with(|| class_at(weights, generator.unit() * total) as f32);
+        drawn.fill_with(|| match generator.unit() * total {
+            mark if mark.is_nan() => f32::NAN,
+            mark => class_at(weights, mark) as f32,
+        });
     }
     match out.dtype() {
         DType::F16 => out.slice::<f16>()?.convert_from_f32_slice(drawn),
@@ -184,7 +165,6 @@ fn class_at(weights: &[f32], mark: f64) -> usize {
     weights.iter().position(reaches).unwrap_or(weights.len() - 1)
 }
 
-/// The SplitMix64 generator.
 struct Generator {
     state: u64,
 }
@@ -209,19 +189,16 @@ impl Generator {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
     use super::*;
-    use crate::tensor::Tensor;
 
     const COUNT: i32 = 20_000;
 
     fn draw(name: &str, args: &[(&str, Tensor)]) -> Vec<f32> {
-        let out = run(name, Opset::Ios15, args).unwrap();
-        out[0].view().slice::<f32>().unwrap().to_vec()
+        output(run(name, Ios15, args))
     }
 
     fn shape() -> (&'static str, Tensor) {
-        ("shape", Tensor::from_slice(&[1], &[COUNT]).unwrap())
+        ("shape", tensor(&[1], &[COUNT]))
     }
 
     fn mean(values: &[f32]) -> f32 {
@@ -248,14 +225,21 @@ mod tests {
     #[test]
     fn classes_are_drawn_by_weight() {
         for (mode, x) in [("probs", [0.2f32, 0.0, 0.8]), ("logits", [1.0, -100.0, 1.0 + 4f32.ln()])] {
-            let args = [
-                ("x", Tensor::from_slice(&[1, 3], &x).unwrap()),
-                ("mode", Tensor::from_text(mode)),
-                ("size", Tensor::scalar(COUNT)),
-            ];
+            let args = [("x", tensor(&[1, 3], &x)), text("mode", mode), ("size", Tensor::scalar(COUNT))];
             let drawn = draw("random_categorical", &args);
             assert!(drawn.iter().all(|&class| class == 0.0 || class == 2.0));
             assert!((mean(&drawn) - 1.6).abs() < 0.02, "{mode}: {}", mean(&drawn));
+        }
+    }
+
+    #[test]
+    fn weights_that_are_not_numbers_draw_no_class() {
+        for (mode, bad) in [("probs", f32::NAN), ("logits", f32::NAN), ("logits", f32::INFINITY)] {
+            let x = tensor(&[2, 3], &[0.5, bad, 0.5, 0.0, 1.0, 0.0]);
+            let args = [("x", x), text("mode", mode), ("size", Tensor::scalar(2))];
+            let drawn = draw("random_categorical", &args);
+            assert!(drawn[..2].iter().all(|class| class.is_nan()), "{mode} {bad}: {drawn:?}");
+            assert!(drawn[2..].iter().all(|class| !class.is_nan()), "{mode} {bad}: {drawn:?}");
         }
     }
 
@@ -269,8 +253,7 @@ mod tests {
 
     #[test]
     fn a_negative_size_is_refused() {
-        let shape = ("shape", Tensor::from_slice(&[1], &[-1i32]).unwrap());
-        let error = run("random_normal", Opset::Ios15, &[shape]).unwrap_err();
-        assert_eq!(error.to_string(), "`shape` has a size of -1");
+        let shape = ("shape", tensor(&[1], &[-1i32]));
+        refused(run("random_normal", Ios15, &[shape]), "`shape` has a size of -1");
     }
 }

@@ -1,33 +1,21 @@
 //! `range_1d`: numbers from a start up to an end, a step apart.
 
-use half::f16;
+use super::prelude::*;
+use anemeter_kernels::convert::round_f16;
 
-use super::dims;
-use crate::kernels::convert::round_f16;
-use crate::mil::op::domain::FLOAT_INT;
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
-use crate::mil::{Dim, Opset, Type};
-use crate::tensor::DType;
+pub(super) const OPS: &[OpDef] = &[define(OpClass::Movement, "range_1d", Ios15, infer, eval).takes(&[
+    Param::value("end", FLOAT_INT).group('T'),
+    Param::value("start", FLOAT_INT).group('T'),
+    Param::value("step", FLOAT_INT).group('T'),
+])];
 
-pub(super) const OPS: &[OpDef] = &[OpDef {
-    name: "range_1d",
-    since: Opset::Ios15,
-    params: &[
-        Param::value("end", FLOAT_INT).group('T'),
-        Param::value("start", FLOAT_INT).group('T'),
-        Param::value("step", FLOAT_INT).group('T'),
-    ],
-    infer,
-    eval: Eval::Kernel(eval),
-}];
-
-fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer(call: &Call<'_>) -> Result<Vec<Type>> {
     let start = call.ty("start")?;
     for name in ["end", "step"] {
         let other = call.ty(name)?;
         if other.dtype != start.dtype {
             let (found, wanted) = (other.dtype, start.dtype);
-            return Err(OpError::new(format!("`{name}` is {found}, `start` is {wanted}")));
+            refuse!("`{name}` is {found}, `start` is {wanted}");
         }
     }
     let known = ["start", "end", "step"].iter().all(|name| call.known(name).is_some());
@@ -36,7 +24,7 @@ fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
 }
 
 /// How many numbers there are; rounded at each step as the type of the numbers is.
-fn length(call: &Call<'_>, dtype: DType) -> Result<usize, OpError> {
+fn length(call: &Call<'_>, dtype: DType) -> Result<usize> {
     if dtype == DType::I32 {
         let (start, end, step) = (call.int("start")?, call.int("end")?, call.int("step")?);
         let distance = if step < 0 { start - end } else { end - start };
@@ -49,12 +37,12 @@ fn length(call: &Call<'_>, dtype: DType) -> Result<usize, OpError> {
     let round = |value: f32| if dtype == DType::F16 { round_f16(value) } else { value };
     let length = round(round(end - start) / step).ceil();
     if step == 0.0 || !length.is_finite() {
-        return Err(OpError::new(format!("a range from {start} to {end} in steps of {step} has no length")));
+        refuse!("a range from {start} to {end} in steps of {step} has no length");
     }
     Ok(length.max(0.0) as usize)
 }
 
-fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let dtype = call.ty("start")?.dtype;
     let out = outputs.resize(0, &[length(call, dtype)?])?;
     if dtype == DType::I32 {
@@ -77,13 +65,11 @@ fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
     use super::*;
-    use crate::tensor::{Element, Tensor};
 
     fn range<T: Element>(start: T, end: T, step: T) -> Result<Vec<T>, String> {
         let args = [("start", start), ("end", end), ("step", step)].map(|(n, v)| (n, Tensor::scalar(v)));
-        let out = run("range_1d", Opset::Ios15, &args).map_err(|error| error.to_string())?;
+        let out = run("range_1d", Ios15, &args).map_err(|error| error.to_string())?;
         Ok(out[0].view().slice::<T>().unwrap().to_vec())
     }
 
@@ -101,9 +87,8 @@ mod tests {
 
     #[test]
     fn a_range_has_a_finite_length() {
-        assert_eq!(range(0, 1, 0).unwrap_err(), "`step` is 0");
-        let error = range(0.0f32, 1.0, 0.0).unwrap_err();
-        assert_eq!(error, "a range from 0 to 1 in steps of 0 has no length");
+        refused(range(0, 1, 0), "`step` is 0");
+        refused(range(0.0f32, 1.0, 0.0), "a range from 0 to 1 in steps of 0 has no length");
         assert!(range(i32::MIN, i32::MAX, i32::MAX).unwrap().len() == 3);
     }
 }

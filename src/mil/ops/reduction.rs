@@ -1,20 +1,15 @@
 //! Reductions of a tensor over some or all of its dimensions.
 
-use half::f16;
-
 use super::axes;
-use crate::kernels::convert::convert;
-use crate::kernels::reduce::{Axes, Reduction, first_best, reduce_f32, reduce_i32};
-use crate::mil::op::domain::{BOOL, FLOAT_INT, INT, TEXT};
-use crate::mil::op::{Call, Infer, Kernel, OpDef, OpError, Outputs, Param, Scratch, define};
-use crate::mil::{Dim, Opset, TensorType, Type};
-use crate::tensor::DType;
+use super::prelude::*;
+use anemeter_kernels::convert::convert;
+use anemeter_kernels::reduce::{Axes, Reduction, first_best, reduce_f32, reduce_i32};
 
 pub(super) const OPS: &[OpDef] = &[
-    arg("reduce_argmax", Opset::Ios15, ARG, |c, o| eval_arg(c, o, Side::Max)),
-    arg("reduce_argmax", Opset::Ios17, ARG_17, |c, o| eval_arg(c, o, Side::Max)),
-    arg("reduce_argmin", Opset::Ios15, ARG, |c, o| eval_arg(c, o, Side::Min)),
-    arg("reduce_argmin", Opset::Ios17, ARG_17, |c, o| eval_arg(c, o, Side::Min)),
+    arg("reduce_argmax", Ios15, ARG, |c, o| eval_arg(c, o, Side::Max)),
+    arg("reduce_argmax", Ios17, ARG_17, |c, o| eval_arg(c, o, Side::Max)),
+    arg("reduce_argmin", Ios15, ARG, |c, o| eval_arg(c, o, Side::Min)),
+    arg("reduce_argmin", Ios17, ARG_17, |c, o| eval_arg(c, o, Side::Min)),
     plain("reduce_l1_norm", infer, |c, o| eval(c, o, Reduction::L1Norm)),
     plain("reduce_l2_norm", infer, |c, o| eval(c, o, Reduction::L2Norm)),
     plain("reduce_log_sum", infer, |c, o| eval(c, o, Reduction::LogSum)),
@@ -35,33 +30,29 @@ const ARG: &[Param] = &[X, AXIS, KEEP_DIMS];
 const ARG_17: &[Param] = &[X, AXIS, KEEP_DIMS, Param::constant("output_dtype", TEXT).or_text("int32")];
 
 const fn plain(name: &'static str, infer: Infer, kernel: Kernel) -> OpDef {
-    define(name, Opset::Ios15, PARAMS, infer, kernel)
+    define(OpClass::Reduction(per_element::<1>), name, Ios15, infer, kernel).takes(PARAMS)
 }
 
 const fn arg(name: &'static str, since: Opset, params: &'static [Param], kernel: Kernel) -> OpDef {
-    define(name, since, params, infer_arg, kernel)
+    define(OpClass::Reduction(per_element::<1>), name, since, infer_arg, kernel).takes(params)
 }
 
-fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer(call: &Call<'_>) -> Result<Vec<Type>> {
     let x = call.ty("x")?;
     let keep_dims = call.bool("keep_dims")?;
-    let Some(rank) = x.rank() else {
-        return Ok(vec![TensorType::new(x.dtype, vec![Dim::Variadic]).into()]);
-    };
+    let Some(rank) = x.rank() else { return Ok(dims::unranked(x.dtype)) };
     let named = axes::named(call, rank)?;
     let shape = reduced_shape(&x.shape, keep_dims, |axis| named[axis]);
-    Ok(vec![TensorType::new(x.dtype, shape).into()])
+    Ok(dims::one(x.dtype, shape))
 }
 
 /// The type of a reduction that no elements have no result for.
-fn infer_nonempty(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_nonempty(call: &Call<'_>) -> Result<Vec<Type>> {
     let x = call.ty("x")?;
     if let Some(shape) = x.concrete() {
         let named = axes::named(call, shape.len())?;
         let axes = Axes::new(&shape, |axis| named[axis]);
-        if axes.reduced() == 0 && axes.kept() > 0 {
-            return Err(OpError::new(format!("`x` is a {x}, which leaves nothing to reduce")));
-        }
+        refuse_if!(axes.reduced() == 0 && axes.kept() > 0, "`x` is a {x}, which leaves nothing to reduce");
     }
     infer(call)
 }
@@ -76,7 +67,7 @@ fn reduced_shape(shape: &[Dim], keep_dims: bool, is_reduced: impl Fn(usize) -> b
     .collect()
 }
 
-fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>, reduction: Reduction) -> Result<(), OpError> {
+fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>, reduction: Reduction) -> Result {
     let x = call.tensor("x")?;
     let named = axes::named(call, x.rank())?;
     let axes = Axes::new(x.shape(), |axis| named[axis]);
@@ -103,33 +94,31 @@ fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>, reduction: Reduction) ->
     Ok(())
 }
 
-fn infer_arg(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_arg(call: &Call<'_>) -> Result<Vec<Type>> {
     let x = call.ty("x")?;
     let keep_dims = call.bool("keep_dims")?;
     let dtype = index_type(call)?;
-    let Some(rank) = x.rank() else {
-        return Ok(vec![TensorType::new(dtype, vec![Dim::Variadic]).into()]);
-    };
+    let Some(rank) = x.rank() else { return Ok(dims::unranked(dtype)) };
     let axis = call.axis("axis", rank)?;
     match x.shape[axis].size() {
-        Some(0) => return Err(OpError::new(format!("`x` is a {x}, which leaves nothing to reduce"))),
+        Some(0) => refuse!("`x` is a {x}, which leaves nothing to reduce"),
         Some(size) if dtype == DType::U16 && size > 1 << 16 => {
-            return Err(OpError::new(format!("`output_dtype` is uint16, too narrow for {size} elements")));
+            refuse!("`output_dtype` is uint16, too narrow for {size} elements");
         }
         _ => {}
     }
     let shape = reduced_shape(&x.shape, keep_dims, |reduced| reduced == axis);
-    Ok(vec![TensorType::new(dtype, shape).into()])
+    Ok(dims::one(dtype, shape))
 }
 
-fn index_type(call: &Call<'_>) -> Result<DType, OpError> {
-    if call.opset() < Opset::Ios17 {
+fn index_type(call: &Call<'_>) -> Result<DType> {
+    if call.opset() < Ios17 {
         return Ok(DType::I32);
     }
     match call.text("output_dtype")? {
         name if name.eq_ignore_ascii_case("int32") => Ok(DType::I32),
         name if name.eq_ignore_ascii_case("uint16") => Ok(DType::U16),
-        other => Err(OpError::new(format!("`output_dtype` is \"{other}\", not int32 or uint16"))),
+        other => refuse!("`output_dtype` is \"{other}\", not int32 or uint16"),
     }
 }
 
@@ -139,7 +128,7 @@ enum Side {
     Min,
 }
 
-fn eval_arg(call: &Call<'_>, outputs: &mut Outputs<'_, '_>, side: Side) -> Result<(), OpError> {
+fn eval_arg(call: &Call<'_>, outputs: &mut Outputs<'_, '_>, side: Side) -> Result {
     let (out, scratch) = outputs.with_scratch(0)?;
     match out.dtype() {
         DType::U16 => {
@@ -153,12 +142,7 @@ fn eval_arg(call: &Call<'_>, outputs: &mut Outputs<'_, '_>, side: Side) -> Resul
     }
 }
 
-fn find(
-    call: &Call<'_>,
-    scratch: &mut Scratch,
-    side: Side,
-    store: impl FnMut(usize, usize),
-) -> Result<(), OpError> {
+fn find(call: &Call<'_>, scratch: &mut Scratch, side: Side, store: impl FnMut(usize, usize)) -> Result {
     let x = call.tensor("x")?;
     let axis = call.axis("axis", x.rank())?;
     match x.dtype() {
@@ -189,16 +173,14 @@ fn find_in<T: Copy + PartialOrd>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
     use super::*;
-    use crate::tensor::Tensor;
 
     fn x() -> Tensor {
-        Tensor::from_slice(&[2, 3], &[1.0f32, 2.0, 3.0, 4.0, 6.0, 6.0]).unwrap()
+        tensor(&[2, 3], &[1.0f32, 2.0, 3.0, 4.0, 6.0, 6.0])
     }
 
     fn axes(values: &[i32]) -> (&'static str, Tensor) {
-        ("axes", Tensor::from_slice(&[values.len()], values).unwrap())
+        ("axes", tensor(&[values.len()], values))
     }
 
     #[test]
@@ -215,33 +197,29 @@ mod tests {
             ("reduce_sum", [6.0, 16.0]),
             ("reduce_sum_square", [14.0, 88.0]),
         ] {
-            let out = run(name, Opset::Ios15, &[("x", x()), axes(&[-1])]).unwrap();
+            let out = run(name, Ios15, &[("x", x()), axes(&[-1])]).unwrap();
             assert_eq!(out[0].shape(), [2]);
-            for (got, want) in out[0].view().slice::<f32>().unwrap().iter().zip(expected) {
-                assert!((got - want).abs() <= 1e-6, "{name}: {got} for {want}");
-            }
+            near(name, &out[0], &expected, 1e-6);
         }
     }
 
     #[test]
     fn axes_left_out_mean_all_and_empty_axes_none() {
-        let all = run("reduce_sum", Opset::Ios15, &[("x", x())]).unwrap();
+        let all = run("reduce_sum", Ios15, &[("x", x())]).unwrap();
         assert!(all[0].shape().is_empty());
         assert_eq!(all[0].view().slice::<f32>().unwrap(), [22.0]);
-        let keep = ("keep_dims", Tensor::from_bools(&[], &[true]).unwrap());
-        let kept = run("reduce_sum", Opset::Ios15, &[("x", x()), axes(&[0, 1]), keep]).unwrap();
+        let keep = ("keep_dims", Tensor::from_bool(true));
+        let kept = run("reduce_sum", Ios15, &[("x", x()), axes(&[0, 1]), keep]).unwrap();
         assert_eq!(kept[0].shape(), [1, 1]);
-        let none = run("reduce_sum_square", Opset::Ios15, &[("x", x()), axes(&[])]).unwrap();
+        let none = run("reduce_sum_square", Ios15, &[("x", x()), axes(&[])]).unwrap();
         assert_eq!(none[0].view().slice::<f32>().unwrap(), [1.0, 4.0, 9.0, 16.0, 36.0, 36.0]);
     }
 
     #[test]
     fn argmax_takes_the_first_of_equals_in_the_type_asked_for() {
-        let args =
-            [("x", x()), ("axis", Tensor::scalar(1i32)), ("output_dtype", Tensor::from_text("uint16"))];
-        let out = run("reduce_argmax", Opset::Ios17, &args).unwrap();
-        assert_eq!(out[0].view().slice::<u16>().unwrap(), [2, 1]);
-        let out = run("reduce_argmin", Opset::Ios15, &[("x", x()), ("axis", Tensor::scalar(-2i32))]).unwrap();
+        let args = [("x", x()), ("axis", Tensor::scalar(1i32)), text("output_dtype", "uint16")];
+        assert_eq!(output::<u16>(run("reduce_argmax", Ios17, &args)), [2, 1]);
+        let out = run("reduce_argmin", Ios15, &[("x", x()), ("axis", Tensor::scalar(-2i32))]).unwrap();
         assert_eq!(out[0].view().slice::<i32>().unwrap(), [0, 0, 0]);
     }
 
@@ -257,7 +235,7 @@ mod tests {
                 "`x` is a tensor<fp32, [2, 0]>, which leaves nothing to reduce",
             ),
         ] {
-            assert_eq!(run(name, Opset::Ios15, &args).unwrap_err().to_string(), expected);
+            refused(run(name, Ios15, &args), expected);
         }
     }
 }

@@ -1,18 +1,16 @@
 //! `resample` and `affine`: images sampled at points that are given one by one or by a linear map.
 
-use half::f16;
-
 use super::choice::choice;
 use super::indexing::agree;
+use super::prelude::*;
 use super::resize::size;
-use crate::kernels::convert;
-use crate::kernels::resample::{Padding, Sample, Sampler, Tap};
-use crate::mil::op::domain::{BOOL, FLOAT, INT, TEXT};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
-use crate::mil::{Dim, Opset, TensorType, Type};
-use crate::tensor::{DType, Element, shape};
+use anemeter_kernels::convert;
+use anemeter_kernels::resample::{Padding, Sample, Sampler, Tap};
 
 const X: Param = Param::value("x", FLOAT).group('T');
+const MATRIX: Param = Param::value("transform_matrix", FLOAT).group('T');
+const HEIGHT: Param = Param::constant("output_height", INT);
+const WIDTH: Param = Param::constant("output_width", INT);
 const SAMPLING: Param = Param::constant("sampling_mode", TEXT);
 const PADDING: Param = Param::constant("padding_mode", TEXT);
 const VALUE: Param = Param::constant("padding_value", FLOAT).group('T');
@@ -25,39 +23,19 @@ const COORDINATES_17: &[DType] =
     &[DType::I8, DType::U8, DType::I16, DType::U16, DType::I32, DType::F16, DType::F32];
 
 pub(super) const OPS: &[OpDef] = &[
-    resample(
-        Opset::Ios15,
-        &[X, Param::value("coordinates", COORDINATES), SAMPLING, PADDING, VALUE, MODE, ALIGN],
-    ),
-    resample(
-        Opset::Ios16,
-        &[X, Param::value("coordinates", COORDINATES_16), SAMPLING, PADDING, VALUE, MODE, ALIGN],
-    ),
-    resample(
-        Opset::Ios17,
-        &[X, Param::value("coordinates", COORDINATES_17), SAMPLING, PADDING, VALUE, MODE, ALIGN],
-    ),
-    OpDef {
-        name: "affine",
-        since: Opset::Ios15,
-        params: &[
-            X,
-            Param::value("transform_matrix", FLOAT).group('T'),
-            Param::constant("output_height", INT),
-            Param::constant("output_width", INT),
-            SAMPLING,
-            PADDING,
-            VALUE,
-            MODE,
-            ALIGN,
-        ],
-        infer: infer_affine,
-        eval: Eval::Kernel(eval_affine),
-    },
+    define(OpClass::Elementwise, "resample", Ios15, infer_resample, eval_resample)
+        .takes(&params(Param::value("coordinates", COORDINATES))),
+    define(OpClass::Elementwise, "resample", Ios16, infer_resample, eval_resample)
+        .takes(&params(Param::value("coordinates", COORDINATES_16))),
+    define(OpClass::Elementwise, "resample", Ios17, infer_resample, eval_resample)
+        .takes(&params(Param::value("coordinates", COORDINATES_17))),
+    define(OpClass::Elementwise, "affine", Ios15, infer_affine, eval_affine).takes(AFFINE),
 ];
 
-const fn resample(since: Opset, params: &'static [Param]) -> OpDef {
-    OpDef { name: "resample", since, params, infer: infer_resample, eval: Eval::Kernel(eval_resample) }
+const AFFINE: &[Param] = &[X, MATRIX, HEIGHT, WIDTH, SAMPLING, PADDING, VALUE, MODE, ALIGN];
+
+const fn params(coordinates: Param) -> [Param; 7] {
+    [X, coordinates, SAMPLING, PADDING, VALUE, MODE, ALIGN]
 }
 
 /// How coordinates are meant.
@@ -78,7 +56,7 @@ struct Rule {
 }
 
 impl Rule {
-    fn of(call: &Call<'_>) -> Result<Rule, OpError> {
+    fn of(call: &Call<'_>) -> Result<Rule> {
         let units = [
             ("unnormalized", Units::Elements),
             ("normalized_minus_one_to_one", Units::MinusOneToOne),
@@ -99,11 +77,9 @@ impl Rule {
     }
 
     /// The only rule that `affine` knows, but for `align_corners`.
-    fn of_affine(call: &Call<'_>) -> Result<Rule, OpError> {
+    fn of_affine(call: &Call<'_>) -> Result<Rule> {
         let value = call.float("padding_value")?;
-        if value != 0.0 {
-            return Err(OpError::new(format!("`padding_value` is {value}, should be 0")));
-        }
+        refuse_if!(value != 0.0, "`padding_value` is {value}, should be 0");
         Ok(Rule {
             units: choice(
                 call,
@@ -136,17 +112,17 @@ impl Rule {
 }
 
 /// The type of `x` with other rows and columns.
-fn output(call: &Call<'_>, rows: Dim, columns: Dim) -> Result<Vec<Type>, OpError> {
+fn output(call: &Call<'_>, rows: Dim, columns: Dim) -> Result<Vec<Type>> {
     let x = call.ty("x")?;
     let (batch, channels) = match x.shape[..] {
         _ if x.rank().is_none() => (Dim::Unknown, Dim::Unknown),
         [batch, channels, _, _] => (batch, channels),
-        _ => return Err(OpError::new(format!("`x` has rank {}, should have 4", x.shape.len()))),
+        _ => refuse!("`x` has rank {}, should have 4", x.shape.len()),
     };
-    Ok(vec![TensorType::new(x.dtype, vec![batch, channels, rows, columns]).into()])
+    Ok(dims::one(x.dtype, vec![batch, channels, rows, columns]))
 }
 
-fn infer_resample(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_resample(call: &Call<'_>) -> Result<Vec<Type>> {
     Rule::of(call)?;
     call.float("padding_value")?;
     let (x, coordinates) = (call.ty("x")?, call.ty("coordinates")?);
@@ -164,12 +140,12 @@ fn infer_resample(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     Ok(types)
 }
 
-fn infer_affine(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_affine(call: &Call<'_>) -> Result<Vec<Type>> {
     Rule::of_affine(call)?;
     let (x, matrix) = (call.ty("x")?, call.ty("transform_matrix")?);
     if matrix.rank().is_some() {
         let &[matrices, Dim::Fixed(6) | Dim::Unknown] = &matrix.shape[..] else {
-            return Err(OpError::new(format!("`transform_matrix` is a {matrix}, should be [batch or 1, 6]")));
+            refuse!("`transform_matrix` is a {matrix}, should be [batch or 1, 6]")
         };
         let batch = x.shape.first().copied().filter(|_| x.rank().is_some() && matrices != Dim::Fixed(1));
         agree("transform_matrix", &matrix.shape, &[batch.unwrap_or(matrices), Dim::Fixed(6)])?;
@@ -177,7 +153,7 @@ fn infer_affine(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     output(call, size(call, "output_height")?, size(call, "output_width")?)
 }
 
-fn eval_resample(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval_resample(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let coordinates = call.tensor("coordinates")?;
     let points: usize = coordinates.shape()[1..3].iter().product();
     dispatch(call, outputs, Rule::of(call)?, |image| {
@@ -190,10 +166,10 @@ fn eval_resample(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), O
     })
 }
 
-fn eval_affine(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval_affine(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let (matrix, rule) = (call.tensor("transform_matrix")?, Rule::of_affine(call)?);
     let &[.., rows, columns] = outputs.tensor(0)?.shape() else {
-        return Err(OpError::new("`affine` gives a tensor of rank 4"));
+        refuse!("`affine` gives a tensor of rank 4")
     };
     let shared = matrix.shape()[0] == 1;
     dispatch(call, outputs, rule, |image| {
@@ -224,7 +200,7 @@ fn dispatch<P: Fn(usize) -> [f64; 2]>(
     outputs: &mut Outputs<'_, '_>,
     rule: Rule,
     points: impl Fn(usize) -> P + Sync,
-) -> Result<(), OpError> {
+) -> Result {
     match call.ty("x")?.dtype {
         DType::F32 => sample::<f32, P>(call, outputs, rule, points),
         _ => sample::<f16, P>(call, outputs, rule, points),
@@ -236,18 +212,13 @@ fn sample<T: Element + Sample, P: Fn(usize) -> [f64; 2]>(
     outputs: &mut Outputs<'_, '_>,
     rule: Rule,
     points: impl Fn(usize) -> P + Sync,
-) -> Result<(), OpError> {
-    let x = call.tensor("x")?;
-    let out = outputs.tensor(0)?;
-    if shape::element_count(out.shape()) == Some(0) {
-        return Ok(());
-    }
+) -> Result {
+    let (x, out) = (call.tensor("x")?, outputs.tensor(0)?);
+    done_if!(shape::element_count(out.shape()) == Some(0));
     let (&[_, channels, height, width], &[.., rows, columns]) = (x.shape(), out.shape()) else {
-        return Err(OpError::new(format!("`x` has rank {}, should have 4", x.rank())));
+        refuse!("`x` has rank {}, should have 4", x.rank())
     };
-    if x.is_empty() {
-        return Err(OpError::new(format!("`x` is {:?}, there is nothing to sample", x.shape())));
-    }
+    refuse_if!(x.is_empty(), "`x` is {:?}, there is nothing to sample", x.shape());
     let sampler = Sampler {
         channels,
         height,
@@ -268,21 +239,20 @@ fn sample<T: Element + Sample, P: Fn(usize) -> [f64; 2]>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{run, text};
+    use super::super::testing::output;
     use super::*;
-    use crate::tensor::Tensor;
 
     fn modes(sampling: &str, padding: &str, coordinates: &str, align: bool) -> [(&'static str, Tensor); 4] {
         [
             text("sampling_mode", sampling),
             text("padding_mode", padding),
             text("coordinates_mode", coordinates),
-            ("align_corners", Tensor::from_bools(&[], &[align]).unwrap()),
+            ("align_corners", Tensor::from_bool(align)),
         ]
     }
 
     fn picture() -> (&'static str, Tensor) {
-        ("x", Tensor::from_slice(&[1, 1, 2, 2], &[11.0f32, 22.0, 33.0, 44.0]).unwrap())
+        ("x", tensor(&[1, 1, 2, 2], &[11.0f32, 22.0, 33.0, 44.0]))
     }
 
     #[test]
@@ -296,9 +266,9 @@ mod tests {
             (modes("nearest", "constant", "unnormalized", true), [6.17, 6.17, 11.0, 6.17]),
         ] {
             let mut args = vec![picture(), ("padding_value", Tensor::scalar(6.17f32))];
-            args.push(("coordinates", Tensor::from_slice(&[1, 2, 2, 2], &points).unwrap()));
+            args.push(("coordinates", tensor(&[1, 2, 2, 2], &points)));
             args.extend(modes);
-            let out = run("resample", Opset::Ios16, &args).unwrap();
+            let out = run("resample", Ios16, &args).unwrap();
             let rounded = out[0].view().slice::<f32>().unwrap().iter().map(|x| (x * 1000.0).round() / 1000.0);
             assert_eq!(rounded.collect::<Vec<_>>(), expected);
         }
@@ -307,11 +277,11 @@ mod tests {
     #[test]
     fn integer_coordinates_pick_elements_of_every_channel() {
         let x = [1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0].map(f16::from_f32);
-        let mut args = vec![("x", Tensor::from_slice(&[1, 2, 1, 3], &x).unwrap())];
+        let mut args = vec![("x", tensor(&[1, 2, 1, 3], &x))];
         args.push(("padding_value", Tensor::scalar(f16::ZERO)));
-        args.push(("coordinates", Tensor::from_slice(&[1, 1, 2, 2], &[2u8, 0, 1, 0]).unwrap()));
+        args.push(("coordinates", tensor(&[1, 1, 2, 2], &[2u8, 0, 1, 0])));
         args.extend(modes("bilinear", "constant", "unnormalized", false));
-        let out = run("resample", Opset::Ios17, &args).unwrap();
+        let out = run("resample", Ios17, &args).unwrap();
         assert_eq!(out[0].view().slice::<f16>().unwrap(), [3.0, 2.0, 6.0, 5.0].map(f16::from_f32));
     }
 
@@ -324,23 +294,21 @@ mod tests {
             ([1.0, 0.0, 1.0, 0.0, 1.0, 0.0], false, [22.0, 0.0, 44.0, 0.0]),
         ] {
             let mut args = vec![picture(), ("padding_value", Tensor::scalar(0.0f32))];
-            args.push(("transform_matrix", Tensor::from_slice(&[1, 6], &matrix).unwrap()));
+            args.push(("transform_matrix", tensor(&[1, 6], &matrix)));
             args.extend([("output_height", Tensor::scalar(2)), ("output_width", Tensor::scalar(2))]);
             args.extend(modes("bilinear", "constant", "normalized_minus_one_to_one", align));
-            let out = run("affine", Opset::Ios15, &args).unwrap();
-            assert_eq!(out[0].view().slice::<f32>().unwrap(), expected);
+            assert_eq!(output::<f32>(run("affine", Ios15, &args)), expected);
         }
     }
 
     #[test]
     fn bad_calls_are_named() {
         let mut args = vec![picture(), ("padding_value", Tensor::scalar(0.0f32))];
-        args.push(("coordinates", Tensor::from_slice(&[2, 1, 1, 2], &[0i32; 4]).unwrap()));
+        args.push(("coordinates", tensor(&[2, 1, 1, 2], &[0i32; 4])));
         args.extend(modes("bilinear", "constant", "unnormalized", false));
-        let error = run("resample", Opset::Ios15, &args).unwrap_err();
-        assert_eq!(error.to_string(), "`coordinates` is [2, 1, 1, 2], should be [1, 1, 1, 2]");
-        args[2].1 = Tensor::from_slice(&[1, 1, 1, 3], &[0i32; 3]).unwrap();
-        let error = run("resample", Opset::Ios15, &args).unwrap_err();
+        refused(run("resample", Ios15, &args), "`coordinates` is [2, 1, 1, 2], should be [1, 1, 1, 2]");
+        args[2].1 = tensor(&[1, 1, 1, 3], &[0i32; 3]);
+        let error = run("resample", Ios15, &args).unwrap_err();
         let expected = "`coordinates` is a tensor<int32, [1, 1, 1, 3]>, should be [batch, height, width, 2]";
         assert_eq!(error.to_string(), expected);
     }

@@ -1,28 +1,16 @@
 //! `reshape` and `reshape_like`: the same elements in the same order under another shape.
 
-use super::dims::{self, SIGNED_INDEX};
-use crate::mil::op::domain::{ANY, BOOL, FLOAT_INT_BOOL, INT, MOVABLE_17};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
-use crate::mil::{Dim, Opset, TensorType, Type};
-use crate::tensor::DType;
+use super::dims::SIGNED_INDEX;
+use super::prelude::*;
 
 pub(super) const OPS: &[OpDef] = &[
-    OpDef {
-        name: "reshape",
-        since: Opset::Ios15,
-        params: &[Param::value("x", FLOAT_INT_BOOL), Param::value("shape", INT)],
-        infer,
-        eval: Eval::Kernel(keep_elements),
-    },
-    OpDef {
-        name: "reshape",
-        since: Opset::Ios17,
-        params: &[Param::value("x", MOVABLE_17), Param::value("shape", SIGNED_INDEX)],
-        infer,
-        eval: Eval::Kernel(keep_elements),
-    },
-    reshape_like(Opset::Ios16, &like_params(FLOAT_INT_BOOL)),
-    reshape_like(Opset::Ios17, &like_params(MOVABLE_17)),
+    define(OpClass::View, "reshape", Ios15, infer, keep_elements)
+        .takes(&[Param::value("x", FLOAT_INT_BOOL), Param::value("shape", INT)]),
+    define(OpClass::View, "reshape", Ios17, infer, keep_elements)
+        .takes(&[Param::value("x", MOVABLE_17), Param::value("shape", SIGNED_INDEX)]),
+    define(OpClass::View, "reshape_like", Ios16, infer_like, keep_elements)
+        .takes(&like_params(FLOAT_INT_BOOL)),
+    define(OpClass::View, "reshape_like", Ios17, infer_like, keep_elements).takes(&like_params(MOVABLE_17)),
 ];
 
 const fn like_params(x: &'static [DType]) -> [Param; 5] {
@@ -35,22 +23,18 @@ const fn like_params(x: &'static [DType]) -> [Param; 5] {
     ]
 }
 
-const fn reshape_like(since: Opset, params: &'static [Param]) -> OpDef {
-    OpDef { name: "reshape_like", since, params, infer: infer_like, eval: Eval::Kernel(keep_elements) }
-}
-
 /// Evaluates any operation that changes only the shape.
-pub(super) fn keep_elements(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+pub(super) fn keep_elements(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let (x, out) = (call.tensor("x")?, outputs.tensor(0)?.bytes());
     if x.bytes().len() != out.len() {
         let (found, room) = (x.bytes().len(), out.len());
-        return Err(OpError::new(format!("`x` has {found} bytes, the output has room for {room}")));
+        refuse!("`x` has {found} bytes, the output has room for {room}");
     }
     out.copy_from_slice(x.bytes());
     Ok(())
 }
 
-fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer(call: &Call<'_>) -> Result<Vec<Type>> {
     let (x, shape) = (call.ty("x")?, call.ty("shape")?);
     let length = dims::of_rank("shape", shape, 1)?[0].size();
     let dims = match (call.known_ints("shape")?, length) {
@@ -65,15 +49,14 @@ fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
 }
 
 /// The target with each 0 replaced by a dimension of `x`; -1 is `None`.
-fn copy_dims(x: &TensorType, wanted: &[i64], opset: Opset) -> Result<Vec<Option<Dim>>, OpError> {
+fn copy_dims(x: &TensorType, wanted: &[i64], opset: Opset) -> Result<Vec<Option<Dim>>> {
     let rank = x.rank();
     let copied = |i: usize| match rank {
         None => Ok(Dim::Unknown),
         Some(rank) if rank == wanted.len() => Ok(x.shape[i]),
-        Some(rank) if opset < Opset::Ios17 => Err(OpError::new(format!(
-            "`shape` contains 0 and has {} elements, but `x` has rank {rank}",
-            wanted.len()
-        ))),
+        Some(rank) if opset < Ios17 => {
+            refuse!("`shape` contains 0 and has {} elements, but `x` has rank {rank}", wanted.len())
+        }
         Some(rank) => Ok((i + rank).checked_sub(wanted.len()).map_or(Dim::Fixed(1), |i| x.shape[i])),
     };
     let dims = wanted.iter().enumerate().map(|(i, &size)| match size {
@@ -81,16 +64,16 @@ fn copy_dims(x: &TensorType, wanted: &[i64], opset: Opset) -> Result<Vec<Option<
         0 => copied(i).map(Some),
         _ => dims::size("shape", size).map(|size| Some(Dim::from(size))),
     });
-    let dims: Vec<Option<Dim>> = dims.collect::<Result<_, OpError>>()?;
+    let dims: Vec<Option<Dim>> = dims.collect::<Result<_>>()?;
     match dims.iter().filter(|dim| dim.is_none()).count() {
         0 | 1 => Ok(dims),
-        more => Err(OpError::new(format!("`shape` is {wanted:?}, with {more} dimensions to be determined"))),
+        more => refuse!("`shape` is {wanted:?}, with {more} dimensions to be determined"),
     }
 }
 
 /// Determines the dimension left open, and checks that the number of elements stays the same. Unknown
 /// dimensions of the target must be copies of dimensions of `x`.
-fn solve(x: &TensorType, target: Vec<Option<Dim>>) -> Result<Vec<Dim>, OpError> {
+fn solve(x: &TensorType, target: Vec<Option<Dim>>) -> Result<Vec<Dim>> {
     let given: Vec<Dim> = target.iter().copied().flatten().collect();
     let open = target.len() != given.len();
     let missing = match (known_part(&x.shape)?, known_part(&given)?) {
@@ -99,28 +82,26 @@ fn solve(x: &TensorType, target: Vec<Option<Dim>>) -> Result<Vec<Dim>, OpError> 
         ((_, total), (_, rest)) if !open && rest == total => Dim::Unknown,
         ((_, total), (_, rest)) => {
             let open = if open { "a multiple of " } else { "" };
-            return Err(OpError::new(format!("{x} has {total} elements, the new shape {open}{rest}")));
+            refuse!("{x} has {total} elements, the new shape {open}{rest}");
         }
     };
     Ok(target.into_iter().map(|dim| dim.unwrap_or(missing)).collect())
 }
 
 /// How many dimensions are unknown, and the product of the others.
-fn known_part(dims: &[Dim]) -> Result<(usize, usize), OpError> {
+fn known_part(dims: &[Dim]) -> Result<(usize, usize)> {
     dims.iter().try_fold((0, 1), |(unknown, known), dim| match dim.size() {
         Some(size) => Ok((unknown, dims::times(known, size)?)),
         None => Ok((unknown + 1, known)),
     })
 }
 
-fn infer_like(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_like(call: &Call<'_>) -> Result<Vec<Type>> {
     let x = call.ty("x")?;
     let count = call.count("ref_tensors");
     for name in ["begins", "ends", "end_masks"] {
         let found = call.count(name);
-        if found != count {
-            return Err(OpError::new(format!("{count} `ref_tensors` come with {found} `{name}`")));
-        }
+        refuse_if!(found != count, "{count} `ref_tensors` come with {found} `{name}`");
     }
     let mut dims = Vec::new();
     for i in 0..count {
@@ -137,9 +118,9 @@ fn infer_like(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
 }
 
 /// The dimensions that the `i`-th reference contributes.
-fn part<'d>(call: &Call<'_>, i: usize, dims: &'d [Dim]) -> Result<&'d [Dim], OpError> {
-    let position = |name: &str| -> Result<usize, OpError> {
-        let value = scalar(name, &crate::kernels::convert::to_ints(&call.tensor_at(name, i)?)?)?;
+fn part<'d>(call: &Call<'_>, i: usize, dims: &'d [Dim]) -> Result<&'d [Dim]> {
+    let position = |name: &str| -> Result<usize> {
+        let value = scalar(name, &anemeter_kernels::convert::to_ints(&call.tensor_at(name, i)?)?)?;
         let value = if value < 0 { value.saturating_add(dims.len() as i64) } else { value };
         Ok(usize::try_from(value).unwrap_or(0).min(dims.len()))
     };
@@ -149,66 +130,63 @@ fn part<'d>(call: &Call<'_>, i: usize, dims: &'d [Dim]) -> Result<&'d [Dim], OpE
     Ok(&dims[begin..end.max(begin)])
 }
 
-fn scalar<T: Copy>(name: &str, values: &[T]) -> Result<T, OpError> {
+fn scalar<T: Copy>(name: &str, values: &[T]) -> Result<T> {
     match values {
         [value] => Ok(*value),
-        more => Err(OpError::new(format!("`{name}` holds {} elements, not one", more.len()))),
+        more => refuse!("`{name}` holds {} elements, not one", more.len()),
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
     use super::*;
-    use crate::tensor::Tensor;
 
     fn reshape(opset: Opset, from: &[usize], to: &[i32]) -> Result<Vec<usize>, String> {
-        let x = Tensor::from_slice(from, &vec![0.0f32; from.iter().product()]).unwrap();
-        let shape = Tensor::from_slice(&[to.len()], to).unwrap();
+        let x = tensor(from, &vec![0.0f32; from.iter().product()]);
+        let shape = tensor(&[to.len()], to);
         let out = run("reshape", opset, &[("x", x), ("shape", shape)]);
         out.map(|out| out[0].shape().to_vec()).map_err(|error| error.to_string())
     }
 
     #[test]
     fn zero_copies_a_dimension_and_minus_one_takes_the_rest() {
-        assert_eq!(
-            reshape(Opset::Ios15, &[2, 6], &[0, 2, 0]).unwrap_err(),
-            "`shape` contains 0 and has 3 elements, but `x` has rank 2"
+        refused(
+            reshape(Ios15, &[2, 6], &[0, 2, 0]),
+            "`shape` contains 0 and has 3 elements, but `x` has rank 2",
         );
-        assert_eq!(reshape(Opset::Ios15, &[2, 6], &[0, -1]).unwrap(), [2, 6]);
-        assert_eq!(reshape(Opset::Ios17, &[2, 50], &[1, 0, -1, 0]).unwrap(), [1, 1, 2, 50]);
-        assert_eq!(reshape(Opset::Ios17, &[3, 2], &[-1]).unwrap(), [6]);
-        assert!(reshape(Opset::Ios17, &[1], &[]).unwrap().is_empty());
-        assert_eq!(reshape(Opset::Ios17, &[0, 4], &[2, -1]).unwrap(), [2, 0]);
+        assert_eq!(reshape(Ios15, &[2, 6], &[0, -1]).unwrap(), [2, 6]);
+        assert_eq!(reshape(Ios17, &[2, 50], &[1, 0, -1, 0]).unwrap(), [1, 1, 2, 50]);
+        assert_eq!(reshape(Ios17, &[3, 2], &[-1]).unwrap(), [6]);
+        assert!(reshape(Ios17, &[1], &[]).unwrap().is_empty());
+        assert_eq!(reshape(Ios17, &[0, 4], &[2, -1]).unwrap(), [2, 0]);
     }
 
     #[test]
     fn element_counts_must_agree() {
-        let error = reshape(Opset::Ios17, &[2, 3], &[4, -1]).unwrap_err();
+        let error = reshape(Ios17, &[2, 3], &[4, -1]).unwrap_err();
         assert_eq!(error, "tensor<fp32, [2, 3]> has 6 elements, the new shape a multiple of 4");
-        let error = reshape(Opset::Ios17, &[2, 3], &[7]).unwrap_err();
-        assert_eq!(error, "tensor<fp32, [2, 3]> has 6 elements, the new shape 7");
-        assert!(reshape(Opset::Ios17, &[2, 3], &[-1, -1]).is_err());
-        assert!(reshape(Opset::Ios17, &[2, 3], &[-2, -3]).is_err());
+        refused(reshape(Ios17, &[2, 3], &[7]), "tensor<fp32, [2, 3]> has 6 elements, the new shape 7");
+        assert!(reshape(Ios17, &[2, 3], &[-1, -1]).is_err());
+        assert!(reshape(Ios17, &[2, 3], &[-2, -3]).is_err());
     }
 
     #[test]
     fn unknown_dimensions_cancel() {
         let x = TensorType::new(DType::F32, vec![Dim::Unknown, Dim::Fixed(6)]);
-        let target = copy_dims(&x, &[0, 2, -1], Opset::Ios17).unwrap();
+        let target = copy_dims(&x, &[0, 2, -1], Ios17).unwrap();
         assert_eq!(solve(&x, target).unwrap(), [Dim::Fixed(1), Dim::Fixed(2), Dim::Unknown]);
-        let target = copy_dims(&x, &[0, -1], Opset::Ios15).unwrap();
+        let target = copy_dims(&x, &[0, -1], Ios15).unwrap();
         assert_eq!(solve(&x, target).unwrap(), x.shape);
     }
 
     #[test]
     fn like_joins_parts_of_shapes() {
-        let zeros = |shape: &[usize]| Tensor::from_slice(shape, &vec![0i32; shape.iter().product()]).unwrap();
+        let zeros = |shape: &[usize]| tensor(shape, &vec![0i32; shape.iter().product()]);
         let int = |value: i32| Tensor::scalar(value);
-        let mask = |value: bool| Tensor::from_bools(&[], &[value]).unwrap();
+        let mask = |value: bool| Tensor::from_bool(value);
         let out = run(
             "reshape_like",
-            Opset::Ios16,
+            Ios16,
             &[
                 ("x", zeros(&[180])),
                 ("ref_tensors", zeros(&[2, 3, 4])),

@@ -7,77 +7,55 @@
 //! the sizes.
 
 use bytemuck::cast_slice_mut;
-use half::f16;
 use half::slice::HalfFloatSliceExt;
 use smallvec::SmallVec;
 
 use super::choice::choice;
-use crate::kernels::convert;
-use crate::kernels::resample::{self, Axis, Grid, Nearest, Sampling};
-use crate::mil::op::domain::{BOOL, FLOAT, FLOAT_INT, INT, TEXT};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param, define};
-use crate::mil::{Dim, Opset, TensorType, Type};
-use crate::tensor::{DType, Shape, TensorMut, shape};
+use super::prelude::*;
+use anemeter_kernels::convert;
+use anemeter_kernels::resample::{self, Axis, Grid, Nearest, Sampling};
 
 const X: Param = Param::value("x", FLOAT);
 const SCALE: &[DType] = &[DType::F32, DType::I32];
 const SCALE_HEIGHT: Param = Param::constant("scale_factor_height", SCALE).group('U').or_float(1.0);
 const SCALE_WIDTH: Param = Param::constant("scale_factor_width", SCALE).group('U').or_float(1.0);
 const ALIGN: Param = Param::constant("align_corners", BOOL).or_bool(true);
+const HALF_PIXEL: Param = Param::constant("half_pixel_centers", BOOL).optional();
 const HEIGHT: Param = Param::constant("target_size_height", INT);
 const WIDTH: Param = Param::constant("target_size_width", INT);
 const SAMPLING: Param = Param::constant("sampling_mode", TEXT).or_text("DEFAULT");
 
 pub(super) const OPS: &[OpDef] = &[
-    OpDef {
-        name: "upsample_nearest_neighbor",
-        since: Opset::Ios15,
-        params: &[X, SCALE_HEIGHT, SCALE_WIDTH],
-        infer: infer_scaled,
-        eval: Eval::Kernel(|call, outputs| nearest(call, outputs, 2, |_, _| Nearest::Start)),
-    },
-    OpDef {
-        name: "resize_nearest_neighbor",
-        since: Opset::Ios15,
-        params: &[X, HEIGHT, WIDTH],
-        infer: infer_target,
-        eval: Eval::Kernel(|call, outputs| nearest(call, outputs, 2, |_, _| Nearest::Centre)),
-    },
-    upsample_bilinear(Opset::Ios15, &[X, SCALE_HEIGHT, SCALE_WIDTH, ALIGN]),
-    upsample_bilinear(
-        Opset::Ios16,
-        &[X, SCALE_HEIGHT, SCALE_WIDTH, ALIGN, Param::constant("half_pixel_centers", BOOL).optional()],
-    ),
-    OpDef {
-        name: "resize_bilinear",
-        since: Opset::Ios15,
-        params: &[X, HEIGHT.or_int(1), WIDTH.or_int(1), SAMPLING],
-        infer: infer_bilinear_target,
-        eval: Eval::Kernel(|call, outputs| linear(call, outputs, 2, sampling_mode(call)?)),
-    },
-    OpDef {
-        name: "resize",
-        since: Opset::Ios17,
-        params: &[
-            Param::value("x", FLOAT_INT),
-            Param::value("shape", &[DType::I32, DType::I16, DType::U16, DType::U32]),
-            Param::constant("resized_dims", &[DType::U32]),
-            Param::constant("interpolation_mode", TEXT).or_text("LINEAR"),
-            SAMPLING,
-        ],
-        infer: infer_resize,
-        eval: Eval::Kernel(eval_resize),
-    },
+    define(OpClass::Elementwise, "upsample_nearest_neighbor", Ios15, infer_scaled, |call, outputs| {
+        nearest(call, outputs, 2, |_, _| Nearest::Start)
+    })
+    .takes(&[X, SCALE_HEIGHT, SCALE_WIDTH]),
+    define(OpClass::Elementwise, "resize_nearest_neighbor", Ios15, infer_target, |call, outputs| {
+        nearest(call, outputs, 2, |_, _| Nearest::Centre)
+    })
+    .takes(&[X, HEIGHT, WIDTH]),
+    upsample_bilinear(Ios15).takes(&[X, SCALE_HEIGHT, SCALE_WIDTH, ALIGN]),
+    upsample_bilinear(Ios16).takes(&[X, SCALE_HEIGHT, SCALE_WIDTH, ALIGN, HALF_PIXEL]),
+    define(OpClass::Elementwise, "resize_bilinear", Ios15, infer_bilinear_target, |call, outputs| {
+        linear(call, outputs, 2, sampling_mode(call)?)
+    })
+    .takes(&[X, HEIGHT.or_int(1), WIDTH.or_int(1), SAMPLING]),
+    define(OpClass::Elementwise, "resize", Ios17, infer_resize, eval_resize).takes(&[
+        Param::value("x", FLOAT_INT),
+        Param::value("shape", &[DType::I32, DType::I16, DType::U16, DType::U32]),
+        Param::constant("resized_dims", &[DType::U32]),
+        Param::constant("interpolation_mode", TEXT).or_text("LINEAR"),
+        SAMPLING,
+    ]),
 ];
 
-const fn upsample_bilinear(since: Opset, params: &'static [Param]) -> OpDef {
-    define("upsample_bilinear", since, params, infer_scaled, |call, outputs| {
+const fn upsample_bilinear(since: Opset) -> OpDef {
+    define(OpClass::Elementwise, "upsample_bilinear", since, infer_scaled, |call, outputs| {
         linear(call, outputs, 2, upsampling(call)?)
     })
 }
 
-/// The parameter `sampling_mode`.
-pub(super) fn sampling_mode(call: &Call<'_>) -> Result<Sampling, OpError> {
+pub(super) fn sampling_mode(call: &Call<'_>) -> Result<Sampling> {
     let modes = [
         ("DEFAULT", Sampling::Default),
         ("STRICT_ALIGN_CORNERS", Sampling::StrictAlignCorners),
@@ -89,16 +67,16 @@ pub(super) fn sampling_mode(call: &Call<'_>) -> Result<Sampling, OpError> {
 }
 
 /// A size given as a constant.
-pub(super) fn size(call: &Call<'_>, name: &str) -> Result<Dim, OpError> {
+pub(super) fn size(call: &Call<'_>, name: &str) -> Result<Dim> {
     let given = call.int(name)?;
     u64::try_from(given)
         .map(Dim::Fixed)
-        .map_err(|_| OpError::new(format!("`{name}` is {given}, a size cannot be negative")))
+        .map_err(|_| op_error!("`{name}` is {given}, a size cannot be negative"))
 }
 
-fn upsampling(call: &Call<'_>) -> Result<Sampling, OpError> {
+fn upsampling(call: &Call<'_>) -> Result<Sampling> {
     let align = call.bool("align_corners")?;
-    let given = call.opset() >= Opset::Ios16 && call.has("half_pixel_centers");
+    let given = call.opset() >= Ios16 && call.has("half_pixel_centers");
     let half_pixel = if given { call.bool("half_pixel_centers")? } else { !align };
     Ok(match (align, half_pixel) {
         (true, false) => Sampling::StrictAlignCorners,
@@ -109,42 +87,37 @@ fn upsampling(call: &Call<'_>) -> Result<Sampling, OpError> {
 }
 
 /// The type of `x` with its last two dimensions replaced by what `resized` makes of them.
-fn infer_image(
-    call: &Call<'_>,
-    resized: impl Fn(Dim, Dim) -> Result<(Dim, Dim), OpError>,
-) -> Result<Vec<Type>, OpError> {
+fn infer_image(call: &Call<'_>, resized: impl Fn(Dim, Dim) -> Result<(Dim, Dim)>) -> Result<Vec<Type>> {
     let x = call.ty("x")?;
     let mut dims = x.shape.clone();
     match (x.rank(), &mut dims[..]) {
         (None, _) => {}
         (Some(_), [_, .., height, width]) => (*height, *width) = resized(*height, *width)?,
-        (Some(rank), _) => return Err(OpError::new(format!("`x` has rank {rank}, should have at least 3"))),
+        (Some(rank), _) => refuse!("`x` has rank {rank}, should have at least 3"),
     }
     finish(x, dims)
 }
 
 /// An output type, unless it would have to be made of nothing.
-fn finish(x: &TensorType, dims: Vec<Dim>) -> Result<Vec<Type>, OpError> {
+fn finish(x: &TensorType, dims: Vec<Dim>) -> Result<Vec<Type>> {
     for (axis, (from, to)) in x.shape.iter().zip(&dims).enumerate() {
         if *from == Dim::Fixed(0) && matches!(to, Dim::Fixed(1..)) {
-            return Err(OpError::new(format!("dimension {axis} of `x` is empty, cannot be resized to {to}")));
+            refuse!("dimension {axis} of `x` is empty, cannot be resized to {to}");
         }
     }
-    Ok(vec![TensorType::new(x.dtype, dims).into()])
+    Ok(dims::one(x.dtype, dims))
 }
 
-fn infer_scaled(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_scaled(call: &Call<'_>) -> Result<Vec<Type>> {
     infer_image(call, |height, width| {
         Ok((scaled(call, "scale_factor_height", height)?, scaled(call, "scale_factor_width", width)?))
     })
 }
 
-fn scaled(call: &Call<'_>, name: &str, dim: Dim) -> Result<Dim, OpError> {
+fn scaled(call: &Call<'_>, name: &str, dim: Dim) -> Result<Dim> {
     let factor = call.float(name)?;
     let whole = call.opt_ty(name)?.is_some_and(|ty| ty.dtype == DType::I32);
-    if !(factor.is_finite() && factor >= 0.0) {
-        return Err(OpError::new(format!("`{name}` is {factor}, cannot scale by that")));
-    }
+    refuse_if!(!(factor.is_finite() && factor >= 0.0), "`{name}` is {factor}, cannot scale by that");
     let Dim::Fixed(size) = dim else { return Ok(dim) };
     Ok(Dim::Fixed(if whole {
         size.saturating_mul(call.int(name)?.unsigned_abs())
@@ -153,29 +126,27 @@ fn scaled(call: &Call<'_>, name: &str, dim: Dim) -> Result<Dim, OpError> {
     }))
 }
 
-fn infer_target(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_target(call: &Call<'_>) -> Result<Vec<Type>> {
     infer_image(call, |_, _| Ok((size(call, "target_size_height")?, size(call, "target_size_width")?)))
 }
 
-fn infer_bilinear_target(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_bilinear_target(call: &Call<'_>) -> Result<Vec<Type>> {
     sampling_mode(call)?;
     infer_target(call)
 }
 
-fn infer_resize(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_resize(call: &Call<'_>) -> Result<Vec<Type>> {
     let (x, target) = (call.ty("x")?, call.ty("shape")?);
     interpolation_mode(call)?;
     sampling_mode(call)?;
-    if target.rank().is_some_and(|rank| rank != 1) {
-        return Err(OpError::new(format!("`shape` is a {target}, should have rank 1")));
-    }
+    refuse_if!(target.rank().is_some_and(|rank| rank != 1), "`shape` is a {target}, should have rank 1");
     let Some(rank) = x.rank() else { return Ok(vec![x.clone().into()]) };
     let sizes = call.known_ints("shape")?;
     let length = sizes.as_ref().map(SmallVec::len).or(target.shape[0].size()).unwrap_or(rank);
     let resized = resized_dims(call)?;
     if resized > length || length > rank {
         let text = format!("`resized_dims` is {resized}, `shape` has {length} elements and `x` rank {rank}");
-        return Err(OpError::new(format!("{text}, should not decrease")));
+        refuse!("{text}, should not decrease");
     }
     let mut dims = x.shape.clone();
     for (i, dim) in dims[rank - resized..].iter_mut().enumerate() {
@@ -186,15 +157,15 @@ fn infer_resize(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
         match u64::try_from(sizes[length - resized + i]) {
             Ok(0) => {}
             Ok(size) => *dim = Dim::Fixed(size),
-            Err(_) => return Err(OpError::new(format!("`shape` is {sizes:?}, a size cannot be negative"))),
+            Err(_) => refuse!("`shape` is {sizes:?}, a size cannot be negative"),
         }
     }
     finish(x, dims)
 }
 
-fn resized_dims(call: &Call<'_>) -> Result<usize, OpError> {
+fn resized_dims(call: &Call<'_>) -> Result<usize> {
     let given = call.int("resized_dims")?;
-    usize::try_from(given).map_err(|_| OpError::new(format!("`resized_dims` is {given}, cannot be negative")))
+    usize::try_from(given).map_err(|_| op_error!("`resized_dims` is {given}, cannot be negative"))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,12 +174,12 @@ enum Interpolation {
     Nearest,
 }
 
-fn interpolation_mode(call: &Call<'_>) -> Result<Interpolation, OpError> {
+fn interpolation_mode(call: &Call<'_>) -> Result<Interpolation> {
     let modes = [("LINEAR", Interpolation::Linear), ("NEAREST_NEIGHBOR", Interpolation::Nearest)];
     choice(call, "interpolation_mode", &modes)
 }
 
-fn eval_resize(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval_resize(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let (axes, sampling) = (resized_dims(call)?, sampling_mode(call)?);
     match (interpolation_mode(call)?, sampling) {
         (Interpolation::Linear, _) => linear(call, outputs, axes, sampling),
@@ -220,19 +191,12 @@ fn eval_resize(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpE
 }
 
 /// Linear interpolation along the last `axes` dimensions, one after the other.
-fn linear(
-    call: &Call<'_>,
-    outputs: &mut Outputs<'_, '_>,
-    axes: usize,
-    sampling: Sampling,
-) -> Result<(), OpError> {
+fn linear(call: &Call<'_>, outputs: &mut Outputs<'_, '_>, axes: usize, sampling: Sampling) -> Result {
     let x = call.tensor("x")?;
     let (out, scratch) = outputs.with_scratch(0)?;
     let (from, to) = (x.shape(), out.shape());
     let elements = shape::element_count(to).unwrap_or(0);
-    if elements == 0 {
-        return Ok(());
-    }
+    done_if!(elements == 0);
     let mut steps: SmallVec<[(usize, Grid); 6]> = (from.len() - axes..from.len())
         .map(|axis| (axis, Grid::new(sampling, from[axis] as f64 - 1.0, to[axis])))
         .filter(|(axis, grid)| !grid.is_identity(to[*axis]))
@@ -266,7 +230,7 @@ fn linear(
 }
 
 /// Floats are rounded to their type, integers to the nearest.
-fn store(values: &[f32], out: TensorMut<'_>) -> Result<(), OpError> {
+fn store(values: &[f32], out: TensorMut<'_>) -> Result {
     match out.dtype() {
         DType::F32 => out.slice::<f32>()?.copy_from_slice(values),
         DType::F16 => out.slice::<f16>()?.convert_from_f32_slice(values),
@@ -285,13 +249,11 @@ fn nearest(
     outputs: &mut Outputs<'_, '_>,
     axes: usize,
     rule: impl Fn(usize, usize) -> Nearest,
-) -> Result<(), OpError> {
+) -> Result {
     let x = call.tensor("x")?;
     let (out, scratch) = outputs.with_scratch(0)?;
     let (from, to) = (x.shape(), out.shape());
-    if shape::element_count(to) == Some(0) {
-        return Ok(());
-    }
+    done_if!(shape::element_count(to) == Some(0));
     let first = from.len() - axes;
     let [mut rest] = scratch.floats([to[first..].iter().sum()]);
     let mut tables: SmallVec<[(usize, &[u32]); 6]> = SmallVec::new();
@@ -315,28 +277,24 @@ fn nearest(
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{run, text};
     use super::*;
-    use crate::tensor::Tensor;
 
     type Args<'a> = &'a [(&'a str, Tensor)];
 
-    fn flag(name: &'static str, value: bool) -> (&'static str, Tensor) {
-        (name, Tensor::from_bools(&[], &[value]).unwrap())
-    }
-
-    fn resized(op: &str, opset: Opset, x: &Tensor, args: Args<'_>) -> (Vec<usize>, Vec<f32>) {
+    /// Checks the shape and, to three decimal places, the values of a result.
+    #[track_caller]
+    fn resizes(op: &str, opset: Opset, x: &Tensor, args: Args<'_>, (shape, expected): (&[usize], &[f32])) {
         let args = [&[("x", x.clone())], args].concat();
         let out = run(op, opset, &args).unwrap().remove(0);
         let mut values = vec![0.0; out.view().len()];
         convert::to_f32(&out.view(), 0..values.len(), &mut values);
-        let rounded = values.iter().map(|x| (x * 1000.0).round() / 1000.0).collect();
-        (out.shape().to_vec(), rounded)
+        let rounded: Vec<_> = values.iter().map(|x| (x * 1000.0).round() / 1000.0).collect();
+        assert_eq!((out.shape(), &rounded[..]), (shape, expected));
     }
 
     #[test]
     fn bilinear_modes() {
-        let x = Tensor::from_slice(&[1, 1, 1, 2], &[1.0f32, 2.0]).unwrap();
+        let x = tensor(&[1, 1, 1, 2], &[1.0f32, 2.0]);
         let sizes = [("scale_factor_height", Tensor::scalar(1)), ("scale_factor_width", Tensor::scalar(2))];
         for (align, half_pixel, expected) in [
             (true, None, [1.0, 1.333, 1.667, 2.0]),
@@ -345,76 +303,60 @@ mod tests {
             (true, Some(true), [1.0, 1.0, 1.333, 1.667]),
         ] {
             let mut args = sizes.to_vec();
-            args.push(flag("align_corners", align));
-            args.extend(half_pixel.map(|half| flag("half_pixel_centers", half)));
-            let (shape, values) = resized("upsample_bilinear", Opset::Ios16, &x, &args);
-            assert_eq!(shape, [1, 1, 1, 4]);
-            assert_eq!(values, expected);
+            args.push(("align_corners", Tensor::from_bool(align)));
+            args.extend(half_pixel.map(|half| ("half_pixel_centers", Tensor::from_bool(half))));
+            resizes("upsample_bilinear", Ios16, &x, &args, (&[1, 1, 1, 4], &expected));
         }
     }
 
     #[test]
     fn both_dimensions_shrink_and_grow() {
         let values: Vec<f16> = (1..=8u8).map(|i| f16::from_f32(f32::from(i))).collect();
-        let x = Tensor::from_slice(&[1, 2, 4], &values).unwrap();
+        let x = tensor(&[1, 2, 4], &values);
         let args = [
             ("target_size_height", Tensor::scalar(3)),
             ("target_size_width", Tensor::scalar(2)),
             text("sampling_mode", "STRICT_ALIGN_CORNERS"),
         ];
-        let (shape, values) = resized("resize_bilinear", Opset::Ios15, &x, &args);
-        assert_eq!(shape, [1, 3, 2]);
-        assert_eq!(values, [1.0, 4.0, 3.0, 6.0, 5.0, 8.0]);
+        resizes("resize_bilinear", Ios15, &x, &args, (&[1, 3, 2], &[1.0, 4.0, 3.0, 6.0, 5.0, 8.0]));
     }
 
     #[test]
     fn fractional_scales_round_sizes_down() {
-        let x = Tensor::from_slice(&[1, 1, 3], &[1.5f32, -2.5, 3.5]).unwrap();
+        let x = tensor(&[1, 1, 3], &[1.5f32, -2.5, 3.5]);
         let args = [
             ("scale_factor_height", Tensor::scalar(2.5f32)),
             ("scale_factor_width", Tensor::scalar(0.67f32)),
         ];
-        let (shape, values) = resized("upsample_nearest_neighbor", Opset::Ios15, &x, &args);
-        assert_eq!(shape, [1, 2, 2]);
-        assert_eq!(values, [1.5, -2.5, 1.5, -2.5]);
+        resizes("upsample_nearest_neighbor", Ios15, &x, &args, (&[1, 2, 2], &[1.5, -2.5, 1.5, -2.5]));
     }
 
     #[test]
     fn resize_takes_any_number_of_dimensions() {
-        let x = Tensor::from_slice(&[2, 1, 2], &[10, 20, 30, 40]).unwrap();
-        let shape = |sizes: &[i16]| ("shape", Tensor::from_slice(&[sizes.len()], sizes).unwrap());
+        let x = tensor(&[2, 1, 2], &[10, 20, 30, 40]);
+        let shape = |sizes: &[i16]| ("shape", tensor(&[sizes.len()], sizes));
         let dims = |n: u32| ("resized_dims", Tensor::scalar(n));
+        let (low, high) = ([10.0, 20.0, 20.0], [30.0, 40.0, 40.0]);
+        let (corners, nearest) =
+            (text("sampling_mode", "ALIGN_CORNERS"), text("interpolation_mode", "NEAREST_NEIGHBOR"));
         for (args, expected_shape, expected) in [
             (vec![shape(&[9, 0]), dims(1)], [2, 1, 2], vec![10.0, 20.0, 30.0, 40.0]),
-            (
-                vec![shape(&[3, 0, 1]), dims(3), text("sampling_mode", "ALIGN_CORNERS")],
-                [3, 1, 1],
-                vec![15.0, 25.0, 35.0],
-            ),
-            (
-                vec![shape(&[2, 3]), dims(2), text("interpolation_mode", "NEAREST_NEIGHBOR")],
-                [2, 2, 3],
-                [[10.0, 20.0, 20.0], [10.0, 20.0, 20.0], [30.0, 40.0, 40.0], [30.0, 40.0, 40.0]].concat(),
-            ),
+            (vec![shape(&[3, 0, 1]), dims(3), corners], [3, 1, 1], vec![15.0, 25.0, 35.0]),
+            (vec![shape(&[2, 3]), dims(2), nearest], [2, 2, 3], [low, low, high, high].concat()),
         ] {
-            let (shape, values) = resized("resize", Opset::Ios17, &x, &args);
-            assert_eq!(shape, expected_shape);
-            assert_eq!(values, expected);
+            resizes("resize", Ios17, &x, &args, (&expected_shape, &expected));
         }
     }
 
     #[test]
     fn bad_calls_are_named() {
-        let x = || ("x", Tensor::from_slice(&[1, 1, 2], &[0.0f32; 2]).unwrap());
+        let x = || ("x", tensor(&[1, 1, 2], &[0.0f32; 2]));
         let dims = ("resized_dims", Tensor::scalar(2u32));
+        let size = |name: &'static str, size: i32| (name, Tensor::scalar(size));
         for (op, args, message) in [
             (
                 "resize_nearest_neighbor",
-                vec![
-                    x(),
-                    ("target_size_height", Tensor::scalar(-1)),
-                    ("target_size_width", Tensor::scalar(1)),
-                ],
+                vec![x(), size("target_size_height", -1), size("target_size_width", 1)],
                 "`target_size_height` is -1, a size cannot be negative",
             ),
             (
@@ -424,20 +366,16 @@ mod tests {
             ),
             (
                 "resize",
-                vec![x(), dims.clone(), ("shape", Tensor::from_slice(&[1], &[3]).unwrap())],
+                vec![x(), dims.clone(), ("shape", tensor(&[1], &[3]))],
                 "`resized_dims` is 2, `shape` has 1 elements and `x` rank 3, should not decrease",
             ),
             (
                 "resize",
-                vec![
-                    ("x", Tensor::from_slice::<f32>(&[1, 0], &[]).unwrap()),
-                    dims,
-                    ("shape", Tensor::from_slice(&[2], &[3, 3]).unwrap()),
-                ],
+                vec![("x", floats(&[1, 0], &[])), dims, ("shape", tensor(&[2], &[3, 3]))],
                 "dimension 1 of `x` is empty, cannot be resized to 3",
             ),
         ] {
-            assert_eq!(run(op, Opset::Ios17, &args).unwrap_err().to_string(), message);
+            refused(run(op, Ios17, &args), message);
         }
     }
 }

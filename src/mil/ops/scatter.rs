@@ -1,17 +1,13 @@
 //! `scatter`, `scatter_along_axis` and `scatter_nd`: combining updates into what indices point at, in the
 //! order of the updates, so that the last of several `update`s of one place stands.
 
-use half::f16;
 use half::slice::HalfFloatSliceExt;
 
 use super::choice::choice;
 use super::indexing::{self, Indices};
-use crate::kernels::convert::round_f16;
-use crate::kernels::gather::Addressing;
-use crate::mil::op::domain::{BOOL, FLOAT_INT, INT, TEXT};
-use crate::mil::op::{Call, OpDef, OpError, Outputs, Param, define};
-use crate::mil::{Dim, Opset, Type};
-use crate::tensor::{DType, TensorView, shape};
+use super::prelude::*;
+use anemeter_kernels::convert::round_f16;
+use anemeter_kernels::gather::Addressing;
 
 const DATA: Param = Param::value("data", FLOAT_INT).group('T');
 const INDICES: Param = Param::value("indices", INT);
@@ -26,25 +22,13 @@ const POINTS: &[Param] = &[DATA, INDICES, UPDATES, MODE];
 const POINTS_17: &[Param] = &[DATA, INDICES, UPDATES, MODE, VALIDATE];
 
 pub(super) const OPS: &[OpDef] = &[
-    slices(Opset::Ios15, ALONG),
-    slices(Opset::Ios17, ALONG_17),
-    elements(Opset::Ios15, ALONG),
-    elements(Opset::Ios17, ALONG_17),
-    points(Opset::Ios15, POINTS),
-    points(Opset::Ios17, POINTS_17),
+    define(OpClass::Movement, "scatter", Ios15, infer_slices, eval_slices).takes(ALONG),
+    define(OpClass::Movement, "scatter", Ios17, infer_slices, eval_slices).takes(ALONG_17),
+    define(OpClass::Movement, "scatter_along_axis", Ios15, infer_elements, eval_elements).takes(ALONG),
+    define(OpClass::Movement, "scatter_along_axis", Ios17, infer_elements, eval_elements).takes(ALONG_17),
+    define(OpClass::Movement, "scatter_nd", Ios15, infer_points, eval_points).takes(POINTS),
+    define(OpClass::Movement, "scatter_nd", Ios17, infer_points, eval_points).takes(POINTS_17),
 ];
-
-const fn slices(since: Opset, params: &'static [Param]) -> OpDef {
-    define("scatter", since, params, infer_slices, eval_slices)
-}
-
-const fn elements(since: Opset, params: &'static [Param]) -> OpDef {
-    define("scatter_along_axis", since, params, infer_elements, eval_elements)
-}
-
-const fn points(since: Opset, params: &'static [Param]) -> OpDef {
-    define("scatter_nd", since, params, infer_points, eval_points)
-}
 
 /// How an update changes what is there, unless it replaces it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,7 +77,7 @@ impl Arithmetic {
     }
 }
 
-fn infer_slices(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_slices(call: &Call<'_>) -> Result<Vec<Type>> {
     let (data, indices) = (call.ty("data")?, call.ty("indices")?);
     if let Some(rank) = data.rank() {
         let axis = call.axis("axis", rank)?;
@@ -103,7 +87,7 @@ fn infer_slices(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     same_as_data(call)
 }
 
-fn infer_elements(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_elements(call: &Call<'_>) -> Result<Vec<Type>> {
     let (data, indices) = (call.ty("data")?, call.ty("indices")?);
     indexing::agree("updates", &call.ty("updates")?.shape, &indices.shape)?;
     if let (Some(rank), Some(_)) = (data.rank(), indices.rank()) {
@@ -115,7 +99,7 @@ fn infer_elements(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     same_as_data(call)
 }
 
-fn infer_points(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_points(call: &Call<'_>) -> Result<Vec<Type>> {
     let (data, indices) = (call.ty("data")?, call.ty("indices")?);
     if let (Some(rank), Some(index_rank)) = (data.rank(), indices.rank())
         && let Some(depth) = indexing::depth(&indices.shape, rank)?
@@ -126,32 +110,32 @@ fn infer_points(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     same_as_data(call)
 }
 
-fn same_as_data(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn same_as_data(call: &Call<'_>) -> Result<Vec<Type>> {
     choice(call, "mode", MODES)?;
     Ok(vec![call.ty("data")?.clone().into()])
 }
 
-fn eval_slices(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval_slices(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     scatter(call, outputs, |data, indices| {
         Ok(indexing::slices(data, call.axis("axis", data.len())?, 0, indices))
     })
 }
 
-fn eval_elements(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval_elements(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     scatter(call, outputs, |data, indices| {
         Ok(indexing::elements(data, call.axis("axis", data.len())?, indices))
     })
 }
 
-fn eval_points(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval_points(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     scatter(call, outputs, |data, indices| Ok(indexing::points(data, 0, indices)))
 }
 
 fn scatter(
     call: &Call<'_>,
     outputs: &mut Outputs<'_, '_>,
-    addressing: impl FnOnce(&[usize], &[usize]) -> Result<Addressing, OpError>,
-) -> Result<(), OpError> {
+    addressing: impl FnOnce(&[usize], &[usize]) -> Result<Addressing>,
+) -> Result {
     let (data, updates, indices) = (call.tensor("data")?, call.tensor("updates")?, Indices::of(call)?);
     let (out, scratch) = outputs.with_scratch(0)?;
     if shape::element_count(updates.shape()) == Some(0) {
@@ -195,7 +179,7 @@ fn replace(
     data: TensorView<'_>,
     updates: TensorView<'_>,
     out: &mut [u8],
-) -> Result<(), OpError> {
+) -> Result {
     out.copy_from_slice(data.bytes());
     let size = (data.dtype().bits() / 8) as usize;
     let run = addressing.run() * size;
@@ -211,7 +195,7 @@ fn combine<T: Copy, U: Copy>(
     updates: &[U],
     data: &mut [T],
     step: impl Fn(T, U) -> T,
-) -> Result<(), OpError> {
+) -> Result {
     let run = addressing.run();
     addressing.visit(
         |i, size| indices.resolve(i, size),
@@ -225,13 +209,7 @@ fn combine<T: Copy, U: Copy>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{floats, halves, run};
     use super::*;
-    use crate::tensor::Tensor;
-
-    fn ints(shape: &[usize], values: &[i32]) -> Tensor {
-        Tensor::from_slice(shape, values).unwrap()
-    }
 
     fn text(text: &str) -> (&'static str, Tensor) {
         ("mode", Tensor::from_text(text))
@@ -251,9 +229,8 @@ mod tests {
             let data = floats(&[2], &[2.0, 3.0]);
             let updates = floats(&[3], &[4.0, 5.0, 6.0]);
             let args =
-                [("data", data), ("indices", ints(&[3], &[0, 1, 0])), ("updates", updates), text(mode)];
-            let out = run("scatter", Opset::Ios15, &args).unwrap();
-            assert_eq!(out[0].view().slice::<f32>().unwrap(), expected, "{mode}");
+                [("data", data), ("indices", tensor(&[3], &[0, 1, 0])), ("updates", updates), text(mode)];
+            assert_eq!(output::<f32>(run("scatter", Ios15, &args)), expected, "{mode}");
         }
     }
 
@@ -261,82 +238,60 @@ mod tests {
     fn half_precision_sums_are_rounded_once() {
         let args = [
             ("data", halves(&[1], &[2048.0])),
-            ("indices", ints(&[2], &[0, 0])),
+            ("indices", tensor(&[2], &[0, 0])),
             ("updates", halves(&[2], &[1.0, 1.0])),
             text("add"),
         ];
-        let out = run("scatter", Opset::Ios16, &args).unwrap();
-        assert_eq!(out[0].view().slice::<f16>().unwrap(), [f16::from_f32(2050.0)]);
+        assert_eq!(output::<f16>(run("scatter", Ios16, &args)), [f16::from_f32(2050.0)]);
     }
 
     #[test]
     fn slices_elements_and_points() {
-        let data = || ints(&[2, 3], &[1, 2, 3, 4, 5, 6]);
-        let updates = ints(&[2, 1, 2], &[10, 20, 30, 40]);
+        let data = || tensor(&[2, 3], &[1, 2, 3, 4, 5, 6]);
+        let updates = tensor(&[2, 1, 2], &[10, 20, 30, 40]);
         let args = [
             ("data", data()),
-            ("indices", ints(&[1, 2], &[-1, 0])),
+            ("indices", tensor(&[1, 2], &[-1, 0])),
             ("updates", updates),
             ("axis", Tensor::scalar(1)),
         ];
-        let out = run("scatter", Opset::Ios15, &args).unwrap();
-        assert_eq!(out[0].view().slice::<i32>().unwrap(), [21, 2, 13, 44, 5, 36]);
+        assert_eq!(output::<i32>(run("scatter", Ios15, &args)), [21, 2, 13, 44, 5, 36]);
 
-        let updates = ints(&[1, 3], &[7, 8, 9]);
-        let args =
-            [("data", data()), ("indices", ints(&[1, 3], &[1, 0, 1])), ("updates", updates), text("update")];
-        let out = run("scatter_along_axis", Opset::Ios15, &args).unwrap();
-        assert_eq!(out[0].view().slice::<i32>().unwrap(), [1, 8, 3, 7, 5, 9]);
+        let updates = tensor(&[1, 3], &[7, 8, 9]);
+        let args = [
+            ("data", data()),
+            ("indices", tensor(&[1, 3], &[1, 0, 1])),
+            ("updates", updates),
+            text("update"),
+        ];
+        assert_eq!(output::<i32>(run("scatter_along_axis", Ios15, &args)), [1, 8, 3, 7, 5, 9]);
 
         let args = [
             ("data", data()),
-            ("indices", ints(&[2, 2], &[0, 1, 1, 2])),
-            ("updates", ints(&[2], &[7, 0])),
+            ("indices", tensor(&[2, 2], &[0, 1, 1, 2])),
+            ("updates", tensor(&[2], &[7, 0])),
             text("div"),
         ];
-        let out = run("scatter_nd", Opset::Ios15, &args).unwrap();
-        assert_eq!(out[0].view().slice::<i32>().unwrap(), [1, 0, 3, 4, 5, 0]);
+        assert_eq!(output::<i32>(run("scatter_nd", Ios15, &args)), [1, 0, 3, 4, 5, 0]);
     }
 
     #[test]
     fn bad_calls_are_named() {
-        let base = |indices: Tensor, updates: Tensor| {
-            let validate = Tensor::from_bools(&[], &[true]).unwrap();
-            [
-                ("data", floats(&[2, 3], &[0.0; 6])),
-                ("indices", indices),
-                ("updates", updates),
-                ("validate_indices", validate),
-            ]
-        };
+        let zeros = |shape: &[usize]| floats(shape, &vec![0.0; shape.iter().product()]);
         for (op, indices, updates, message) in [
-            (
-                "scatter",
-                ints(&[1], &[2]),
-                floats(&[1, 3], &[0.0; 3]),
-                "`indices` holds 2, outside a dimension of 2",
-            ),
-            (
-                "scatter",
-                ints(&[2], &[0, 1]),
-                floats(&[1, 3], &[0.0; 3]),
-                "`updates` is [1, 3], should be [2, 3]",
-            ),
-            (
-                "scatter_nd",
-                ints(&[1, 2], &[1, -1]),
-                floats(&[1], &[0.0]),
-                "`indices` holds -1, outside a dimension of 3",
-            ),
+            ("scatter", tensor(&[1], &[2]), &[1, 3][..], "`indices` holds 2, outside a dimension of 2"),
+            ("scatter", tensor(&[2], &[0, 1]), &[1, 3], "`updates` is [1, 3], should be [2, 3]"),
+            ("scatter_nd", tensor(&[1, 2], &[1, -1]), &[1], "`indices` holds -1, outside a dimension of 3"),
             (
                 "scatter_along_axis",
-                ints(&[1, 2], &[0, 0]),
-                floats(&[1, 2], &[0.0; 2]),
+                tensor(&[1, 2], &[0, 0]),
+                &[1, 2],
                 "`indices` is [1, 2], should be [1, 3]",
             ),
         ] {
-            let error = run(op, Opset::Ios17, &base(indices, updates)).unwrap_err();
-            assert_eq!(error.to_string(), message);
+            let data = [("data", zeros(&[2, 3])), ("indices", indices), ("updates", zeros(updates))];
+            let args = [&data[..], &[("validate_indices", Tensor::from_bool(true))]].concat();
+            refused(run(op, Ios17, &args), message);
         }
     }
 }

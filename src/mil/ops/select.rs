@@ -2,43 +2,33 @@
 
 use bytemuck::Pod;
 
-use super::broadcast;
-use crate::mil::op::domain::{BOOL, FLOAT_INT_BOOL};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
-use crate::mil::{Opset, TensorType, Type};
-use crate::tensor::TensorError;
+use super::prelude::*;
+use anemeter_kernels::tensor::TensorError;
 
-pub(super) const OPS: &[OpDef] = &[OpDef {
-    name: "select",
-    since: Opset::Ios15,
-    params: &[
-        Param::value("cond", BOOL),
-        Param::value("a", FLOAT_INT_BOOL).group('T'),
-        Param::value("b", FLOAT_INT_BOOL).group('T'),
-    ],
-    infer,
-    eval: Eval::Kernel(eval),
-}];
+pub(super) const OPS: &[OpDef] = &[define(OpClass::Movement, "select", Ios15, infer, eval).takes(&[
+    Param::value("cond", BOOL),
+    Param::value("a", FLOAT_INT_BOOL).group('T'),
+    Param::value("b", FLOAT_INT_BOOL).group('T'),
+])];
 
-fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer(call: &Call<'_>) -> Result<Vec<Type>> {
     let (a, b) = (call.ty("a")?, call.ty("b")?);
     let either = TensorType::new(a.dtype, broadcast::dims(a, b)?);
-    Ok(vec![TensorType::new(a.dtype, broadcast::dims(call.ty("cond")?, &either)?).into()])
+    Ok(dims::one(a.dtype, broadcast::dims(call.ty("cond")?, &either)?))
 }
 
-fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let dtype = call.ty("a")?.dtype;
     match dtype.bits() {
         8 => choose::<u8>(call, outputs),
         16 => choose::<u16>(call, outputs),
         32 => choose::<u32>(call, outputs),
-        _ => Err(OpError::new(format!("`a` is {dtype}, which cannot be selected"))),
+        _ => refuse!("`a` is {dtype}, which cannot be selected"),
     }
 }
 
-fn choose<T: Pod>(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
-    let (cond, a, b) = (call.tensor("cond")?, call.tensor("a")?, call.tensor("b")?);
-    let out = outputs.tensor(0)?;
+fn choose<T: Pod>(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
+    let (cond, a, b, out) = (call.tensor("cond")?, call.tensor("a")?, call.tensor("b")?, outputs.tensor(0)?);
     let shape = out.shape();
     let misaligned = |_| TensorError::Misaligned { dtype: a.dtype() };
     let flags = cond.bools()?;
@@ -61,28 +51,23 @@ fn choose<T: Pod>(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), 
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
     use super::*;
-    use crate::tensor::Tensor;
 
     #[test]
     fn all_three_operands_broadcast() {
-        let cond = Tensor::from_bools(&[2, 1], &[true, false]).unwrap();
-        let a = Tensor::from_slice(&[3], &[1i32, 2, 3]).unwrap();
-        let out =
-            run("select", Opset::Ios15, &[("cond", cond), ("a", a), ("b", Tensor::scalar(9i32))]).unwrap();
-        assert_eq!(out[0].shape(), [2, 3]);
-        assert_eq!(out[0].view().slice::<i32>().unwrap(), [1, 2, 3, 9, 9, 9]);
+        let cond = bools(&[2, 1], &[true, false]);
+        let a = tensor(&[3], &[1i32, 2, 3]);
+        let out = run("select", Ios15, &[("cond", cond), ("a", a), ("b", Tensor::scalar(9i32))]);
+        gives::<i32>(out, &[2, 3], &[1, 2, 3, 9, 9, 9]);
     }
 
     #[test]
     fn a_condition_of_another_shape_is_refused() {
-        let cond = Tensor::from_bools(&[2], &[true, false]).unwrap();
-        let a = Tensor::from_slice(&[3], &[1.0f32, 2.0, 3.0]).unwrap();
-        let error = run("select", Opset::Ios15, &[("cond", cond), ("a", a.clone()), ("b", a)]).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "shapes tensor<bool, [2]> and tensor<fp32, [3]> do not broadcast: 2 against 3 in dimension 0 of 1"
+        let cond = bools(&[2], &[true, false]);
+        let a = tensor(&[3], &[1.0f32, 2.0, 3.0]);
+        refused(
+            run("select", Ios15, &[("cond", cond), ("a", a.clone()), ("b", a)]),
+            "shapes tensor<bool, [2]> and tensor<fp32, [3]> do not broadcast: 2 against 3 in dimension 0 of 1",
         );
     }
 }

@@ -2,28 +2,21 @@
 
 use std::ops::Range;
 
-use super::dims::{self, SIGNED_INDEX};
+use super::dims::SIGNED_INDEX;
+use super::prelude::*;
 use super::slice_bounds::{self, Bounds, Direction};
-use crate::kernels::copy::StridedCopy;
-use crate::mil::op::domain::{FLOAT_INT_BOOL, INT, MOVABLE_17};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
-use crate::mil::{Dim, Opset, Type};
-use crate::tensor::{DType, shape};
+use anemeter_kernels::copy::StridedCopy;
 
 pub(super) const OPS: &[OpDef] = &[
-    by_index(Opset::Ios15, &index_params(FLOAT_INT_BOOL, INT)),
-    by_index(Opset::Ios17, &index_params(MOVABLE_17, SIGNED_INDEX)),
-    by_size(Opset::Ios15, &size_params(FLOAT_INT_BOOL, INT)),
-    by_size(Opset::Ios17, &size_params(MOVABLE_17, SIGNED_INDEX)),
+    define(OpClass::Slice(first_element), "slice_by_index", Ios15, infer_index, eval_index)
+        .takes(&index_params(FLOAT_INT_BOOL, INT)),
+    define(OpClass::Slice(first_element), "slice_by_index", Ios17, infer_index, eval_index)
+        .takes(&index_params(MOVABLE_17, SIGNED_INDEX)),
+    define(OpClass::Slice(|_| None), "slice_by_size", Ios15, infer_size, eval_size)
+        .takes(&size_params(FLOAT_INT_BOOL, INT)),
+    define(OpClass::Slice(|_| None), "slice_by_size", Ios17, infer_size, eval_size)
+        .takes(&size_params(MOVABLE_17, SIGNED_INDEX)),
 ];
-
-const fn by_index(since: Opset, params: &'static [Param]) -> OpDef {
-    OpDef { name: "slice_by_index", since, params, infer: infer_index, eval: Eval::Kernel(eval_index) }
-}
-
-const fn by_size(since: Opset, params: &'static [Param]) -> OpDef {
-    OpDef { name: "slice_by_size", since, params, infer: infer_size, eval: Eval::Kernel(eval_size) }
-}
 
 const fn index_params(x: &'static [DType], index: &'static [DType]) -> [Param; 7] {
     let [begin, end, stride, begin_mask, end_mask, squeeze_mask] = slice_bounds::params(index);
@@ -34,41 +27,39 @@ const fn size_params(x: &'static [DType], index: &'static [DType]) -> [Param; 3]
     [Param::value("x", x), Param::value("begin", index).group('U'), Param::value("size", index).group('U')]
 }
 
-fn infer_index(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_index(call: &Call<'_>) -> Result<Vec<Type>> {
     let x = call.ty("x")?;
     let Some(rank) = x.rank() else { return Ok(dims::unranked(x.dtype)) };
     Ok(dims::one(x.dtype, Bounds::read(call, rank)?.dims(&x.shape)?))
 }
 
 /// The first element of `x` that `slice_by_index` takes, if it takes consecutive ones.
-pub(super) fn first_element(call: &Call<'_>) -> Option<usize> {
+fn first_element(call: &Call<'_>) -> Option<usize> {
     let shape = call.ty("x").ok()?.concrete()?;
     Bounds::read(call, shape.len()).ok()?.first_of_run(&shape)
 }
 
 /// What `slice_by_index` takes of one axis of `x`, if it takes a run of it and all of every other.
-pub(super) fn run_of(axis: usize, call: &Call<'_>) -> Option<Range<usize>> {
+pub fn run_of(axis: usize, call: &Call<'_>) -> Option<Range<usize>> {
     let shape = call.ty("x").ok()?.concrete()?;
     Bounds::read(call, shape.len()).ok()?.run_of(axis, &shape)
 }
 
-fn eval_index(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval_index(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let x = call.tensor("x")?;
     let bounds = Bounds::read(call, x.rank())?;
     let out = outputs.tensor(0)?;
     let found = bounds.shape(x.shape())?;
     if found[..] != *out.shape() {
         let planned = out.shape();
-        return Err(OpError::new(format!("the slice has shape {found:?}, planned was {planned:?}")));
+        refuse!("the slice has shape {found:?}, planned was {planned:?}");
     }
-    if out.shape().contains(&0) {
-        return Ok(());
-    }
+    done_if!(out.shape().contains(&0));
     bounds.copy(x.shape(), Direction::OutOf)?.run(x.dtype(), x.bytes(), out.bytes());
     Ok(())
 }
 
-fn infer_size(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_size(call: &Call<'_>) -> Result<Vec<Type>> {
     let x = call.ty("x")?;
     let Some(rank) = x.rank() else { return Ok(dims::unranked(x.dtype)) };
     let begin = dims::vector(call, "begin", rank)?;
@@ -84,12 +75,12 @@ fn infer_size(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
 }
 
 /// Start and length of the part of one dimension; a size of -1 is all that is left.
-fn part(axis: usize, begin: i64, size: i64, whole: usize) -> Result<(usize, usize), OpError> {
+fn part(axis: usize, begin: i64, size: i64, whole: usize) -> Result<(usize, usize)> {
     let start = if begin < 0 { begin.saturating_add(whole as i64) } else { begin };
     let outside = || {
-        OpError::new(format!(
+        op_error!(
             "`begin` {begin} and `size` {size} lie outside dimension {axis}, which has {whole} elements"
-        ))
+        )
     };
     let start = usize::try_from(start).ok().filter(|&start| start <= whole).ok_or_else(outside)?;
     let len = if size == -1 { whole - start } else { dims::size("size", size)? };
@@ -99,23 +90,21 @@ fn part(axis: usize, begin: i64, size: i64, whole: usize) -> Result<(usize, usiz
     Ok((start, len))
 }
 
-fn eval_size(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval_size(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let x = call.tensor("x")?;
     let vector = |name| dims::vector(call, name, x.rank());
     let (Some(begin), Some(size)) = (vector("begin")?, vector("size")?) else {
-        return Err(OpError::new("`begin` or `size` is not known"));
+        refuse!("`begin` or `size` is not known")
     };
     let out = outputs.tensor(0)?;
-    if out.shape().contains(&0) {
-        return Ok(());
-    }
+    done_if!(out.shape().contains(&0));
     let (from, to) = (shape::strides(x.shape()), shape::strides(out.shape()));
     let mut start = 0;
     for axis in 0..x.rank() {
         let (first, len) = part(axis, begin[axis], size[axis], x.shape()[axis])?;
         if len != out.shape()[axis] {
             let planned = out.shape()[axis];
-            return Err(OpError::new(format!("dimension {axis} has {len} elements, planned were {planned}")));
+            refuse!("dimension {axis} has {len} elements, planned were {planned}");
         }
         start += first * from[axis];
     }
@@ -129,17 +118,15 @@ fn eval_size(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpErr
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
     use super::*;
-    use crate::tensor::Tensor;
 
     fn x() -> Tensor {
         let values: Vec<i16> = (0..24).collect();
-        Tensor::from_slice(&[2, 3, 4], &values).unwrap()
+        tensor(&[2, 3, 4], &values)
     }
 
     fn ints<const N: usize>(values: [i8; N]) -> Tensor {
-        Tensor::from_slice(&[N], &values).unwrap()
+        tensor(&[N], &values)
     }
 
     #[test]
@@ -149,13 +136,11 @@ mod tests {
             ("begin", ints([0, -1, 3])),
             ("end", ints([0, 0, 0])),
             ("stride", ints([-1, 1, -2])),
-            ("begin_mask", Tensor::from_bools(&[3], &[true, false, false]).unwrap()),
-            ("end_mask", Tensor::from_bools(&[3], &[true, false, true]).unwrap()),
-            ("squeeze_mask", Tensor::from_bools(&[3], &[false, true, false]).unwrap()),
+            ("begin_mask", bools(&[3], &[true, false, false])),
+            ("end_mask", bools(&[3], &[true, false, true])),
+            ("squeeze_mask", bools(&[3], &[false, true, false])),
         ];
-        let out = run("slice_by_index", Opset::Ios17, &args).unwrap();
-        assert_eq!(out[0].shape(), [2, 2]);
-        assert_eq!(out[0].view().slice::<i16>().unwrap(), [23, 21, 11, 9]);
+        gives::<i16>(run("slice_by_index", Ios17, &args), &[2, 2], &[23, 21, 11, 9]);
     }
 
     #[test]
@@ -164,20 +149,17 @@ mod tests {
             ("x", x()),
             ("begin", ints([0, 3, 0])),
             ("end", ints([1, 1, 1])),
-            ("squeeze_mask", Tensor::from_bools(&[3], &[false, true, false]).unwrap()),
+            ("squeeze_mask", bools(&[3], &[false, true, false])),
         ];
-        let error = run("slice_by_index", Opset::Ios17, &args).unwrap_err();
-        assert_eq!(error.to_string(), "`begin` is 3 for dimension 1, which has 3 elements");
+        refused(run("slice_by_index", Ios17, &args), "`begin` is 3 for dimension 1, which has 3 elements");
     }
 
     #[test]
     fn by_size_takes_the_rest_for_minus_one() {
         let args = [("x", x()), ("begin", ints([1, -2, 1])), ("size", ints([-1, -1, 3]))];
-        let out = run("slice_by_size", Opset::Ios17, &args).unwrap();
-        assert_eq!(out[0].shape(), [1, 2, 3]);
-        assert_eq!(out[0].view().slice::<i16>().unwrap(), [17, 18, 19, 21, 22, 23]);
+        gives::<i16>(run("slice_by_size", Ios17, &args), &[1, 2, 3], &[17, 18, 19, 21, 22, 23]);
         let args = [("x", x()), ("begin", ints([1, 0, 0])), ("size", ints([2, 1, 1]))];
-        let error = run("slice_by_size", Opset::Ios17, &args).unwrap_err();
+        let error = run("slice_by_size", Ios17, &args).unwrap_err();
         let wanted = "`begin` 1 and `size` 2 lie outside dimension 0, which has 2 elements";
         assert_eq!(error.to_string(), wanted);
     }

@@ -5,12 +5,8 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::dims;
-use crate::kernels::copy::StridedCopy;
-use crate::mil::Dim;
-use crate::mil::op::domain::BOOL;
-use crate::mil::op::{Call, Ints, OpError, Param};
-use crate::tensor::{DType, Shape, shape};
+use super::prelude::*;
+use anemeter_kernels::copy::StridedCopy;
 
 /// The parameters that select, after `x` and what else comes first.
 pub(super) const fn params(index: &'static [DType]) -> [Param; 6] {
@@ -46,14 +42,10 @@ struct Span {
 }
 
 impl Bounds {
-    pub(super) fn read(call: &Call<'_>, rank: usize) -> Result<Bounds, OpError> {
+    pub(super) fn read(call: &Call<'_>, rank: usize) -> Result<Bounds> {
         let stride = if call.has("stride") { call.ints("stride")? } else { Ints::from_elem(1, rank) };
-        if stride.len() != rank {
-            return Err(OpError::new(format!("`stride` has {} elements, not {rank}", stride.len())));
-        }
-        if stride.contains(&0) {
-            return Err(OpError::new("`stride` contains 0"));
-        }
+        refuse_if!(stride.len() != rank, "`stride` has {} elements, not {rank}", stride.len());
+        refuse_if!(stride.contains(&0), "`stride` contains 0");
         Ok(Bounds {
             begin: dims::vector(call, "begin", rank)?,
             end: dims::vector(call, "end", rank)?,
@@ -73,7 +65,7 @@ impl Bounds {
     }
 
     /// The dimensions of the selected part, as far as they are known.
-    pub(super) fn dims(&self, x: &[Dim]) -> Result<Vec<Dim>, OpError> {
+    pub(super) fn dims(&self, x: &[Dim]) -> Result<Vec<Dim>> {
         let mut dims = Vec::with_capacity(x.len());
         for (axis, &dim) in x.iter().enumerate() {
             match (dim.size(), self.begin(axis), self.end(axis)) {
@@ -90,17 +82,17 @@ impl Bounds {
     }
 
     /// The part of a dimension of a known size; the bounds must be known.
-    fn span(&self, axis: usize, size: usize) -> Result<Span, OpError> {
+    fn span(&self, axis: usize, size: usize) -> Result<Span> {
         let (begin, end) = (self.begin(axis), self.end(axis));
         if self.squeeze_mask[axis] {
             let index = if begin == Bound::Open { 0 } else { begin.value("begin")? };
             let start = shape::axis(index, size).ok_or_else(|| {
-                OpError::new(format!("`begin` is {index} for dimension {axis}, which has {size} elements"))
+                op_error!("`begin` is {index} for dimension {axis}, which has {size} elements")
             })?;
             return Ok(Span { start, step: 1, len: 1, squeezed: true });
         }
         let step = self.stride[axis];
-        let size = i64::try_from(size).map_err(|_| OpError::new(format!("{size} elements are too many")))?;
+        let size = i64::try_from(size).map_err(|_| op_error!("{size} elements are too many"))?;
         // Positions run over low..=high; backwards, that is from the last element to before the first.
         let (low, high) = if step > 0 { (0, size) } else { (-1, size - 1) };
         let clamp = |at: i64| (if at < 0 { at.saturating_add(size) } else { at }).clamp(low, high);
@@ -114,7 +106,7 @@ impl Bounds {
     }
 
     /// The shape of the selected part of a tensor of shape `x`.
-    pub(super) fn shape(&self, x: &[usize]) -> Result<Shape, OpError> {
+    pub(super) fn shape(&self, x: &[usize]) -> Result<Shape> {
         let spans = x.iter().enumerate().map(|(axis, &size)| self.span(axis, size));
         let kept = spans.filter(|span| !matches!(span, Ok(Span { squeezed: true, .. })));
         kept.map(|span| Ok(span?.len)).collect()
@@ -142,7 +134,7 @@ impl Bounds {
     }
 
     /// The copy of the selected part of a tensor of shape `x` into a contiguous tensor, or the other way.
-    pub(super) fn copy(&self, x: &[usize], direction: Direction) -> Result<StridedCopy, OpError> {
+    pub(super) fn copy(&self, x: &[usize], direction: Direction) -> Result<StridedCopy> {
         let (outer, inner) = (shape::strides(x), shape::strides(&self.shape(x)?));
         let spans = |axis: usize| self.span(axis, x[axis]);
         let mut start = 0;
@@ -193,10 +185,10 @@ impl Bound {
         }
     }
 
-    fn value(self, name: &str) -> Result<i64, OpError> {
+    fn value(self, name: &str) -> Result<i64> {
         match self {
             Bound::At(value) => Ok(value),
-            Bound::Open | Bound::Later => Err(OpError::new(format!("`{name}` is not known"))),
+            Bound::Open | Bound::Later => refuse!("`{name}` is not known"),
         }
     }
 }
@@ -218,12 +210,12 @@ fn unsized_part(dim: Dim, begin: Bound, end: Bound, step: i64) -> Dim {
     }
 }
 
-fn mask(call: &Call<'_>, name: &str, rank: usize) -> Result<Mask, OpError> {
+fn mask(call: &Call<'_>, name: &str, rank: usize) -> Result<Mask> {
     let Some(given) = call.opt_tensor(name)? else { return Ok(Mask::from_elem(false, rank)) };
     let mask: Mask = given.bools()?.iter().map(|&flag| flag != 0).collect();
     match mask.len() {
         found if found == rank => Ok(mask),
-        found => Err(OpError::new(format!("`{name}` has {found} elements, not {rank}"))),
+        found => refuse!("`{name}` has {found} elements, not {rank}"),
     }
 }
 

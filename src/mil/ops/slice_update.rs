@@ -1,18 +1,11 @@
 //! `slice_update`: a tensor with a part of it replaced.
 
-use super::dims::{self, SIGNED_INDEX};
+use super::dims::SIGNED_INDEX;
+use super::prelude::*;
 use super::slice_bounds::{self, Bounds, Direction};
-use crate::mil::op::domain::MOVABLE_17;
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
-use crate::mil::{Opset, TensorType, Type};
 
-pub(super) const OPS: &[OpDef] = &[OpDef {
-    name: "slice_update",
-    since: Opset::Ios18,
-    params: &params(),
-    infer,
-    eval: Eval::Kernel(eval),
-}];
+pub(super) const OPS: &[OpDef] =
+    &[define(OpClass::Update, "slice_update", Ios18, infer, eval).takes(&params())];
 
 const fn params() -> [Param; 8] {
     let x = Param::value("x", MOVABLE_17).group('T');
@@ -21,24 +14,22 @@ const fn params() -> [Param; 8] {
     [x, update, begin, end, stride, begin_mask, end_mask, squeeze_mask]
 }
 
-fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer(call: &Call<'_>) -> Result<Vec<Type>> {
     let (x, update) = (call.ty("x")?, call.ty("update")?);
-    if update.rank() == Some(0) {
-        return Err(OpError::new("`update` has rank 0"));
-    }
+    refuse_if!(update.rank() == Some(0), "`update` has rank 0");
     if let Some(rank) = x.rank() {
         let part = Bounds::read(call, rank)?.dims(&x.shape)?;
         let fits = update.rank().is_none_or(|rank| rank == part.len())
             && part.iter().zip(&update.shape).all(|(&a, &b)| dims::same(a, b).is_some());
         if !fits {
             let part = TensorType::new(x.dtype, part);
-            return Err(OpError::new(format!("`update` is {update}, the part to be replaced is {part}")));
+            refuse!("`update` is {update}, the part to be replaced is {part}");
         }
     }
     Ok(vec![x.clone().into()])
 }
 
-fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let x = call.tensor("x")?;
     let out = outputs.tensor(0)?.bytes();
     out.copy_from_slice(x.bytes());
@@ -46,13 +37,13 @@ fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
 }
 
 /// Replaces the part in the elements of `x`, of which only the shape is taken from the call.
-pub fn in_place(call: &Call<'_>, x: &[usize], elements: &mut [u8]) -> Result<(), OpError> {
+pub fn in_place(call: &Call<'_>, x: &[usize], elements: &mut [u8]) -> Result {
     let update = call.tensor("update")?;
     let bounds = Bounds::read(call, x.len())?;
     let part = bounds.shape(x)?;
     if part[..] != *update.shape() {
         let found = update.shape();
-        return Err(OpError::new(format!("`update` has shape {found:?}, the part to be replaced {part:?}")));
+        refuse!("`update` has shape {found:?}, the part to be replaced {part:?}");
     }
     if !part.contains(&0) {
         bounds.copy(x, Direction::Into)?.run(update.dtype(), update.bytes(), elements);
@@ -62,20 +53,18 @@ pub fn in_place(call: &Call<'_>, x: &[usize], elements: &mut [u8]) -> Result<(),
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
     use super::*;
-    use crate::tensor::Tensor;
 
     fn update(shape: &[usize], begin: [i32; 2], end: [i32; 2], stride: [i32; 2]) -> Result<Vec<i32>, String> {
         let values: Vec<i32> = (1..=i32::try_from(shape.iter().product::<usize>()).unwrap()).collect();
         let args = [
-            ("x", Tensor::from_slice(&[2, 3], &[0i32; 6]).unwrap()),
-            ("update", Tensor::from_slice(shape, &values).unwrap()),
-            ("begin", Tensor::from_slice(&[2], &begin).unwrap()),
-            ("end", Tensor::from_slice(&[2], &end).unwrap()),
-            ("stride", Tensor::from_slice(&[2], &stride).unwrap()),
+            ("x", tensor(&[2, 3], &[0i32; 6])),
+            ("update", tensor(shape, &values)),
+            ("begin", tensor(&[2], &begin)),
+            ("end", tensor(&[2], &end)),
+            ("stride", tensor(&[2], &stride)),
         ];
-        let out = run("slice_update", Opset::Ios18, &args).map_err(|error| error.to_string())?;
+        let out = run("slice_update", Ios18, &args).map_err(|error| error.to_string())?;
         Ok(out[0].view().slice::<i32>().unwrap().to_vec())
     }
 
@@ -88,10 +77,9 @@ mod tests {
 
     #[test]
     fn the_update_has_the_shape_of_the_part() {
-        let error = update(&[1, 3], [1, 0], [2, 2], [1, 1]).unwrap_err();
-        assert_eq!(
-            error,
-            "`update` is tensor<int32, [1, 3]>, the part to be replaced is tensor<int32, [1, 2]>"
+        refused(
+            update(&[1, 3], [1, 0], [2, 2], [1, 1]),
+            "`update` is tensor<int32, [1, 3]>, the part to be replaced is tensor<int32, [1, 2]>",
         );
     }
 }

@@ -1,18 +1,12 @@
 //! `sliding_windows`: the windows of a dimension, stacked along a new one.
 
-use super::dims;
-use crate::kernels::copy::StridedCopy;
-use crate::mil::op::domain::{FLOAT_INT, INT, MOVABLE_17};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
-use crate::mil::{Dim, Opset, Type};
-use crate::tensor::{DType, shape};
+use super::prelude::*;
+use anemeter_kernels::copy::StridedCopy;
 
-pub(super) const OPS: &[OpDef] =
-    &[generation(Opset::Ios15, &params(FLOAT_INT)), generation(Opset::Ios17, &params(MOVABLE_17))];
-
-const fn generation(since: Opset, params: &'static [Param]) -> OpDef {
-    OpDef { name: "sliding_windows", since, params, infer, eval: Eval::Kernel(eval) }
-}
+pub(super) const OPS: &[OpDef] = &[
+    define(OpClass::Movement, "sliding_windows", Ios15, infer, eval).takes(&params(FLOAT_INT)),
+    define(OpClass::Movement, "sliding_windows", Ios17, infer, eval).takes(&params(MOVABLE_17)),
+];
 
 const fn params(x: &'static [DType]) -> [Param; 4] {
     [
@@ -23,7 +17,7 @@ const fn params(x: &'static [DType]) -> [Param; 4] {
     ]
 }
 
-fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer(call: &Call<'_>) -> Result<Vec<Type>> {
     let x = call.ty("x")?;
     let size = dims::positive("size", call.int("size")?)?;
     let stride = dims::positive("stride", call.int("stride")?)?;
@@ -32,21 +26,19 @@ fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     let mut dims = x.shape.clone();
     dims[axis] = dims::map(dims[axis], |len| {
         let rest = len.checked_sub(size);
-        let rest = rest.ok_or_else(|| OpError::new(format!("`size` is {size}, dimension {axis} has {len}")));
+        let rest = rest.ok_or_else(|| op_error!("`size` is {size}, dimension {axis} has {len}"));
         Ok(rest? / stride + 1)
     })?;
     dims.insert(axis + 1, Dim::from(size));
     Ok(dims::one(x.dtype, dims))
 }
 
-fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let x = call.tensor("x")?;
     let axis = call.axis("axis", x.rank())?;
     let stride = dims::positive("stride", call.int("stride")?)?;
     let out = outputs.tensor(0)?;
-    if out.shape().contains(&0) {
-        return Ok(());
-    }
+    done_if!(out.shape().contains(&0));
     let mut from = shape::strides(x.shape());
     from.insert(axis, from[axis].saturating_mul(stride));
     let mut copy = StridedCopy::new(0, 0);
@@ -59,25 +51,20 @@ fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
     use super::*;
-    use crate::tensor::Tensor;
 
-    fn windows(size: i32, stride: i32) -> Result<Tensor, OpError> {
-        let x = Tensor::from_slice(&[1, 5, 2], &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]).unwrap();
+    fn windows(size: i32, stride: i32) -> Result<Vec<Tensor>> {
+        let x = tensor(&[1, 5, 2], &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
         let args = [("axis", -2), ("size", size), ("stride", stride)].map(|(n, v)| (n, Tensor::scalar(v)));
-        let args = [&[("x", x)][..], &args].concat();
-        run("sliding_windows", Opset::Ios15, &args).map(|mut out| out.remove(0))
+        run("sliding_windows", Ios15, &[&[("x", x)][..], &args].concat())
     }
 
     #[test]
     fn windows_may_overlap_and_leave_a_rest() {
         let out = windows(3, 1).unwrap();
-        assert_eq!(out.shape(), [1, 3, 3, 2]);
-        assert_eq!(out.view().slice::<i32>().unwrap()[6..12], [2, 3, 4, 5, 6, 7]);
-        let out = windows(2, 2).unwrap();
-        assert_eq!(out.shape(), [1, 2, 2, 2]);
-        assert_eq!(out.view().slice::<i32>().unwrap(), [0, 1, 2, 3, 4, 5, 6, 7]);
-        assert_eq!(windows(6, 1).unwrap_err().to_string(), "`size` is 6, dimension 1 has 5");
+        assert_eq!(out[0].shape(), [1, 3, 3, 2]);
+        assert_eq!(out[0].view().slice::<i32>().unwrap()[6..12], [2, 3, 4, 5, 6, 7]);
+        gives::<i32>(windows(2, 2), &[1, 2, 2, 2], &[0, 1, 2, 3, 4, 5, 6, 7]);
+        refused(windows(6, 1), "`size` is 6, dimension 1 has 5");
     }
 }

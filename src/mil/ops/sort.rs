@@ -1,29 +1,18 @@
 //! `argsort` and `topk`: elements in order along a dimension. Equal elements stay in the order they have, and
 //! what is not a number comes last, whichever way the order goes.
 
-use half::f16;
-
-use super::dims::{self, SIGNED_INDEX};
-use crate::mil::op::domain::{BOOL, FLOAT_INT, INT, NUMBER_17, TEXT};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param, Scratch};
-use crate::mil::{Dim, Opset, TensorType, Type};
-use crate::tensor::{DType, TensorMut, TensorView};
+use super::dims::SIGNED_INDEX;
+use super::prelude::*;
 
 pub(super) const OPS: &[OpDef] = &[
-    OpDef {
-        name: "argsort",
-        since: Opset::Ios15,
-        params: &[
-            Param::value("x", FLOAT_INT),
-            Param::constant("axis", INT).or_int(-1),
-            Param::constant("ascending", BOOL).or_bool(false),
-        ],
-        infer: infer_argsort,
-        eval: Eval::Kernel(eval_argsort),
-    },
-    topk(Opset::Ios15, &TOPK_15),
-    topk(Opset::Ios16, &topk_16(TOPK_15)),
-    topk(Opset::Ios17, &TOPK_17),
+    define(OpClass::Movement, "argsort", Ios15, infer_argsort, eval_argsort).takes(&[
+        Param::value("x", FLOAT_INT),
+        Param::constant("axis", INT).or_int(-1),
+        Param::constant("ascending", BOOL).or_bool(false),
+    ]),
+    define(OpClass::Movement, "topk", Ios15, infer_topk, eval_topk).takes(&TOPK_15),
+    define(OpClass::Movement, "topk", Ios16, infer_topk, eval_topk).takes(&topk_16(TOPK_15)),
+    define(OpClass::Movement, "topk", Ios17, infer_topk, eval_topk).takes(&TOPK_17),
 ];
 
 const TOPK_15: [Param; 4] = topk_params(FLOAT_INT, INT);
@@ -47,11 +36,7 @@ const fn topk_16([x, k, axis, ascending]: [Param; 4]) -> [Param; 6] {
     [x, k, axis, ascending, sort, return_indices]
 }
 
-const fn topk(since: Opset, params: &'static [Param]) -> OpDef {
-    OpDef { name: "topk", since, params, infer: infer_topk, eval: Eval::Kernel(eval_topk) }
-}
-
-fn infer_argsort(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_argsort(call: &Call<'_>) -> Result<Vec<Type>> {
     let x = call.ty("x")?;
     if let Some(rank) = x.rank() {
         check_countable(x, call.axis("axis", rank)?, DType::I32)?;
@@ -60,46 +45,42 @@ fn infer_argsort(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
 }
 
 /// Checks that every index along a dimension is a value of `dtype`.
-fn check_countable(x: &TensorType, axis: usize, dtype: DType) -> Result<(), OpError> {
+fn check_countable(x: &TensorType, axis: usize, dtype: DType) -> Result {
     let most = if dtype == DType::U16 { 1 << 16 } else { 1 << 31 };
     match x.shape[axis].size() {
         Some(size) if size > most => {
-            Err(OpError::new(format!("dimension {axis} has {size} elements, too many for {dtype} indices")))
+            refuse!("dimension {axis} has {size} elements, too many for {dtype} indices")
         }
         _ => Ok(()),
     }
 }
 
 /// The type of the indices, if they are asked for.
-fn indices_dtype(call: &Call<'_>) -> Result<Option<DType>, OpError> {
-    if call.opset() < Opset::Ios16 {
+fn indices_dtype(call: &Call<'_>) -> Result<Option<DType>> {
+    if call.opset() < Ios16 {
         return Ok(Some(DType::I32));
     }
     let wanted = call.bool("return_indices")?;
-    if call.opset() < Opset::Ios17 || !call.has("output_indices_dtype") {
+    if call.opset() < Ios17 || !call.has("output_indices_dtype") {
         return Ok(wanted.then_some(DType::I32));
     }
     match (wanted, call.text("output_indices_dtype")?) {
         (false, _) => Err(OpError::new("`output_indices_dtype` is given, but no indices are asked for")),
         (true, "int32") => Ok(Some(DType::I32)),
         (true, "uint16") => Ok(Some(DType::U16)),
-        (true, other) => {
-            Err(OpError::new(format!("`output_indices_dtype` is \"{other}\", not int32 or uint16")))
-        }
+        (true, other) => refuse!("`output_indices_dtype` is \"{other}\", not int32 or uint16"),
     }
 }
 
-fn infer_topk(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_topk(call: &Call<'_>) -> Result<Vec<Type>> {
     let (x, indices) = (call.ty("x")?, indices_dtype(call)?);
     let mut dims = x.shape.clone();
     if let Some(rank) = x.rank() {
         let axis = call.axis("axis", rank)?;
         check_countable(x, axis, indices.unwrap_or(DType::I32))?;
         dims[axis] = match (call.int("k")?, dims[axis].size()) {
-            (-1, _) if call.opset() >= Opset::Ios17 => dims[axis],
-            (k, Some(size)) if k > size as i64 => {
-                return Err(OpError::new(format!("`k` is {k}, dimension {axis} has {size} elements")));
-            }
+            (-1, _) if call.opset() >= Ios17 => dims[axis],
+            (k, Some(size)) if k > size as i64 => refuse!("`k` is {k}, dimension {axis} has {size} elements"),
             (k, _) => Dim::from(dims::size("k", k)?),
         };
     }
@@ -116,15 +97,8 @@ struct Lane {
 }
 
 /// Calls `f` with each row of `x` along `axis` and with where the row starts in an output of `kept` elements.
-fn lanes(
-    x: &[usize],
-    axis: usize,
-    kept: usize,
-    mut f: impl FnMut(Lane, Lane) -> Result<(), OpError>,
-) -> Result<(), OpError> {
-    if kept == 0 || x.contains(&0) {
-        return Ok(());
-    }
+fn lanes(x: &[usize], axis: usize, kept: usize, mut f: impl FnMut(Lane, Lane) -> Result) -> Result {
+    done_if!(kept == 0 || x.contains(&0));
     let (len, step) = (x[axis], x[axis + 1..].iter().product());
     for outer in 0..x[..axis].iter().product() {
         for inner in 0..step {
@@ -135,7 +109,7 @@ fn lanes(
     Ok(())
 }
 
-fn eval_argsort(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval_argsort(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let x = call.tensor("x")?;
     let axis = call.axis("axis", x.rank())?;
     let ascending = call.bool("ascending")?;
@@ -149,7 +123,7 @@ fn eval_argsort(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), Op
     })
 }
 
-fn eval_topk(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+fn eval_topk(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let x = call.tensor("x")?;
     let axis = call.axis("axis", x.rank())?;
     let ascending = call.bool("ascending")?;
@@ -180,7 +154,7 @@ fn ranked<'s>(
     ascending: bool,
     kept: usize,
     scratch: &'s mut Scratch,
-) -> Result<&'s [u64], OpError> {
+) -> Result<&'s [u64]> {
     let [work] = scratch.floats([2 * lane.len]);
     let keys: &mut [u64] = bytemuck::cast_slice_mut(work);
     let signed = |value: i32| rank_int(value, ascending);
@@ -244,7 +218,7 @@ enum Indices<'a> {
 }
 
 impl<'a> Indices<'a> {
-    fn new(out: TensorMut<'a>) -> Result<Indices<'a>, OpError> {
+    fn new(out: TensorMut<'a>) -> Result<Indices<'a>> {
         match out.dtype() {
             DType::U16 => Ok(Indices::Uint16(out.slice()?)),
             _ => Ok(Indices::Int32(out.slice()?)),
@@ -261,48 +235,42 @@ impl<'a> Indices<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{run, run_many};
     use super::*;
-    use crate::tensor::Tensor;
-
-    fn flag(flag: bool) -> Tensor {
-        Tensor::from_bools(&[], &[flag]).unwrap()
-    }
 
     #[test]
     fn argsort_is_stable_and_puts_nan_last() {
-        let x = Tensor::from_slice(&[6], &[1.0f32, f32::NAN, -0.0, 0.0, 1.0, f32::NEG_INFINITY]).unwrap();
+        let x = tensor(&[6], &[1.0f32, f32::NAN, -0.0, 0.0, 1.0, f32::NEG_INFINITY]);
         for (ascending, wanted) in [(true, [5, 2, 3, 0, 4, 1]), (false, [0, 4, 2, 3, 5, 1])] {
-            let out = run("argsort", Opset::Ios15, &[("x", x.clone()), ("ascending", flag(ascending))]);
-            assert_eq!(out.unwrap()[0].view().slice::<i32>().unwrap(), wanted);
+            let out = run("argsort", Ios15, &[("x", x.clone()), ("ascending", Tensor::from_bool(ascending))]);
+            assert_eq!(output::<i32>(out), wanted);
         }
     }
 
     #[test]
     fn argsort_sorts_along_any_dimension() {
-        let x = Tensor::from_slice(&[3, 2], &[1, 9, 3, 8, 2, 7]).unwrap();
-        let out = run("argsort", Opset::Ios15, &[("x", x), ("axis", Tensor::scalar(0))]).unwrap();
+        let x = tensor(&[3, 2], &[1, 9, 3, 8, 2, 7]);
+        let out = run("argsort", Ios15, &[("x", x), ("axis", Tensor::scalar(0))]).unwrap();
         assert_eq!(out[0].view().slice::<i32>().unwrap(), [1, 0, 2, 1, 0, 2]);
     }
 
     #[test]
     fn topk_gives_values_and_indices() {
-        let x = Tensor::from_slice(&[2, 3], &[200u8, 2, 3, 4, 5, 5]).unwrap();
-        let args =
-            [("x", x), ("k", Tensor::scalar(2i8)), ("output_indices_dtype", Tensor::from_text("uint16"))];
-        let out = run_many("topk", Opset::Ios17, &args, 2).unwrap();
+        let x = tensor(&[2, 3], &[200u8, 2, 3, 4, 5, 5]);
+        let args = [("x", x), ("k", Tensor::scalar(2i8)), text("output_indices_dtype", "uint16")];
+        let out = run_many("topk", Ios17, &args, 2).unwrap();
         assert_eq!(out[0].view().slice::<u8>().unwrap(), [200, 3, 5, 5]);
         assert_eq!(out[1].view().slice::<u16>().unwrap(), [0, 2, 1, 2]);
     }
 
     #[test]
     fn topk_may_give_values_alone_and_all_of_them() {
-        let x = Tensor::from_slice(&[3], &[i32::MIN, 5, i32::MAX]).unwrap();
-        let args = [("x", x.clone()), ("k", Tensor::scalar(-1)), ("return_indices", flag(false))];
-        let out = run("topk", Opset::Ios17, &args).unwrap();
+        let x = tensor(&[3], &[i32::MIN, 5, i32::MAX]);
+        let args =
+            [("x", x.clone()), ("k", Tensor::scalar(-1)), ("return_indices", Tensor::from_bool(false))];
+        let out = run("topk", Ios17, &args).unwrap();
         assert_eq!(out.len(), 1);
         assert_eq!(out[0].view().slice::<i32>().unwrap(), [i32::MAX, 5, i32::MIN]);
-        let error = run_many("topk", Opset::Ios15, &[("x", x), ("k", Tensor::scalar(4))], 2).unwrap_err();
+        let error = run_many("topk", Ios15, &[("x", x), ("k", Tensor::scalar(4))], 2).unwrap_err();
         assert_eq!(error.to_string(), "`k` is 4, dimension 0 has 3 elements");
     }
 }

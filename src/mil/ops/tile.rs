@@ -1,26 +1,15 @@
 //! `tile`: a tensor repeated along its dimensions.
 
-use super::dims;
-use crate::kernels::copy::StridedCopy;
-use crate::mil::op::domain::{FLOAT_INT_BOOL, INT};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
-use crate::mil::{Dim, Opset, Type};
-use crate::tensor::shape;
+use super::prelude::*;
+use anemeter_kernels::copy::StridedCopy;
 
-pub(super) const OPS: &[OpDef] = &[OpDef {
-    name: "tile",
-    since: Opset::Ios15,
-    params: &[Param::value("x", FLOAT_INT_BOOL), Param::value("reps", INT)],
-    infer,
-    eval: Eval::Kernel(eval),
-}];
+pub(super) const OPS: &[OpDef] = &[define(OpClass::Movement, "tile", Ios15, infer, eval)
+    .takes(&[Param::value("x", FLOAT_INT_BOOL), Param::value("reps", INT)])];
 
-fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer(call: &Call<'_>) -> Result<Vec<Type>> {
     let x = call.ty("x")?;
     let Some(rank) = x.rank() else { return Ok(dims::unranked(x.dtype)) };
-    if rank == 0 {
-        return Err(OpError::new("`x` has rank 0"));
-    }
+    refuse_if!(rank == 0, "`x` has rank 0");
     let Some(reps) = dims::vector(call, "reps", rank)? else {
         return Ok(dims::one(x.dtype, vec![Dim::Unknown; rank]));
     };
@@ -31,12 +20,9 @@ fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     Ok(dims::one(x.dtype, dims.collect::<Result<_, _>>()?))
 }
 
-fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
-    let x = call.tensor("x")?;
-    let out = outputs.tensor(0)?;
-    if out.shape().contains(&0) {
-        return Ok(());
-    }
+fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
+    let (x, out) = (call.tensor("x")?, outputs.tensor(0)?);
+    done_if!(out.shape().contains(&0));
     let (from, to) = (shape::strides(x.shape()), shape::strides(out.shape()));
     let mut copy = StridedCopy::new(0, 0);
     for (i, &size) in x.shape().iter().enumerate() {
@@ -50,23 +36,21 @@ fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
     use super::*;
-    use crate::tensor::Tensor;
 
     #[test]
     fn repeats_along_each_dimension() {
-        let x = Tensor::from_slice(&[2, 2], &[1, 2, 3, 4]).unwrap();
+        let x = tensor(&[2, 2], &[1, 2, 3, 4]);
         let tile = |reps: &[i32]| {
-            let reps = Tensor::from_slice(&[reps.len()], reps).unwrap();
-            run("tile", Opset::Ios15, &[("x", x.clone()), ("reps", reps)])
+            let reps = tensor(&[reps.len()], reps);
+            run("tile", Ios15, &[("x", x.clone()), ("reps", reps)])
         };
         let out = tile(&[2, 3]).unwrap();
         assert_eq!(out[0].shape(), [4, 6]);
         let (one, two) = ([1, 2, 1, 2, 1, 2], [3, 4, 3, 4, 3, 4]);
         assert_eq!(out[0].view().slice::<i32>().unwrap(), [one, two, one, two].concat());
         assert_eq!(tile(&[1, 0]).unwrap()[0].shape(), [2, 0]);
-        assert_eq!(tile(&[1, -1]).unwrap_err().to_string(), "`reps` is -1, which is not a size");
-        assert_eq!(tile(&[1]).unwrap_err().to_string(), "`reps` has 1 elements, not 2");
+        refused(tile(&[1, -1]), "`reps` is -1, which is not a size");
+        refused(tile(&[1]), "`reps` has 1 elements, not 2");
     }
 }

@@ -1,9 +1,9 @@
 //! Calls of which only the types are known, for testing type rules.
 
 use super::testing::{definition, parameter};
-use crate::mil::op::{ArgValue, Bindings, Call, OpError};
-use crate::mil::{Opset, TensorType, Type};
-use crate::tensor::Tensor;
+use crate::op::{ArgValue, Bindings, Call, Result};
+use crate::{Opset, TensorType, Type};
+use anemeter_kernels::tensor::Tensor;
 
 /// What is known of a call, by parameter name; a repeated name makes a list.
 #[derive(Default)]
@@ -14,7 +14,7 @@ pub(super) struct Typed<'a> {
 }
 
 /// The types an operation gives.
-pub(super) fn infer(name: &str, opset: Opset, typed: &Typed<'_>) -> Result<Vec<Type>, OpError> {
+pub(super) fn infer(name: &str, opset: Opset, typed: &Typed<'_>) -> Result<Vec<Type>> {
     let def = definition(name, opset);
     let mut params = vec![Vec::new(); def.params.len()];
     for (name, ty) in typed.arguments {
@@ -33,7 +33,7 @@ pub(super) fn infer_tensor(
     name: &str,
     types: &[(&str, TensorType)],
     constants: &[(&str, Tensor)],
-) -> Result<TensorType, OpError> {
+) -> Result<TensorType> {
     let arguments: Vec<_> = types.iter().map(|(name, ty)| (*name, ty.clone().into())).collect();
     let typed = Typed { arguments: &arguments, constants, ..Typed::default() };
     let types = infer(name, Opset::Ios18, &typed)?;

@@ -2,38 +2,29 @@
 
 use smallvec::SmallVec;
 
-use super::dims;
+use super::prelude::*;
 use super::reshape::keep_elements;
-use crate::mil::op::domain::{FLOAT_INT_BOOL, INT, MOVABLE_17};
-use crate::mil::op::{Call, Eval, OpDef, OpError, Param};
-use crate::mil::{Dim, Opset, Type};
-use crate::tensor::shape;
 
 pub(super) const OPS: &[OpDef] = &[
-    expand_dims(Opset::Ios15, &[Param::value("x", FLOAT_INT_BOOL), Param::constant("axes", INT)]),
-    expand_dims(Opset::Ios17, &[Param::value("x", MOVABLE_17), Param::constant("axes", INT)]),
-    squeeze(Opset::Ios15, &[Param::value("x", FLOAT_INT_BOOL), Param::constant("axes", INT).optional()]),
-    squeeze(Opset::Ios17, &[Param::value("x", MOVABLE_17), Param::constant("axes", INT).optional()]),
-    OpDef {
-        name: "flatten2d",
-        since: Opset::Ios15,
-        params: &[Param::value("x", FLOAT_INT_BOOL), Param::constant("axis", INT).or_int(1)],
-        infer: flatten,
-        eval: Eval::Kernel(keep_elements),
-    },
+    expand_dims(Ios15).takes(&[Param::value("x", FLOAT_INT_BOOL), Param::constant("axes", INT)]),
+    expand_dims(Ios17).takes(&[Param::value("x", MOVABLE_17), Param::constant("axes", INT)]),
+    squeeze(Ios15).takes(&[Param::value("x", FLOAT_INT_BOOL), Param::constant("axes", INT).optional()]),
+    squeeze(Ios17).takes(&[Param::value("x", MOVABLE_17), Param::constant("axes", INT).optional()]),
+    define(OpClass::View, "flatten2d", Ios15, flatten, keep_elements)
+        .takes(&[Param::value("x", FLOAT_INT_BOOL), Param::constant("axis", INT).or_int(1)]),
 ];
 
-const fn expand_dims(since: Opset, params: &'static [Param]) -> OpDef {
-    OpDef { name: "expand_dims", since, params, infer: expand, eval: Eval::Kernel(keep_elements) }
+const fn expand_dims(since: Opset) -> OpDef {
+    define(OpClass::View, "expand_dims", since, expand, keep_elements)
 }
 
-const fn squeeze(since: Opset, params: &'static [Param]) -> OpDef {
-    OpDef { name: "squeeze", since, params, infer: drop_units, eval: Eval::Kernel(keep_elements) }
+const fn squeeze(since: Opset) -> OpDef {
+    define(OpClass::View, "squeeze", since, drop_units, keep_elements)
 }
 
 /// The `axes` parameter as indices below `rank`, in ascending order.
-fn axes(call: &Call<'_>, rank: usize) -> Result<SmallVec<[usize; 8]>, OpError> {
-    let outside = |axis| OpError::new(format!("`axes` contains {axis}, outside a tensor of rank {rank}"));
+fn axes(call: &Call<'_>, rank: usize) -> Result<SmallVec<[usize; 8]>> {
+    let outside = |axis| op_error!("`axes` contains {axis}, outside a tensor of rank {rank}");
     let given = call.ints("axes")?;
     let axes = given.iter().map(|&axis| shape::axis(axis, rank).ok_or_else(|| outside(axis)));
     let mut axes = axes.collect::<Result<SmallVec<_>, _>>()?;
@@ -41,7 +32,7 @@ fn axes(call: &Call<'_>, rank: usize) -> Result<SmallVec<[usize; 8]>, OpError> {
     Ok(axes)
 }
 
-fn expand(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn expand(call: &Call<'_>) -> Result<Vec<Type>> {
     let x = call.ty("x")?;
     let Some(rank) = x.rank() else { return Ok(dims::unranked(x.dtype)) };
     let mut dims = x.shape.clone();
@@ -52,7 +43,7 @@ fn expand(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
 }
 
 /// Dimensions that are not known to be one stay, as do named ones of another size.
-fn drop_units(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn drop_units(call: &Call<'_>) -> Result<Vec<Type>> {
     let x = call.ty("x")?;
     let Some(rank) = x.rank() else { return Ok(dims::unranked(x.dtype)) };
     let axes = if call.has("axes") { axes(call, rank)? } else { (0..rank).collect() };
@@ -61,31 +52,28 @@ fn drop_units(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     Ok(dims::one(x.dtype, kept.map(|(_, &dim)| dim).collect()))
 }
 
-fn flatten(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn flatten(call: &Call<'_>) -> Result<Vec<Type>> {
     let x = call.ty("x")?;
     let Some(rank) = x.rank() else { return Ok(dims::one(x.dtype, vec![Dim::Unknown; 2])) };
     let given = call.int("axis")?;
     let axis = if given < 0 { given.saturating_add(rank as i64) } else { given };
     let axis = usize::try_from(axis).ok().filter(|&axis| axis <= rank);
-    let axis =
-        axis.ok_or_else(|| OpError::new(format!("`axis` is {given}, not between -{rank} and {rank}")))?;
+    let axis = axis.ok_or_else(|| op_error!("`axis` is {given}, not between -{rank} and {rank}"))?;
     let (before, after) = x.shape.split_at(axis);
     Ok(dims::one(x.dtype, vec![dims::product(before)?, dims::product(after)?]))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::run;
     use super::*;
-    use crate::tensor::Tensor;
 
     fn shape_of(op: &str, x: &[usize], axes: Option<&[i32]>) -> Result<Vec<usize>, String> {
-        let x = Tensor::from_slice(x, &vec![0.0f32; x.iter().product()]).unwrap();
+        let x = tensor(x, &vec![0.0f32; x.iter().product()]);
         let mut args = vec![("x", x)];
         if let Some(axes) = axes {
-            args.push(("axes", Tensor::from_slice(&[axes.len()], axes).unwrap()));
+            args.push(("axes", tensor(&[axes.len()], axes)));
         }
-        let out = run(op, Opset::Ios15, &args);
+        let out = run(op, Ios15, &args);
         out.map(|out| out[0].shape().to_vec()).map_err(|error| error.to_string())
     }
 
@@ -94,8 +82,7 @@ mod tests {
         assert_eq!(shape_of("expand_dims", &[5, 6], Some(&[-3, 1, -1])).unwrap(), [5, 1, 1, 6, 1]);
         assert_eq!(shape_of("expand_dims", &[5], Some(&[0, 1, -2, -1])).unwrap(), [1, 1, 5, 1, 1]);
         assert_eq!(shape_of("expand_dims", &[], Some(&[0])).unwrap(), [1]);
-        let error = shape_of("expand_dims", &[5], Some(&[2])).unwrap_err();
-        assert_eq!(error, "`axes` contains 2, outside a tensor of rank 2");
+        refused(shape_of("expand_dims", &[5], Some(&[2])), "`axes` contains 2, outside a tensor of rank 2");
     }
 
     #[test]
@@ -109,8 +96,8 @@ mod tests {
     #[test]
     fn flatten2d_splits_before_the_axis() {
         for (axis, wanted) in [(-1, [6, 4]), (3, [24, 1]), (0, [1, 24]), (1, [2, 12])] {
-            let x = Tensor::from_slice(&[2, 3, 4], &[0i32; 24]).unwrap();
-            let out = run("flatten2d", Opset::Ios15, &[("x", x), ("axis", Tensor::scalar(axis))]).unwrap();
+            let x = tensor(&[2, 3, 4], &[0i32; 24]);
+            let out = run("flatten2d", Ios15, &[("x", x), ("axis", Tensor::scalar(axis))]).unwrap();
             assert_eq!(out[0].shape(), wanted);
         }
     }

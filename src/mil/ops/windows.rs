@@ -2,9 +2,8 @@
 
 use smallvec::smallvec;
 
-use crate::kernels::window::Window;
-use crate::mil::op::{Call, Ints, OpError};
-use crate::mil::{Dim, Opset};
+use super::prelude::*;
+use anemeter_kernels::window::Window;
 
 /// How the input is padded.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,7 +20,7 @@ pub(super) enum Padding {
 
 impl Padding {
     /// The rule of a call whose `pad_type` and `pad` are given or have defaults.
-    pub(super) fn of(call: &Call<'_>, spatial: usize) -> Result<Padding, OpError> {
+    pub(super) fn of(call: &Call<'_>, spatial: usize) -> Result<Padding> {
         let pad_type = call.text("pad_type")?;
         let is = |name: &str| pad_type.eq_ignore_ascii_case(name);
         if is("valid") {
@@ -31,10 +30,10 @@ impl Padding {
         } else if is("custom") {
             pads(call, spatial).map(Padding::Custom)
         } else if !is("same_lower") {
-            Err(OpError::new(format!(
+            Err(op_error!(
                 "`pad_type` is `{pad_type}`, not one of `valid`, `same`, `same_lower` and `custom`"
-            )))
-        } else if call.opset() == Opset::Ios15 {
+            ))
+        } else if call.opset() == Ios15 {
             Err(OpError::new("`pad_type` is `same_lower`, which opset ios15 does not have"))
         } else {
             Ok(Padding::SameLower)
@@ -43,44 +42,37 @@ impl Padding {
 }
 
 /// The `pad` parameter: two integers per spatial dimension, zero where it is left out.
-pub(super) fn pads(call: &Call<'_>, spatial: usize) -> Result<Ints, OpError> {
+pub(super) fn pads(call: &Call<'_>, spatial: usize) -> Result<Ints> {
     if !call.has("pad") {
         return Ok(smallvec![0; 2 * spatial]);
     }
     let pad = call.ints("pad")?;
     if pad.len() != 2 * spatial {
-        return Err(OpError::new(format!(
-            "`pad` has {} elements, {spatial} spatial dimensions need {}",
-            pad.len(),
-            2 * spatial
-        )));
+        refuse!("`pad` has {} elements, {spatial} spatial dimensions need {}", pad.len(), 2 * spatial);
     }
     Ok(pad)
 }
 
 /// A parameter with one positive integer per spatial dimension, 1 where it is left out.
-pub(super) fn per_axis(call: &Call<'_>, name: &str, spatial: usize) -> Result<Ints, OpError> {
+pub(super) fn per_axis(call: &Call<'_>, name: &str, spatial: usize) -> Result<Ints> {
     if !call.has(name) {
         return Ok(smallvec![1; spatial]);
     }
     let values = call.ints(name)?;
     if values.len() != spatial {
-        return Err(OpError::new(format!(
-            "`{name}` has {} elements, `x` has {spatial} spatial dimensions",
-            values.len()
-        )));
+        refuse!("`{name}` has {} elements, `x` has {spatial} spatial dimensions", values.len());
     }
     match values.iter().find(|&&v| v < 1) {
-        Some(value) => Err(OpError::new(format!("`{name}` holds {value}, which is not positive"))),
+        Some(value) => refuse!("`{name}` holds {value}, which is not positive"),
         None => Ok(values),
     }
 }
 
 /// The number of spatial dimensions of an input `[n, c, *spatial]` of the given rank.
-pub(super) fn spatial_rank(rank: usize, most: usize) -> Result<usize, OpError> {
+pub(super) fn spatial_rank(rank: usize, most: usize) -> Result<usize> {
     match rank.checked_sub(2) {
         Some(spatial) if (1..=most).contains(&spatial) => Ok(spatial),
-        _ => Err(OpError::new(format!("`x` has rank {rank}, not one of 3 to {}", most + 2))),
+        _ => refuse!("`x` has rank {rank}, not one of 3 to {}", most + 2),
     }
 }
 
@@ -117,7 +109,7 @@ impl Windows {
     }
 
     /// Output size along an axis.
-    pub(super) fn output(&self, axis: usize, input: usize, kernel: usize) -> Result<usize, OpError> {
+    pub(super) fn output(&self, axis: usize, input: usize, kernel: usize) -> Result<usize> {
         let (before, after) = self.pad(axis, input, kernel);
         let (input, pad, stride) = (input as i128, before + after, i128::from(self.stride[axis]));
         let slack = input + pad - self.extent(axis, kernel);
@@ -130,15 +122,15 @@ impl Windows {
         };
         match isize::try_from(output) {
             Ok(size) if size > 0 => Ok(size.cast_unsigned()),
-            _ => Err(OpError::new(format!(
+            _ => refuse!(
                 "spatial dimension {axis} of size {input} with padding {pad} and a window of {kernel} gives an \
                  output of size {output}"
-            ))),
+            ),
         }
     }
 
     /// Output sizes, unknown where the input or the kernel is.
-    pub(super) fn output_dims(&self, input: &[Dim], kernel: &[Dim]) -> Result<Vec<Dim>, OpError> {
+    pub(super) fn output_dims(&self, input: &[Dim], kernel: &[Dim]) -> Result<Vec<Dim>> {
         let sizes = input.iter().zip(kernel).enumerate();
         sizes
             .map(|(axis, (input, kernel))| match (input.size(), kernel.size()) {
@@ -167,7 +159,7 @@ impl Windows {
     }
 }
 
-fn sizes(values: &Ints) -> crate::tensor::Shape {
+fn sizes(values: &Ints) -> Shape {
     values.iter().map(|&v| usize::try_from(v).unwrap_or(1)).collect()
 }
 

@@ -1,11 +1,11 @@
 //! The interface a model declares, against its program and the rules of its specification version.
 
 use super::Report;
-use crate::mil::{
+use crate::{
     ArrayType, Dim, Feature, FeatureType, Flexibility, Function, Interface, Interfaces, Model, TensorType,
     Type,
 };
-use crate::tensor::DType;
+use anemeter_kernels::tensor::DType;
 
 /// How many shapes an input may enumerate.
 const MAX_SHAPES: usize = 128;

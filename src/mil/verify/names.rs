@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::Report;
-use crate::mil::Model;
+use crate::Model;
 
 const RESERVED: &[&str] = &[
     "any", "bool", "program", "func", "tensor", "list", "dict", "tuple", "true", "false", "string", "bf16",

@@ -1,11 +1,11 @@
 //! Operations: every value defined once and before use, every argument and type as the definition says.
 
 use super::Report;
-use crate::mil::agreement::agrees;
-use crate::mil::arguments::{Arguments, Source};
-use crate::mil::op::Numerics;
-use crate::mil::propagate::{self, Options, literal_fits, place};
-use crate::mil::{Binding, Block, Function, Operation, Type, ValueId, ops};
+use crate::agreement::agrees;
+use crate::arguments::{Arguments, Source};
+use crate::op::Numerics;
+use crate::propagate::{self, Options, literal_fits, place};
+use crate::{Binding, Block, Function, Operation, Type, ValueId, ops};
 
 /// The largest rank of a value that is computed.
 const MAX_RANK: usize = 5;

@@ -3,9 +3,9 @@
 
 use rayon::prelude::*;
 
-use crate::mil::op::Numerics;
-use crate::mil::propagate::{self, Finding, Options};
-use crate::mil::{Dim, Feature, Function, Interface, Model, Type, ValueId};
+use crate::op::Numerics;
+use crate::propagate::{self, Finding, Options};
+use crate::{Dim, Feature, Function, Interface, Model, Type, ValueId};
 
 pub(super) fn check_enumerated(model: &Model) -> Vec<Finding> {
     let cases: Vec<(&Function, &Interface, usize)> = (model.program.functions.iter())

@@ -13,10 +13,10 @@ use objc2_core_ml::{MLMultiArray, MLMultiArrayDataType};
 use objc2_foundation::{NSArray, NSNumber};
 
 use super::error;
-use super::wait::Handed;
-use crate::runtime::RuntimeError;
-use crate::runtime::strided::Strided;
-use crate::tensor::{AlignedBuf, DType, Shape, TensorView, shape};
+use super::wait::SendHandle;
+use crate::RuntimeError;
+use crate::strided::Strided;
+use anemeter_kernels::tensor::{AlignedBuf, DType, Shape, TensorView, shape};
 
 /// Element types that a multi-array can have.
 const TYPES: [(DType, MLMultiArrayDataType); 5] = [
@@ -77,17 +77,17 @@ fn over(
 }
 
 /// An array over memory of ours, used for many predictions.
-pub(super) struct Owned {
-    array: Handed<Retained<MLMultiArray>>,
-    memory: Handed<NonNull<u8>>,
+pub(super) struct OwnedArray {
+    array: SendHandle<Retained<MLMultiArray>>,
+    memory: SendHandle<NonNull<u8>>,
     bytes: usize,
     dtype: DType,
     shape: Shape,
 }
 
-impl Owned {
+impl OwnedArray {
     /// A zeroed array. Its memory belongs to the deallocator, so that it lives as long as Core ML knows the array.
-    pub(super) fn zeroed(dtype: DType, shape: &[usize]) -> Result<Owned, RuntimeError> {
+    pub(super) fn zeroed(dtype: DType, shape: &[usize]) -> Result<OwnedArray, RuntimeError> {
         let bytes = shape::element_count(shape).and_then(|count| dtype.byte_len(count));
         let Some(bytes) = bytes.filter(|&bytes| bytes > 0) else {
             return Err(RuntimeError::Environment(format!("cannot make an array of {dtype} {shape:?}")));
@@ -99,7 +99,13 @@ impl Owned {
             let _ = &buffer;
         });
         let array = over(memory.cast(), dtype, shape, &deallocator)?;
-        Ok(Owned { array: Handed(array), memory: Handed(memory), bytes, dtype, shape: shape.into() })
+        Ok(OwnedArray {
+            array: SendHandle(array),
+            memory: SendHandle(memory),
+            bytes,
+            dtype,
+            shape: shape.into(),
+        })
     }
 
     pub(super) fn array(&self) -> &Retained<MLMultiArray> {
@@ -126,13 +132,13 @@ impl Owned {
 }
 
 /// An array over a caller's memory, for one call.
-pub(super) struct Lent {
+pub(super) struct LentArray {
     pub(super) array: Retained<MLMultiArray>,
     pub(super) returned: Arc<AtomicBool>,
 }
 
 /// Lends a tensor to Core ML. The caller drops the array before the tensor and looks whether it was returned.
-pub(super) fn lend(view: &TensorView<'_>) -> Result<Lent, RuntimeError> {
+pub(super) fn lend(view: &TensorView<'_>) -> Result<LentArray, RuntimeError> {
     let returned = Arc::new(AtomicBool::new(false));
     let flag = Arc::clone(&returned);
     let deallocator: Deallocator =
@@ -140,21 +146,21 @@ pub(super) fn lend(view: &TensorView<'_>) -> Result<Lent, RuntimeError> {
     // Inputs are only read, so that a pointer that could be written through does no harm.
     let memory = NonNull::from(view.bytes()).cast::<c_void>();
     let array = over(memory, view.dtype(), view.shape(), &deallocator)?;
-    Ok(Lent { array, returned })
+    Ok(LentArray { array, returned })
 }
 
 /// A contiguous copy of an array.
 #[derive(Default)]
-pub(super) struct Copied {
+pub(super) struct ArrayCopy {
     dtype: Option<DType>,
     shape: Shape,
     buffer: AlignedBuf,
 }
 
-impl Copied {
-    pub(super) fn zeroed(dtype: DType, shape: &[usize]) -> Option<Copied> {
+impl ArrayCopy {
+    pub(super) fn zeroed(dtype: DType, shape: &[usize]) -> Option<ArrayCopy> {
         let bytes = dtype.byte_len(shape::element_count(shape)?)?;
-        Some(Copied { dtype: Some(dtype), shape: shape.into(), buffer: AlignedBuf::zeroed(bytes) })
+        Some(ArrayCopy { dtype: Some(dtype), shape: shape.into(), buffer: AlignedBuf::zeroed(bytes) })
     }
 
     pub(super) fn view(&self) -> Option<TensorView<'_>> {
@@ -230,6 +236,6 @@ fn length(size: isize) -> usize {
     usize::try_from(size).unwrap_or(0)
 }
 
-fn finish(done: Option<Result<(), crate::runtime::strided::LayoutError>>) -> Result<(), String> {
+fn finish(done: Option<Result<(), crate::strided::LayoutError>>) -> Result<(), String> {
     done.ok_or("cannot be accessed")?.map_err(|e| e.to_string())
 }

@@ -7,14 +7,14 @@ use objc2::rc::autoreleasepool;
 use objc2_core_ml::MLModel;
 use objc2_foundation::NSURL;
 
-use super::wait::Waiting;
-use super::{error, os_version};
-use crate::package::Package;
-use crate::runtime::RuntimeError;
-use crate::runtime::compiled::{CompileCache, Key};
+use super::error;
+use super::wait::CompletionWait;
+use crate::RuntimeError;
+use crate::compiled::{CompileCache, Key};
+use anemeter_base::hardware::os_version;
+use anemeter_mil::package::Package;
 
-/// A compiled model.
-pub(super) struct Compiled {
+pub(super) struct CompiledPackage {
     pub(super) path: PathBuf,
     pub(super) elapsed: Duration,
     pub(super) cached: bool,
@@ -25,19 +25,20 @@ pub(super) fn compiled(
     package: &Package,
     cache: &CompileCache,
     limit: Duration,
-) -> Result<Compiled, RuntimeError> {
+) -> Result<CompiledPackage, RuntimeError> {
     let began = Instant::now();
     let digest = package.digest().map_err(|e| RuntimeError::Environment(e.to_string()))?;
     let key = Key::new(digest, &os_version().build);
     let (path, cached) = cache.get_or_make(&key, || compile(package.path(), limit))?;
-    Ok(Compiled { path, elapsed: began.elapsed(), cached })
+    Ok(CompiledPackage { path, elapsed: began.elapsed(), cached })
 }
 
 /// Compiles into a folder of Core ML's choice.
 fn compile(package: &Path, limit: Duration) -> Result<PathBuf, RuntimeError> {
     let doing = format!("compile {}", package.display());
     let url = file_url(package, &doing)?;
-    let waiting = Waiting { doing: doing.clone(), meanwhile: "Core ML is compiling the package", limit };
+    let waiting =
+        CompletionWait { doing: doing.clone(), meanwhile: "Core ML is compiling the package", limit };
     let compiled = waiting.wait(|handler| {
         // SAFETY: the URL is a live file URL, and the handler takes what the method gives: a URL or nil, an error or nil.
         unsafe { MLModel::compileModelAtURL_completionHandler(&url.0, handler) }

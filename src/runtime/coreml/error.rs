@@ -4,8 +4,8 @@ use objc2::rc::Retained;
 use objc2::runtime::AnyObject;
 use objc2_foundation::{NSDictionary, NSError, NSString};
 
-use crate::runtime::RuntimeError;
-use crate::runtime::reason::Reason;
+use crate::RuntimeError;
+use crate::reason::Reason;
 
 /// No chain of errors is this long unless it is a circle.
 const LONGEST_CHAIN: usize = 16;

@@ -7,13 +7,10 @@
 mod array;
 mod compile;
 mod error;
-#[cfg(target_os = "macos")]
-mod memory;
 mod model;
 mod plan;
 mod session;
 mod state;
-mod system;
 mod units;
 mod wait;
 
@@ -22,14 +19,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::compiled::CompileCache;
 use super::{
-    Availability, Compilation, LoadOptions, Loaded, Loading, Placement, Runtime, RuntimeError, Session,
+    Availability, Compilation, LoadOptions, LoadedModel, Loading, Placement, Runtime, RuntimeError, Session,
 };
-use crate::mil::Model;
-use crate::package::Package;
-#[cfg(target_os = "macos")]
-pub(super) use memory::process_memory;
+use anemeter_base::hardware::os_version;
+use anemeter_mil::Model;
+use anemeter_mil::package::Package;
 use model::FunctionModel;
-pub(super) use system::{observe, os_version};
 
 /// States and functions by name came with this version of macOS.
 const OLDEST_MACOS: u32 = 15;
@@ -73,8 +68,8 @@ impl CoreMlRuntime {
 }
 
 impl Runtime for CoreMlRuntime {
-    fn name(&self) -> &'static str {
-        "coreml"
+    fn name(&self) -> RuntimeName {
+        RuntimeName::CoreMl
     }
 
     fn availability(&self) -> Availability {
@@ -88,7 +83,7 @@ impl Runtime for CoreMlRuntime {
         }
     }
 
-    fn load(&self, package: &Package, options: &LoadOptions) -> Result<Arc<dyn Loaded>, RuntimeError> {
+    fn load(&self, package: &Package, options: &LoadOptions) -> Result<Arc<dyn LoadedModel>, RuntimeError> {
         let (compiled, compilation) = self.compile(package, options)?;
         let loading = Loading { compilation: Some(compilation), ..Loading::default() };
         Ok(Arc::new(CoreMlLoaded {
@@ -149,7 +144,7 @@ impl CoreMlLoaded {
     }
 }
 
-impl Loaded for CoreMlLoaded {
+impl LoadedModel for CoreMlLoaded {
     fn model(&self) -> &Model {
         &self.model
     }

@@ -9,9 +9,9 @@ use objc2_core_ml::MLModel;
 
 use super::compile::file_url;
 use super::units::{configuration, units_of};
-use super::wait::{Handed, Waiting};
-use crate::bundle::ComputeUnits;
-use crate::runtime::{FunctionLoad, LoadOptions, RuntimeError};
+use super::wait::{CompletionWait, SendHandle};
+use crate::{FunctionLoad, LoadOptions, RuntimeError};
+use anemeter_base::vocabulary::ComputeUnits;
 
 /// What Core ML does in a load that takes long.
 const MEANWHILE: &str = "Core ML is compiling the function for the Neural Engine, which takes minutes the first time on a \
@@ -20,7 +20,7 @@ const MEANWHILE: &str = "Core ML is compiling the function for the Neural Engine
 /// A loaded function. One prediction runs at a time.
 pub(super) struct FunctionModel {
     name: String,
-    model: Mutex<Handed<Retained<MLModel>>>,
+    model: Mutex<SendHandle<Retained<MLModel>>>,
 }
 
 /// What loading a function took and found.
@@ -59,7 +59,7 @@ impl FunctionModel {
             remarks.push(format!("asked for the compute units {}, Core ML says {found}", options.units));
         }
         let load = FunctionLoad { function: name.to_owned(), elapsed: began.elapsed() };
-        let function = FunctionModel { name: name.to_owned(), model: Mutex::new(Handed(model)) };
+        let function = FunctionModel { name: name.to_owned(), model: Mutex::new(SendHandle(model)) };
         Ok((function, LoadReport { load, units, remarks }))
     }
 
@@ -68,7 +68,7 @@ impl FunctionModel {
     }
 
     /// The model, for one user at a time.
-    pub(super) fn lock(&self) -> MutexGuard<'_, Handed<Retained<MLModel>>> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, SendHandle<Retained<MLModel>>> {
         self.model.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -81,7 +81,7 @@ fn load(
 ) -> Result<Retained<MLModel>, RuntimeError> {
     let doing = format!("load the function `{name}`");
     let url = file_url(compiled, &doing)?;
-    let waiting = Waiting { doing, meanwhile: MEANWHILE, limit: options.load_limit };
+    let waiting = CompletionWait { doing, meanwhile: MEANWHILE, limit: options.load_limit };
     waiting.wait(|handler| {
         let configuration = configuration(options, function);
         // SAFETY: URL and configuration are live, and the handler takes what the method gives: a model or nil, an error or nil.

@@ -15,14 +15,14 @@ use objc2_foundation::NSString;
 use super::compile::file_url;
 use super::error;
 use super::units::configuration;
-use super::wait::Waiting;
-use crate::runtime::placement::{Device, FunctionPlan, PlannedOperation};
-use crate::runtime::{LoadOptions, RuntimeError};
+use super::wait::CompletionWait;
+use crate::placement::{FunctionPlan, PlannedOperation};
+use crate::{LoadOptions, RuntimeError};
+use anemeter_base::vocabulary::Device;
 
 /// Blocks in blocks; no program nests this deep.
 const DEEPEST: usize = 64;
 
-/// The plan of a function.
 pub(super) fn of_function(
     compiled: &Path,
     name: &str,
@@ -31,7 +31,7 @@ pub(super) fn of_function(
     let doing = format!("plan the function `{name}`");
     let url = file_url(compiled, &doing)?;
     let meanwhile = "Core ML is working out a compute plan, which takes as long as loading the function";
-    let waiting = Waiting { doing: doing.clone(), meanwhile, limit: options.load_limit };
+    let waiting = CompletionWait { doing: doing.clone(), meanwhile, limit: options.load_limit };
     let plan = waiting.wait(|handler| {
         let configuration = configuration(options, Some(name));
         // SAFETY: URL and configuration are live, and the handler takes what the method gives: a plan or nil, an error or nil.

@@ -13,12 +13,12 @@ use objc2_core_ml::{
 use objc2_foundation::{NSDictionary, NSString};
 use smallvec::SmallVec;
 
-use super::array::{Copied, Owned, lend};
+use super::array::{ArrayCopy, OwnedArray, lend};
 use super::state::States;
 use super::{CoreMlLoaded, error};
-use crate::mil::{Feature, FeatureType, Interface};
-use crate::runtime::{Loaded, Observer, RuntimeError, Session, inputs};
-use crate::tensor::{DType, Shape, Tensor, TensorView};
+use crate::{LoadedModel, Observer, RuntimeError, Session, inputs};
+use anemeter_kernels::tensor::{DType, Shape, Tensor, TensorView};
+use anemeter_mil::{Feature, FeatureType, Interface};
 
 /// Inputs from this size on are lent to Core ML rather than copied.
 const LENT_BYTES: usize = 64 << 10;
@@ -32,7 +32,7 @@ pub(super) struct CoreMlSession {
     loaded: Arc<CoreMlLoaded>,
     states: States,
     /// Small inputs, by name and shape.
-    inputs: Vec<(String, Owned)>,
+    inputs: Vec<(String, OwnedArray)>,
     /// What each function gave for the shapes it was given.
     results: Vec<Results>,
     /// Results of the last prediction.
@@ -62,10 +62,10 @@ enum Backing {
 struct Output {
     name: String,
     dtype: DType,
-    backing: Option<Owned>,
+    backing: Option<OwnedArray>,
     /// Whether the last prediction wrote into the backing.
     backed: bool,
-    copied: Copied,
+    copied: ArrayCopy,
 }
 
 impl Output {
@@ -115,7 +115,7 @@ impl CoreMlSession {
         let output = |feature: &Feature| {
             let FeatureType::Array(array) = &feature.ty else { return None };
             let (name, dtype) = (feature.name.clone(), array.dtype);
-            Some(Output { name, dtype, backing: None, backed: false, copied: Copied::default() })
+            Some(Output { name, dtype, backing: None, backed: false, copied: ArrayCopy::default() })
         };
         let has_states = !interface.states.is_empty();
         self.results.push(Results {
@@ -197,7 +197,7 @@ impl CoreMlSession {
         let kept = match kept {
             Some(kept) => kept,
             None => {
-                self.inputs.push((name.to_owned(), Owned::zeroed(view.dtype(), view.shape())?));
+                self.inputs.push((name.to_owned(), OwnedArray::zeroed(view.dtype(), view.shape())?));
                 self.inputs.len() - 1
             }
         };
@@ -207,7 +207,7 @@ impl CoreMlSession {
     }
 }
 
-type Given = Retained<ProtocolObject<dyn MLFeatureProvider>>;
+type FeatureProvider = Retained<ProtocolObject<dyn MLFeatureProvider>>;
 
 impl Results {
     /// A prediction without states, into arrays of ours once shapes are known. Where Core ML does not take those, it is
@@ -217,7 +217,7 @@ impl Results {
         model: &MLModel,
         provider: &ProtocolObject<dyn MLFeatureProvider>,
         doing: &str,
-    ) -> Result<Given, RuntimeError> {
+    ) -> Result<FeatureProvider, RuntimeError> {
         if self.backing == Backing::Used {
             // SAFETY: features, options and model are live; the options name outputs of this function with arrays of the
             // type and shape that it gave before.
@@ -275,7 +275,7 @@ impl Results {
         }
         for output in &mut self.outputs {
             let Some(view) = output.copied.view().filter(|view| !view.is_empty()) else { continue };
-            output.backing = Some(Owned::zeroed(view.dtype(), view.shape())?);
+            output.backing = Some(OwnedArray::zeroed(view.dtype(), view.shape())?);
         }
         self.backing = Backing::Used;
         Ok(())

@@ -9,10 +9,10 @@ use objc2::rc::{Retained, autoreleasepool};
 use objc2_core_ml::{MLModel, MLMultiArray, MLState};
 use objc2_foundation::NSString;
 
-use super::array::{self, Copied};
-use crate::mil::{ArrayType, FeatureType, Interface, Model};
-use crate::runtime::RuntimeError;
-use crate::tensor::{Shape, Tensor, TensorView};
+use super::array::{self, ArrayCopy};
+use crate::RuntimeError;
+use anemeter_kernels::tensor::{Shape, Tensor, TensorView};
+use anemeter_mil::{ArrayType, FeatureType, Interface, Model};
 
 /// All states of a model.
 pub(super) struct States {
@@ -27,7 +27,7 @@ struct Slot {
     /// The group with the latest content; none if nothing was ever written.
     latest: Option<usize>,
     /// The content as it was last looked at.
-    seen: OnceCell<Option<Copied>>,
+    seen: OnceCell<Option<ArrayCopy>>,
 }
 
 /// The states that a function keeps together.
@@ -110,7 +110,7 @@ impl States {
         let slot = self.slots.iter().find(|slot| slot.name == name)?;
         let seen = slot.seen.get_or_init(|| match slot.latest {
             Some(group) => read(&self.groups[group].state, slot).ok(),
-            None => Copied::zeroed(slot.ty.dtype, &shape_of(&slot.ty)?),
+            None => ArrayCopy::zeroed(slot.ty.dtype, &shape_of(&slot.ty)?),
         });
         seen.as_ref()?.view()
     }
@@ -127,7 +127,7 @@ impl States {
         let slot = self.slots.iter().position(|slot| slot.name == name);
         let slot = slot.ok_or_else(|| error("the model has no such state".to_owned()))?;
         let ty = &self.slots[slot].ty;
-        let expected = shape_of(ty).unwrap_or_default();
+        let expected = shape_of(ty).ok_or_else(|| error("its shape cannot be addressed".to_owned()))?;
         if value.dtype() != ty.dtype || value.shape() != &expected[..] {
             let found = format!("is {} {:?}", value.dtype(), value.shape());
             return Err(error(format!("{found}, expected {} {expected:?}", ty.dtype)));
@@ -144,8 +144,8 @@ fn shape_of(ty: &ArrayType) -> Option<Shape> {
     ty.shape.iter().map(|&size| usize::try_from(size).ok()).collect()
 }
 
-fn read(state: &MLState, slot: &Slot) -> Result<Copied, String> {
-    let mut copied = Copied::default();
+fn read(state: &MLState, slot: &Slot) -> Result<ArrayCopy, String> {
+    let mut copied = ArrayCopy::default();
     with_array(state, &slot.name, &mut |array| copied.read(array, slot.ty.dtype))?;
     Ok(copied)
 }

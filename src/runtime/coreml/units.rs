@@ -7,8 +7,8 @@ use objc2_core_ml::{
 };
 use objc2_foundation::NSString;
 
-use crate::bundle::ComputeUnits;
-use crate::runtime::{Hints, LoadOptions, ReshapeFrequency, Specialization};
+use crate::{Hints, LoadOptions, ReshapeFrequency, Specialization};
+use anemeter_base::vocabulary::ComputeUnits;
 
 /// Core ML's constants by our names; by name, since numbers are easily mistaken.
 const UNITS: [(ComputeUnits, MLComputeUnits); 4] = [

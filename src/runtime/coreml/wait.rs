@@ -9,20 +9,20 @@ use objc2::rc::{Retained, autoreleasepool};
 use objc2_foundation::NSError;
 
 use super::error;
-use crate::runtime::RuntimeError;
+use crate::RuntimeError;
 
 /// An object on its way from one thread to another, used by one at a time.
-pub(super) struct Handed<T>(pub(super) T);
+pub(super) struct SendHandle<T>(pub(super) T);
 
 // SAFETY: whoever holds it has the only use of the object: the thread that makes it sends it away, and a mutex or an
 // exclusive borrow guards it afterwards. Core ML's objects are bound to no thread.
-unsafe impl<T> Send for Handed<T> {}
+unsafe impl<T> Send for SendHandle<T> {}
 
 /// What a completion handler was given.
-type Given<T> = Result<Retained<T>, RuntimeError>;
+type HandlerResult<T> = Result<Retained<T>, RuntimeError>;
 
 /// A call that ends in a completion handler.
-pub(super) struct Waiting<'a> {
+pub(super) struct CompletionWait<'a> {
     /// Completes "cannot …".
     pub(super) doing: String,
     /// What Core ML is at while nothing comes.
@@ -30,14 +30,14 @@ pub(super) struct Waiting<'a> {
     pub(super) limit: Duration,
 }
 
-impl Waiting<'_> {
+impl CompletionWait<'_> {
     /// Starts a call with a handler and waits for the handler to be called. A result that comes too late is let go of by the
     /// handler itself.
     pub(super) fn wait<T: Message + 'static>(
         self,
         start: impl FnOnce(&RcBlock<dyn Fn(*mut T, *mut NSError)>),
-    ) -> Given<T> {
-        let (sender, receiver) = mpsc::channel::<Handed<Given<T>>>();
+    ) -> HandlerResult<T> {
+        let (sender, receiver) = mpsc::channel::<SendHandle<HandlerResult<T>>>();
         let began = Instant::now();
         let doing = self.doing.clone();
         autoreleasepool(|_| {
@@ -52,12 +52,12 @@ impl Waiting<'_> {
                     }
                 });
                 // Nobody waits any longer: what was given is dropped here.
-                let _ = sender.send(Handed(given));
+                let _ = sender.send(SendHandle(given));
             });
             start(&handler);
         });
         match receiver.recv_timeout(self.limit) {
-            Ok(Handed(given)) => given,
+            Ok(SendHandle(given)) => given,
             Err(RecvTimeoutError::Timeout) => Err(RuntimeError::TimedOut {
                 doing: self.doing,
                 meanwhile: self.meanwhile.to_owned(),

@@ -2,11 +2,11 @@
 
 use std::ops::Range;
 
-use super::memory::{Grown, Readable};
+use super::memory::{GrowableTensor, ReadableArena};
 use super::plan::{Operand, Place, Plan, Step};
-use crate::mil::Type;
-use crate::mil::op::{ArgValue, Bindings, KnownValue, OpError};
-use crate::tensor::{Tensor, TensorView};
+use anemeter_kernels::tensor::{Tensor, TensorView};
+use anemeter_mil::Type;
+use anemeter_mil::op::{ArgValue, Bindings, KnownValue, OpError};
 
 pub(super) fn plain(known: &KnownValue) -> Result<&Tensor, OpError> {
     match known {
@@ -20,7 +20,7 @@ pub(super) fn plain(known: &KnownValue) -> Result<&Tensor, OpError> {
 pub(super) struct Places<'a> {
     pub(super) plan: &'a Plan,
     pub(super) inputs: &'a [TensorView<'a>],
-    pub(super) states: &'a [Grown],
+    pub(super) states: &'a [GrowableTensor],
     pub(super) slots: &'a [usize],
 }
 
@@ -29,7 +29,7 @@ impl<'a> Places<'a> {
         &self,
         value: usize,
         arena: impl FnOnce(Range<usize>) -> Option<&'a [u8]>,
-        grown: &'a [Grown],
+        grown: &'a [GrowableTensor],
     ) -> Result<TensorView<'a>, OpError> {
         let planned = &self.plan.values[value];
         match planned.place {
@@ -38,10 +38,10 @@ impl<'a> Places<'a> {
             Place::State(state) => {
                 self.states[self.slots[state]].view().ok_or_else(|| OpError::new("the state is empty"))
             }
-            Place::InputPart { input, offset, len } => {
+            Place::InputView { input, offset, len } => {
                 self.part(value, self.inputs[input].bytes(), offset..offset + len)
             }
-            Place::StatePart { state, offset, len } => {
+            Place::StateView { state, offset, len } => {
                 self.part(value, &self.states[self.slots[state]].buffer, offset..offset + len)
             }
             Place::Growable(slot) => grown[slot].view().ok_or_else(|| OpError::new("a value is not there")),
@@ -67,8 +67,8 @@ impl<'a> Places<'a> {
 pub(super) struct StepBindings<'a, 'arena> {
     pub(super) step: &'a Step,
     pub(super) places: Places<'a>,
-    pub(super) readable: &'a Readable<'arena>,
-    pub(super) grown: &'a [Grown],
+    pub(super) readable: &'a ReadableArena<'arena>,
+    pub(super) grown: &'a [GrowableTensor],
 }
 
 impl Bindings for StepBindings<'_, '_> {

@@ -1,29 +1,29 @@
 //! Leaves of a plan what its steps use, in the order in which they use it: most values of a program are constants, views or
 //! inside of fused steps, and what lies side by side is found faster.
 
-use super::plan::{Action, Constant, Nested, Operand, Place, Plan, PlannedValue, Step};
+use super::plan::{Action, Constant, NestedBlock, Operand, Place, Plan, PlannedValue, Step};
 
 /// Drops values and constants that nothing refers to.
 pub(super) fn compact(mut plan: Plan) -> Plan {
-    let mut kept = Kept {
-        values: Numbers::of(std::mem::take(&mut plan.values)),
-        constants: Numbers::of(std::mem::take(&mut plan.constants)),
+    let mut renumbering = Renumbering {
+        values: Renumbered::of(std::mem::take(&mut plan.values)),
+        constants: Renumbered::of(std::mem::take(&mut plan.constants)),
     };
-    plan.inputs.iter_mut().for_each(|(_, value)| kept.value(value));
-    plan.steps.iter_mut().for_each(|step| kept.step(step));
-    plan.outputs.iter_mut().for_each(|(_, value)| kept.value(value));
-    plan.passed.iter_mut().for_each(|(value, _)| kept.value(value));
-    plan.values = kept.values.into_used();
-    plan.constants = kept.constants.into_used();
+    plan.inputs.iter_mut().for_each(|(_, value)| renumbering.value(value));
+    plan.steps.iter_mut().for_each(|step| renumbering.step(step));
+    plan.outputs.iter_mut().for_each(|(_, value)| renumbering.value(value));
+    plan.passed.iter_mut().for_each(|(value, _)| renumbering.value(value));
+    plan.values = renumbering.values.into_used();
+    plan.constants = renumbering.constants.into_used();
     plan
 }
 
-struct Kept {
-    values: Numbers<PlannedValue>,
-    constants: Numbers<Constant>,
+struct Renumbering {
+    values: Renumbered<PlannedValue>,
+    constants: Renumbered<Constant>,
 }
 
-impl Kept {
+impl Renumbering {
     fn step(&mut self, step: &mut Step) {
         for operand in step.arguments.iter_mut().flatten() {
             match operand {
@@ -46,7 +46,7 @@ impl Kept {
         }
     }
 
-    fn nested(&mut self, nested: &mut Nested) {
+    fn nested(&mut self, nested: &mut NestedBlock) {
         nested.inputs.iter_mut().for_each(|value| self.value(value));
         nested.steps.iter_mut().for_each(|step| self.step(step));
         nested.outputs.iter_mut().for_each(|value| self.value(value));
@@ -62,14 +62,14 @@ impl Kept {
 }
 
 /// Items that are numbered anew as they are used.
-struct Numbers<T> {
+struct Renumbered<T> {
     all: Vec<Result<T, usize>>,
     used: Vec<T>,
 }
 
-impl<T> Numbers<T> {
-    fn of(items: Vec<T>) -> Numbers<T> {
-        Numbers { all: items.into_iter().map(Ok).collect(), used: Vec::new() }
+impl<T> Renumbered<T> {
+    fn of(items: Vec<T>) -> Renumbered<T> {
+        Renumbered { all: items.into_iter().map(Ok).collect(), used: Vec::new() }
     }
 
     fn into_used(mut self) -> Vec<T> {
@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn items_are_numbered_in_the_order_of_their_use() {
-        let mut numbers = Numbers::of(vec!['a', 'b', 'c', 'd']);
+        let mut numbers = Renumbered::of(vec!['a', 'b', 'c', 'd']);
         let order: Vec<usize> = [2, 0, 2, 3, 0].into_iter().map(|i| numbers.number(i).0).collect();
         assert_eq!((order, numbers.used), (vec![0, 1, 0, 2, 1], vec!['c', 'a', 'd']));
     }

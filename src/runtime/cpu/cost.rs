@@ -1,35 +1,20 @@
-//! What a step moves and computes, for comparison with what the machine can do.
+//! What a step moves and computes, for comparison with what the machine can do: the cost model of [`anemeter_mil::cost`]
+//! over the operands of a plan.
 
 use super::plan::{Operand, Place, Plan, Step};
-use crate::mil::op::KnownValue;
-use crate::tensor::Shape;
+use super::views::PlanBindings;
+use anemeter_mil::Type;
+use anemeter_mil::cost::{Cost, Operands, tensor_bytes};
+use anemeter_mil::op::{ArgValue, Bindings, KnownValue, OpClass};
 
-/// Bytes and operations of one step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Cost {
-    /// Bytes of all arguments and results, weights as they are stored. Of a table only some rows may be read.
-    pub(super) bytes: usize,
-    /// Floating-point operations of a product, a multiply-add being two; zero for anything else.
-    pub(super) flops: usize,
-}
-
-impl Cost {
-    /// The cost of a step; `size` tells the bytes of a value that is no constant.
-    pub(super) fn of(step: &Step, plan: &Plan, size: impl Fn(usize) -> usize) -> Cost {
-        let constant = |constant: usize| match &plan.constants[constant].value {
-            KnownValue::Tensor(tensor) => tensor.bytes().len(),
-            KnownValue::Packed(weight) => weight.stored_bytes(),
-        };
-        let read = step.arguments.iter().flatten().map(|operand| match *operand {
-            Operand::Constant(index) => constant(index),
-            Operand::Value(value) => match plan.values[value].place {
-                Place::Constant(index) => constant(index),
-                _ => size(value),
-            },
-        });
-        let written = step.outputs.iter().map(|&value| size(value));
-        Cost { bytes: read.chain(written).sum(), flops: flops(step, plan).unwrap_or(0) }
-    }
+/// Bytes and FLOPs of a step; `size` tells the bytes of a value that is no constant.
+pub(super) fn of(step: &Step, plan: &Plan, size: impl Fn(usize) -> usize) -> (usize, usize) {
+    let written = step.outputs.iter().map(|&value| size(value) as u64).sum();
+    let first = step.outputs.first().and_then(|&value| plan.values[value].ty.tensor());
+    let cost = Cost::of_call((step.def, step.def.since), &StepOperands { step, plan, size }, first, written);
+    let flops = step.fused_flops.unwrap_or(cost.flops);
+    let in_memory = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
+    (in_memory(cost.bytes()), in_memory(flops))
 }
 
 /// Bytes of results below which other threads take longer to wake than the plan takes.
@@ -37,36 +22,77 @@ const BRIEF: usize = 1 << 14;
 
 /// Whether a plan only moves a few numbers about, such as the vector of one token.
 pub(super) fn is_brief(plan: &Plan) -> bool {
-    let moves = |step: &Step| !step.dynamic && flops(step, plan).is_none();
+    let moves = |step: &Step| !step.dynamic && !matches!(step.def.class, OpClass::Product(_));
     plan.arena_bytes < BRIEF && plan.steps.iter().all(moves)
 }
 
-fn flops(step: &Step, plan: &Plan) -> Option<usize> {
-    let shape_of = |operand: &Operand| match *operand {
-        Operand::Constant(constant) => plan.constants[constant].ty.tensor()?.concrete(),
-        Operand::Value(value) => plan.values[value].ty.tensor()?.concrete(),
-    };
-    let shape = |name: &str| -> Option<Shape> { shape_of(step.argument(name)?.first()?) };
-    if super::fuse::PRODUCTS.contains(&step.def.name) {
-        let elements = |weight| Some(shape_of(weight)?.iter().product::<usize>());
-        return Some(2 * step.argument("weight")?.iter().map(elements).sum::<Option<usize>>()?);
+struct StepOperands<'p, S> {
+    step: &'p Step,
+    plan: &'p Plan,
+    size: S,
+}
+
+impl<S> StepOperands<'_, S> {
+    fn constant(&self, param: usize, index: usize) -> Option<&KnownValue> {
+        let constant = match self.step.arguments[param][index] {
+            Operand::Constant(constant) => constant,
+            Operand::Value(value) => match self.plan.values[value].place {
+                Place::Constant(constant) => constant,
+                _ => return None,
+            },
+        };
+        Some(&self.plan.constants[constant].value)
     }
-    let out = plan.values[*step.outputs.first()?].shape.as_ref()?;
-    let elements: usize = out.iter().product();
-    let depth = match step.def.name {
-        "conv" | "linear" => shape("weight")?.get(1..)?.iter().product(),
-        "matmul" => {
-            let plane = |shape: &[usize]| shape.iter().rev().take(2).product::<usize>() as f64;
-            // The product of [m, k] and [k, n] over that of [m, n] is the square of k.
-            (plane(&shape("x")?) * plane(&shape("y")?) / plane(out).max(1.0)).sqrt().round() as usize
+}
+
+impl<S> Bindings for StepOperands<'_, S> {
+    fn count(&self, param: usize) -> usize {
+        self.step.arguments[param].len()
+    }
+
+    fn ty(&self, param: usize, index: usize) -> &Type {
+        match self.step.arguments[param][index] {
+            Operand::Constant(constant) => &self.plan.constants[constant].ty,
+            Operand::Value(value) => &self.plan.values[value].ty,
         }
-        // Two products over all keys, also those that no query of a block sees; values are as wide as keys.
-        super::fuse::ATTENTION => 2 * shape("mask")?.last()?,
-        // The token's own value takes no product.
-        super::fuse::TOKEN_ATTENTION => 2 * shape("mask")?.last()? + usize::from(shape("own_key").is_some()),
-        _ => return None,
-    };
-    elements.checked_mul(depth)?.checked_mul(2)
+    }
+
+    fn value(&self, param: usize, index: usize) -> Option<ArgValue<'_>> {
+        Some(match self.constant(param, index)? {
+            KnownValue::Tensor(tensor) => ArgValue::Shared(tensor),
+            KnownValue::Packed(weight) => ArgValue::Packed(weight),
+        })
+    }
+}
+
+impl<S: Fn(usize) -> usize> Operands for StepOperands<'_, S> {
+    fn bytes(&self, param: usize, index: usize) -> u64 {
+        match (self.constant(param, index), self.step.arguments[param][index]) {
+            (None, Operand::Value(value)) => (self.size)(value) as u64,
+            _ => self.ty(param, index).tensor().map_or(0, tensor_bytes),
+        }
+    }
+
+    fn stored_bytes(&self, param: usize, index: usize) -> Option<u64> {
+        Some(match self.constant(param, index)? {
+            KnownValue::Tensor(tensor) => tensor.bytes().len() as u64,
+            KnownValue::Packed(weight) => weight.stored_bytes() as u64,
+        })
+    }
+}
+
+impl Operands for PlanBindings<'_> {
+    fn bytes(&self, param: usize, index: usize) -> u64 {
+        self.ty(param, index).tensor().map_or(0, tensor_bytes)
+    }
+
+    fn stored_bytes(&self, param: usize, index: usize) -> Option<u64> {
+        Some(match self.value(param, index)? {
+            ArgValue::Shared(tensor) => tensor.bytes().len() as u64,
+            ArgValue::View(view) => view.bytes().len() as u64,
+            ArgValue::Packed(weight) => weight.stored_bytes() as u64,
+        })
+    }
 }
 
 #[cfg(test)]
@@ -74,9 +100,9 @@ mod tests {
     use super::super::fold_options;
     use super::super::planner::plan;
     use super::*;
-    use crate::mil::op::Numerics;
-    use crate::mil::{Builder, Function, Opset, TensorType, propagate};
-    use crate::tensor::DType;
+    use anemeter_kernels::tensor::DType;
+    use anemeter_mil::op::Numerics;
+    use anemeter_mil::{Builder, Function, Opset, TensorType, propagate};
 
     fn is_brief_plan(function: &Function) -> bool {
         let (facts, findings) = propagate::propagate(function, &[], fold_options(Numerics::Fast, true));

@@ -5,15 +5,15 @@ use std::time::Instant;
 use smallvec::SmallVec;
 
 use super::bindings::{Places, StepBindings, plain};
-use super::cost::Cost;
-use super::memory::{Grown, Memory, Readable, split};
-use super::plan::{Action, Nested, Operand, Place, Plan, Step};
-use crate::mil::op::{Call, Eval, Numerics, OpError, Output, OutputBuffer, Outputs, storage_type};
-use crate::mil::ops::slice_update;
-use crate::mil::propagate::Finding;
-use crate::mil::{Opset, Type};
-use crate::runtime::{Executed, Observer, RuntimeError};
-use crate::tensor::{AlignedBuf, Shape, Tensor, TensorView, shape};
+use super::cost;
+use super::memory::{GrowableTensor, Memory, ReadableArena, split};
+use super::plan::{Action, NestedBlock, Operand, Place, Plan, Step};
+use crate::{Observer, OpExecution, RuntimeError};
+use anemeter_kernels::tensor::{AlignedBuf, Shape, Tensor, TensorView, shape};
+use anemeter_mil::op::{Call, Eval, Numerics, OpError, Output, OutputBuffer, Outputs, storage_type};
+use anemeter_mil::ops::slice_update;
+use anemeter_mil::propagate::Finding;
+use anemeter_mil::{Opset, Type};
 
 /// A loop that runs longer than this is taken to be endless.
 const MAX_ITERATIONS: usize = 1 << 24;
@@ -26,7 +26,7 @@ pub(super) struct Execution<'a> {
     pub(super) numerics: Numerics,
     pub(super) memory_limit: usize,
     pub(super) inputs: &'a [TensorView<'a>],
-    pub(super) states: &'a mut [Grown],
+    pub(super) states: &'a mut [GrowableTensor],
     /// Index into `states` of each state of the plan.
     pub(super) state_slots: &'a [usize],
     pub(super) memory: &'a mut Memory,
@@ -83,9 +83,9 @@ impl Execution<'_> {
         let elapsed = started.elapsed();
         let views: Vec<TensorView<'_>> = step.outputs.iter().filter_map(|&v| self.view(v).ok()).collect();
         let size = |value| self.view(value).map_or(0, |view| view.bytes().len());
-        let Cost { bytes, flops } = Cost::of(step, self.plan, size);
+        let (bytes, flops) = cost::of(step, self.plan, size);
         let (kind, name) = (step.def.name, &step.name);
-        observer.executed(&Executed { kind, name, started, elapsed, outputs: &views, bytes, flops });
+        observer.executed(&OpExecution { kind, name, started, elapsed, outputs: &views, bytes, flops });
         self.observer = Some(observer);
     }
 
@@ -111,11 +111,9 @@ impl Execution<'_> {
     }
 
     fn kernel(&mut self, step: &Step) -> Result<(), OpError> {
-        let Eval::Kernel(kernel) = step.def.eval else {
-            return Err(OpError::new("has no kernel"));
-        };
+        let Eval::Kernel(kernel) = step.def.eval else { return Err(OpError::new("has no kernel")) };
         let shapes = if step.dynamic { self.shapes_now(step)? } else { self.planned_shapes(step) };
-        let mut taken: SmallVec<[(usize, Grown); 4]> = SmallVec::new();
+        let mut taken: SmallVec<[(usize, GrowableTensor); 4]> = SmallVec::new();
         let mut ranges: SmallVec<[std::ops::Range<usize>; 4]> = SmallVec::new();
         for &value in &step.outputs {
             match self.plan.values[value].place {
@@ -137,7 +135,7 @@ impl Execution<'_> {
         kernel: fn(&Call<'_>, &mut Outputs<'_, '_>) -> Result<(), OpError>,
         shapes: &[Option<Shape>],
         ranges: &mut [std::ops::Range<usize>],
-        taken: &mut [(usize, Grown)],
+        taken: &mut [(usize, GrowableTensor)],
     ) -> Result<(), OpError> {
         let values = &self.plan.values;
         ranges.sort_by_key(|range| range.start);
@@ -148,7 +146,8 @@ impl Execution<'_> {
         for (&value, shape) in step.outputs.iter().zip(shapes) {
             let buffer = match values[value].place {
                 Place::Arena { offset, .. } => {
-                    let at = ranges.iter().position(|range| range.start == offset).unwrap_or(0);
+                    let at = ranges.iter().position(|range| range.start == offset);
+                    let at = at.expect("`kernel` has taken the range of every output in the arena");
                     OutputBuffer::Placed(std::mem::take(&mut writable[at]))
                 }
                 _ => OutputBuffer::Growable { buffer: buffers.remove(0), limit: self.memory_limit },
@@ -181,7 +180,7 @@ impl Execution<'_> {
 
     /// Output shapes from the values at hand.
     fn shapes_now(&self, step: &Step) -> Result<SmallVec<[Option<Shape>; 4]>, OpError> {
-        let whole = Readable::whole(&self.memory.arena);
+        let whole = ReadableArena::whole(&self.memory.arena);
         let bindings =
             StepBindings { step, places: self.places(), readable: &whole, grown: &self.memory.grown };
         let call =
@@ -204,9 +203,7 @@ impl Execution<'_> {
     }
 
     fn read_state(&mut self, step: &Step, state: usize) -> Result<(), OpError> {
-        let &[value] = &step.outputs[..] else {
-            return Err(OpError::new("a read gives one value"));
-        };
+        let &[value] = &step.outputs[..] else { return Err(OpError::new("a read gives one value")) };
         let view =
             self.states[self.state_slots[state]].view().ok_or_else(|| OpError::new("the state is empty"))?;
         match self.plan.values[value].place {
@@ -246,7 +243,7 @@ impl Execution<'_> {
     fn update_state(&mut self, step: &Step, state: usize) -> Result<(), OpError> {
         let slot = self.state_slots[state];
         let mut target = std::mem::take(&mut self.states[slot]);
-        let whole = Readable::whole(&self.memory.arena);
+        let whole = ReadableArena::whole(&self.memory.arena);
         let bindings =
             StepBindings { step, places: self.places(), readable: &whole, grown: &self.memory.grown };
         let call = Call::new(step.def, self.opset, 1, &bindings);
@@ -262,7 +259,7 @@ impl Execution<'_> {
         }
     }
 
-    fn cond(&mut self, step: &Step, branches: &[Nested; 2]) -> Result<(), RuntimeError> {
+    fn cond(&mut self, step: &Step, branches: &[NestedBlock; 2]) -> Result<(), RuntimeError> {
         let fail = |this: &Self, e: OpError| this.step_failed(step, &e);
         let condition = match step.arguments.iter().flatten().next() {
             Some(Operand::Value(value)) => self.flag(*value),
@@ -279,7 +276,12 @@ impl Execution<'_> {
         Ok(())
     }
 
-    fn repeat(&mut self, step: &Step, condition: &Nested, body: &Nested) -> Result<(), RuntimeError> {
+    fn repeat(
+        &mut self,
+        step: &Step,
+        condition: &NestedBlock,
+        body: &NestedBlock,
+    ) -> Result<(), RuntimeError> {
         let fail = |this: &Self, e: OpError| this.step_failed(step, &e);
         for (i, operand) in step.arguments.iter().flatten().enumerate() {
             for block in [condition, body] {
@@ -304,10 +306,10 @@ impl Execution<'_> {
     }
 
     /// Carries what the body yields into the next round; all at once, since outputs may be inputs permuted.
-    fn carry(&mut self, condition: &Nested, body: &Nested) -> Result<(), OpError> {
+    fn carry(&mut self, condition: &NestedBlock, body: &NestedBlock) -> Result<(), OpError> {
         let mut next = Vec::with_capacity(body.outputs.len());
         for &value in &body.outputs {
-            let mut grown = Grown::default();
+            let mut grown = GrowableTensor::default();
             grown.copy_from(&self.view(value)?, self.is_list(value));
             next.push(grown);
         }

@@ -1,9 +1,9 @@
 //! Image inputs: 8-bit pixels, row by row, become the `[1, channels, height, width]` tensor a program takes.
 
-use crate::kernels::convert;
-use crate::mil::{ColorSpace, FeatureType, ImageType, Interface};
-use crate::runtime::RuntimeError;
-use crate::tensor::{DType, Tensor, TensorView};
+use crate::RuntimeError;
+use anemeter_kernels::convert;
+use anemeter_kernels::tensor::{DType, Tensor, TensorView};
+use anemeter_mil::{ColorSpace, FeatureType, ImageType, Interface};
 
 /// The images among the inputs, converted. Inputs that are tensors already are left alone.
 pub(super) fn convert(

@@ -5,35 +5,35 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use crate::mil::op::Scratch;
-use crate::mil::{TensorType, Type};
-use crate::tensor::{AlignedBuf, DType, Shape, TensorView};
+use anemeter_kernels::tensor::{AlignedBuf, DType, Shape, TensorView};
+use anemeter_mil::op::Scratch;
+use anemeter_mil::{TensorType, Type};
 
 /// Working memory, reused from prediction to prediction.
 #[derive(Default)]
 pub(super) struct Memory {
     pub(super) arena: AlignedBuf,
-    pub(super) grown: Vec<Grown>,
+    pub(super) grown: Vec<GrowableTensor>,
     pub(super) scratch: Scratch,
 }
 
 /// A value in a buffer of its own.
-pub(super) struct Grown {
+pub(super) struct GrowableTensor {
     pub(super) buffer: AlignedBuf,
     pub(super) dtype: DType,
     pub(super) shape: Shape,
     pub(super) ty: Type,
 }
 
-impl Default for Grown {
+impl Default for GrowableTensor {
     /// A value that is not there: no bytes for one element. Nothing is allocated.
-    fn default() -> Grown {
+    fn default() -> GrowableTensor {
         let ty = TensorType::scalar(DType::Bool).into();
-        Grown { buffer: AlignedBuf::default(), dtype: DType::Bool, shape: Shape::new(), ty }
+        GrowableTensor { buffer: AlignedBuf::default(), dtype: DType::Bool, shape: Shape::new(), ty }
     }
 }
 
-impl Grown {
+impl GrowableTensor {
     pub(super) fn view(&self) -> Option<TensorView<'_>> {
         TensorView::new(self.dtype, &self.shape, &self.buffer).ok()
     }
@@ -67,20 +67,20 @@ impl Memory {
             self.arena.resize(arena_bytes);
         }
         while self.grown.len() < growable {
-            self.grown.push(Grown::default());
+            self.grown.push(GrowableTensor::default());
         }
     }
 }
 
 /// The parts of the arena that an operation does not write to.
-pub(super) struct Readable<'a> {
+pub(super) struct ReadableArena<'a> {
     gaps: SmallVec<[(usize, &'a [u8]); 4]>,
 }
 
-impl<'a> Readable<'a> {
+impl<'a> ReadableArena<'a> {
     /// The arena while nothing is written.
-    pub(super) fn whole(arena: &'a [u8]) -> Readable<'a> {
-        Readable { gaps: smallvec::smallvec![(0, arena)] }
+    pub(super) fn whole(arena: &'a [u8]) -> ReadableArena<'a> {
+        ReadableArena { gaps: smallvec::smallvec![(0, arena)] }
     }
 
     pub(super) fn get(&self, range: Range<usize>) -> Option<&'a [u8]> {
@@ -95,7 +95,7 @@ impl<'a> Readable<'a> {
 pub(super) fn split<'a>(
     arena: &'a mut [u8],
     written: &[Range<usize>],
-) -> (SmallVec<[&'a mut [u8]; 4]>, Readable<'a>) {
+) -> (SmallVec<[&'a mut [u8]; 4]>, ReadableArena<'a>) {
     let mut writable = SmallVec::new();
     let mut gaps = SmallVec::new();
     let (mut rest, mut at) = (arena, 0);
@@ -107,7 +107,7 @@ pub(super) fn split<'a>(
         (rest, at) = (tail, range.end);
     }
     gaps.push((at, &*rest));
-    (writable, Readable { gaps })
+    (writable, ReadableArena { gaps })
 }
 
 #[cfg(test)]

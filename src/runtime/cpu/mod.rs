@@ -21,12 +21,14 @@ mod views;
 
 use std::sync::Arc;
 
-use crate::kernels;
-use crate::mil::op::Numerics;
-use crate::mil::propagate::{self, Facts, Finding, Options};
-use crate::mil::{Function, Model, verify};
-use crate::package::Package;
-use crate::runtime::{Availability, LoadOptions, Loaded, Runtime, RuntimeError, Session};
+use crate::{Availability, LoadOptions, LoadedModel, Runtime, RuntimeError, Session};
+use anemeter_base::hardware::{self, System};
+use anemeter_base::vocabulary::RuntimeName;
+use anemeter_kernels as kernels;
+use anemeter_mil::op::Numerics;
+use anemeter_mil::package::Package;
+use anemeter_mil::propagate::{self, Facts, Finding, Options};
+use anemeter_mil::{Function, Model, Type, verify};
 
 /// Constants up to this size are computed once at load.
 const FOLD_BYTES: usize = 64 << 20;
@@ -36,22 +38,26 @@ const FOLD_BYTES: usize = 64 << 20;
 pub struct CpuRuntime;
 
 impl Runtime for CpuRuntime {
-    fn name(&self) -> &'static str {
-        "cpu"
+    fn name(&self) -> RuntimeName {
+        RuntimeName::Cpu
     }
 
     fn availability(&self) -> Availability {
         Availability::Ready
     }
 
-    fn load(&self, package: &Package, options: &LoadOptions) -> Result<Arc<dyn Loaded>, RuntimeError> {
+    fn load(&self, package: &Package, options: &LoadOptions) -> Result<Arc<dyn LoadedModel>, RuntimeError> {
         Ok(Arc::new(CpuLoaded::new(package.shared_model(), options)?))
     }
 }
 
 impl CpuRuntime {
     /// Loads a model that is not in a package.
-    pub fn load_model(&self, model: Model, options: &LoadOptions) -> Result<Arc<dyn Loaded>, RuntimeError> {
+    pub fn load_model(
+        &self,
+        model: Model,
+        options: &LoadOptions,
+    ) -> Result<Arc<dyn LoadedModel>, RuntimeError> {
         Ok(Arc::new(CpuLoaded::new(Arc::new(model), options)?))
     }
 }
@@ -86,6 +92,7 @@ impl CpuLoaded {
                     message: "the function has no interface".to_owned(),
                 });
             }
+            findings.extend(unsized_states(function));
         }
         if !findings.is_empty() {
             return Err(RuntimeError::Program(findings));
@@ -126,11 +133,24 @@ impl CpuLoaded {
     }
 }
 
+/// States whose size is unknown, so that they cannot be kept.
+fn unsized_states(function: &Function) -> impl Iterator<Item = Finding> {
+    let states = function.inputs.iter().map(|&id| function.value(id));
+    states.filter_map(|value| match &value.ty {
+        Type::State(ty) if session::state_size(ty).is_none() => Some(Finding {
+            function: function.name.clone(),
+            operation: format!("state `{}`", value.name),
+            message: format!("is a {ty}, whose size is unknown"),
+        }),
+        _ => None,
+    })
+}
+
 fn fold_options(numerics: Numerics, trust_declared: bool) -> Options {
     Options { fold_bytes: FOLD_BYTES, trust_declared, numerics }
 }
 
-impl Loaded for CpuLoaded {
+impl LoadedModel for CpuLoaded {
     fn model(&self) -> &Model {
         &self.model
     }
@@ -143,7 +163,5 @@ impl Loaded for CpuLoaded {
 /// The machine's memory, or 64 GB where that is unknown.
 fn machine_memory() -> usize {
     const FALLBACK: usize = 64 << 30;
-    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let total = info.lines().find_map(|line| line.strip_prefix("MemTotal:")?.trim().strip_suffix("kB"));
-    total.and_then(|kib| kib.trim().parse::<usize>().ok()).map_or(FALLBACK, |kib| kib << 10)
+    hardware::memory::total(&System).and_then(|bytes| usize::try_from(bytes).ok()).unwrap_or(FALLBACK)
 }

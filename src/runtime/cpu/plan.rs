@@ -7,9 +7,9 @@
 
 use smallvec::SmallVec;
 
-use crate::mil::Type;
-use crate::mil::op::{KnownValue, OpDef};
-use crate::tensor::{DType, Shape};
+use anemeter_kernels::tensor::{DType, Shape};
+use anemeter_mil::Type;
+use anemeter_mil::op::{KnownValue, OpDef};
 
 /// Everything needed to execute a function at given input shapes.
 pub(super) struct Plan {
@@ -54,9 +54,9 @@ pub(super) enum Place {
     /// At an offset of the arena.
     Arena { offset: usize, len: usize },
     /// Some bytes of what the caller lent.
-    InputPart { input: usize, offset: usize, len: usize },
+    InputView { input: usize, offset: usize, len: usize },
     /// Some bytes of a state of the session.
-    StatePart { state: usize, offset: usize, len: usize },
+    StateView { state: usize, offset: usize, len: usize },
     /// In a buffer of its own.
     Growable(usize),
 }
@@ -70,6 +70,8 @@ pub(super) struct Step {
     pub(super) action: Action,
     /// Whether output sizes have to be worked out anew at each execution.
     pub(super) dynamic: bool,
+    /// FLOPs of the steps that a fused one stands for.
+    pub(super) fused_flops: Option<u64>,
 }
 
 impl Step {
@@ -94,9 +96,9 @@ pub(super) enum Action {
     /// By its kernel.
     Kernel,
     /// One of two blocks, by a condition.
-    Cond { branches: [Nested; 2] },
+    Cond { branches: [NestedBlock; 2] },
     /// A body as long as a condition holds.
-    While { condition: Nested, body: Nested },
+    While { condition: NestedBlock, body: NestedBlock },
     /// Copies a state out.
     ReadState { state: usize },
     /// Copies a value into a state.
@@ -109,8 +111,8 @@ pub(super) enum Action {
 
 impl Action {
     /// The blocks it executes.
-    pub(super) fn nested(&self) -> impl Iterator<Item = &Nested> {
-        let blocks: [Option<&Nested>; 2] = match self {
+    pub(super) fn nested(&self) -> impl Iterator<Item = &NestedBlock> {
+        let blocks: [Option<&NestedBlock>; 2] = match self {
             Action::Cond { branches: [then, otherwise] } => [Some(then), Some(otherwise)],
             Action::While { condition, body } => [Some(condition), Some(body)],
             _ => [None, None],
@@ -120,7 +122,7 @@ impl Action {
 }
 
 /// A nested block.
-pub(super) struct Nested {
+pub(super) struct NestedBlock {
     pub(super) inputs: Vec<usize>,
     pub(super) steps: Vec<Step>,
     pub(super) outputs: Vec<usize>,

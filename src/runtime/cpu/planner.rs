@@ -5,14 +5,14 @@ use smallvec::SmallVec;
 
 use super::compact::compact;
 use super::lifetimes::Lifetimes;
-use super::plan::{Action, Constant, Nested, Operand, Place, Plan, PlannedValue, Step};
+use super::plan::{Action, Constant, NestedBlock, Operand, Place, Plan, PlannedValue, Step};
 use super::views::{Aliases, PlanBindings, first_byte};
 use super::{arena, fuse, states};
-use crate::mil::arguments::{Arguments, Source};
-use crate::mil::op::{Eval, KnownValue, OpDef, OpError, decode_all, storage_type};
-use crate::mil::propagate::{Facts, Finding, place};
-use crate::mil::{Block, Function, Operation, TensorType, Type, ValueId, ops};
-use crate::tensor::{DType, shape};
+use anemeter_kernels::tensor::{DType, shape};
+use anemeter_mil::arguments::{Arguments, Source};
+use anemeter_mil::op::{Eval, KnownValue, OpDef, OpError, decode_all, storage_type};
+use anemeter_mil::propagate::{Facts, Finding, place};
+use anemeter_mil::{Block, Function, Operation, TensorType, Type, ValueId, ops};
 
 /// Plans a function from the facts of its values.
 pub(super) fn plan(function: &Function, facts: Facts, fuses: bool) -> Result<Plan, Finding> {
@@ -115,7 +115,7 @@ impl<'f> Planner<'f> {
         let name =
             op.outputs.first().map_or(op.kind.as_str(), |&id| &self.function.value(id).name).to_owned();
         let outputs = op.outputs.iter().map(|id| id.index()).collect();
-        Ok(Some(Step { def, name, arguments: operands, outputs, action, dynamic }))
+        Ok(Some(Step { def, name, arguments: operands, outputs, action, dynamic, fused_flops: None }))
     }
 
     /// Makes the result of an operation a part of its operand, if that is what it is.
@@ -141,6 +141,9 @@ impl<'f> Planner<'f> {
     fn place_output(&mut self, id: ValueId, may_be_sized: bool) -> Result<bool, OpError> {
         let ty = storage_type(&self.facts.types[id.index()])?;
         let sized = may_be_sized && ty.concrete().is_some();
+        if sized && byte_len(&ty).is_none() {
+            return Err(OpError::new(format!("a {ty} is too large to address")));
+        }
         if sized {
             self.sized.push(id.index());
         } else {
@@ -256,13 +259,13 @@ impl<'f> Planner<'f> {
         }
     }
 
-    fn nested(&mut self, block: &Block) -> Result<Nested, OpError> {
+    fn nested(&mut self, block: &Block) -> Result<NestedBlock, OpError> {
         for &id in &block.inputs {
             self.places[id.index()] = self.add_growable();
         }
         let steps = self.block(block, false).map_err(|finding| OpError::new(finding.to_string()))?;
         let indices = |ids: &[ValueId]| ids.iter().map(|id| id.index()).collect();
-        Ok(Nested { inputs: indices(&block.inputs), steps, outputs: indices(&block.outputs) })
+        Ok(NestedBlock { inputs: indices(&block.inputs), steps, outputs: indices(&block.outputs) })
     }
 
     fn outputs(&self) -> Vec<(String, usize)> {
@@ -276,7 +279,7 @@ impl<'f> Planner<'f> {
             self.places[value] = Place::State(state);
         }
         let arena_bytes = self.place_sized(&steps, &outputs);
-        self.place_parts();
+        self.place_views();
         let passed = self.pass_inputs(&outputs);
         let Planner { function: _, facts, places, constants, states, inputs, growable, .. } = self;
         let values = facts
@@ -305,14 +308,14 @@ impl<'f> Planner<'f> {
     }
 
     /// Gives the parts of values that have a place theirs.
-    fn place_parts(&mut self) {
+    fn place_views(&mut self) {
         for value in 0..self.places.len() {
-            let Some(part) = self.aliases.part(value) else { continue };
+            let Some(view) = self.aliases.view(value) else { continue };
             let len = self.byte_len(value);
-            self.places[value] = match self.places[part.of] {
-                Place::Arena { offset, .. } => Place::Arena { offset: offset + part.offset, len },
-                Place::Input(input) => Place::InputPart { input, offset: part.offset, len },
-                Place::State(state) => Place::StatePart { state, offset: part.offset, len },
+            self.places[value] = match self.places[view.of] {
+                Place::Arena { offset, .. } => Place::Arena { offset: offset + view.offset, len },
+                Place::Input(input) => Place::InputView { input, offset: view.offset, len },
+                Place::State(state) => Place::StateView { state, offset: view.offset, len },
                 other => other,
             };
         }
@@ -341,6 +344,11 @@ impl<'f> Planner<'f> {
 
     fn byte_len(&self, value: usize) -> usize {
         let ty = storage_type(&self.facts.types[value]).ok();
-        ty.and_then(|ty| ty.dtype.byte_len(shape::element_count(&ty.concrete()?)?)).unwrap_or(0)
+        ty.as_ref().and_then(byte_len).expect("a value has a size by the time it gets a place")
     }
+}
+
+/// Bytes of a value, if its shape is known and they can be counted.
+fn byte_len(ty: &TensorType) -> Option<usize> {
+    ty.dtype.byte_len(shape::element_count(&ty.concrete()?)?)
 }

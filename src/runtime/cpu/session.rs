@@ -7,16 +7,16 @@ use smallvec::SmallVec;
 
 use super::cost::is_brief;
 use super::execute::Execution;
-use super::memory::{Grown, Memory};
+use super::memory::{GrowableTensor, Memory};
 use super::plan::{Place, Plan};
 use super::planner::plan;
 use super::{CpuLoaded, fold_options, image};
-use crate::kernels::parallel;
-use crate::mil::op::KnownValue;
-use crate::mil::propagate;
-use crate::mil::{DefaultValue, Feature, FeatureType, Function, Interface, TensorType, Type, ValueId};
-use crate::runtime::{Observer, RuntimeError, Session, check_inputs};
-use crate::tensor::{AlignedBuf, DType, Shape, Tensor, TensorView, shape};
+use crate::{Observer, RuntimeError, Session, check_inputs};
+use anemeter_kernels::parallel;
+use anemeter_kernels::tensor::{AlignedBuf, DType, Shape, Tensor, TensorView, shape};
+use anemeter_mil::op::KnownValue;
+use anemeter_mil::propagate;
+use anemeter_mil::{DefaultValue, Feature, FeatureType, Function, Interface, TensorType, Type, ValueId};
 
 /// Plans kept per session; the oldest goes first.
 const MAX_PLANS: usize = 160;
@@ -28,7 +28,7 @@ pub(super) struct CpuSession {
     current: Option<usize>,
     /// The plan of the last prediction that was not brief.
     worked: Option<usize>,
-    states: Vec<Grown>,
+    states: Vec<GrowableTensor>,
     state_names: Vec<String>,
     memory: Memory,
     observer: Option<Box<dyn Observer>>,
@@ -51,6 +51,11 @@ impl CachedPlan {
             && self.given.iter().zip(inputs).all(|((name, dtype, shape), (given, view))| {
                 name == given && *dtype == view.dtype() && shape[..] == *view.shape()
             })
+    }
+
+    /// The threads that carry it out, if this one is not enough.
+    fn threads<'a>(&self, loaded: &'a CpuLoaded) -> Option<&'a rayon::ThreadPool> {
+        loaded.pool.as_ref().filter(|_| !self.brief)
     }
 }
 
@@ -134,7 +139,8 @@ impl CpuSession {
 
     fn state_slots(&self, function: &Function, plan: &Plan) -> Result<Vec<usize>, RuntimeError> {
         let slot = |name: &String| {
-            let slot = self.state_names.iter().position(|n| n == name).unwrap_or(0);
+            let slot = self.state_names.iter().position(|n| n == name);
+            let slot = slot.expect("a session has the states of all functions");
             let declared = function.inputs.iter().map(|&id| function.value(id)).find(|v| v.name == *name);
             let state = &self.states[slot];
             match declared.map(|v| &v.ty) {
@@ -183,19 +189,30 @@ impl CpuSession {
             memory: &mut self.memory,
             observer: self.observer.as_deref_mut(),
         };
-        match &self.loaded.pool {
-            Some(pool) if !cached.brief => pool.install(|| parallel::attended(|| execution.run())),
-            _ => execution.run(),
-        }
+        on_threads(cached.threads(&self.loaded), || execution.run())
     }
 }
 
-fn zero_state(ty: &TensorType) -> Grown {
-    let shape = ty.concrete().unwrap_or_default();
-    let bytes = shape::element_count(&shape).and_then(|n| ty.dtype.byte_len(n)).unwrap_or(0);
-    let mut state = Grown { buffer: AlignedBuf::zeroed(bytes), ..Grown::default() };
+/// Does the work on the threads of a pool, none of which sleeps meanwhile, or on this one.
+fn on_threads<R: Send>(pool: Option<&rayon::ThreadPool>, work: impl FnOnce() -> R + Send) -> R {
+    match pool {
+        Some(pool) => pool.install(|| parallel::with_spinning_workers(work)),
+        None => work(),
+    }
+}
+
+fn zero_state(ty: &TensorType) -> GrowableTensor {
+    let (shape, bytes) = state_size(ty).expect("a model with a state of unknown size is not loaded");
+    let mut state = GrowableTensor { buffer: AlignedBuf::zeroed(bytes), ..GrowableTensor::default() };
     state.set_type(ty.dtype, &shape, false);
     state
+}
+
+/// Shape and bytes of a state, if its shape is fixed and they can be counted.
+pub(super) fn state_size(ty: &TensorType) -> Option<(Shape, usize)> {
+    let shape = ty.concrete()?;
+    let bytes = ty.dtype.byte_len(shape::element_count(&shape)?)?;
+    Some((shape, bytes))
 }
 
 /// Input types with the shapes that were given; where the program takes a scalar, Core ML takes `[1]`.
@@ -233,7 +250,7 @@ fn fill_defaults(
         let shape: Shape = array.shape.iter().map(|&d| usize::try_from(d).unwrap_or(usize::MAX)).collect();
         let elements = shape::element_count(&shape).unwrap_or(usize::MAX);
         let tensor = (elements < 1 << 28)
-            .then(|| crate::kernels::convert::from_f32(array.dtype, &shape, &vec![fill; elements]).ok())
+            .then(|| anemeter_kernels::convert::from_f32(array.dtype, &shape, &vec![fill; elements]).ok())
             .flatten();
         let Some(tensor) = tensor else {
             let problems = vec![format!("`{}` is missing and its default cannot be made", feature.name)];
@@ -266,6 +283,16 @@ impl Session for CpuSession {
         Ok(())
     }
 
+    /// The other threads stay awake: waking them would be part of the next prediction, and make that slower too.
+    fn wait(&mut self, is_over: &(dyn Fn() -> bool + Sync)) {
+        let pool = self.current.and_then(|plan| self.plans[plan].threads(&self.loaded));
+        on_threads(pool, || {
+            while !is_over() {
+                std::hint::spin_loop();
+            }
+        });
+    }
+
     fn output(&self, name: &str) -> Option<TensorView<'_>> {
         let plan = &self.plans[self.current?].plan;
         let &(_, value) = plan.outputs.iter().find(|(n, _)| n == name)?;
@@ -282,7 +309,7 @@ impl Session for CpuSession {
                 KnownValue::Tensor(tensor) => Some(tensor.view()),
                 KnownValue::Packed(_) => None,
             },
-            Place::Input(_) | Place::State(_) | Place::InputPart { .. } | Place::StatePart { .. } => {
+            Place::Input(_) | Place::State(_) | Place::InputView { .. } | Place::StateView { .. } => {
                 let &(_, slot) = plan.passed.iter().find(|(v, _)| *v == value)?;
                 self.memory.grown[slot].view()
             }
@@ -318,5 +345,35 @@ impl Session for CpuSession {
 
     fn observe(&mut self, observer: Option<Box<dyn Observer>>) -> Option<Box<dyn Observer>> {
         std::mem::replace(&mut self.observer, observer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use crate::LoadOptions;
+    use anemeter_kernels::tensor::{DType, Tensor};
+    use anemeter_mil::{Builder, Model, Opset, TensorType};
+
+    #[test]
+    fn a_wait_after_a_product_keeps_the_threads_of_the_pool_awake() {
+        let mut main = Builder::new("main", Opset::Ios18);
+        let x = main.input("x", TensorType::fixed(DType::F32, &[4, 4]));
+        let y = main.op("matmul").arg("x", x).arg("y", x).push().unwrap();
+        let model = Model::single(main.finish(&[y]));
+        let options = LoadOptions { threads: Some(2), ..LoadOptions::default() };
+        let mut session = crate::cpu().load_model(model, &options).unwrap().session();
+        let x = Tensor::from_slice(&[4, 4], &[1.0f32; 16]).unwrap();
+        session.predict("main", &[("x", x.view())]).unwrap();
+        let in_pool = AtomicBool::new(false);
+        session.wait(&|| {
+            in_pool.store(
+                rayon::current_num_threads() == 2 && rayon::current_thread_index().is_some(),
+                Ordering::Relaxed,
+            );
+            true
+        });
+        assert!(in_pool.into_inner());
     }
 }

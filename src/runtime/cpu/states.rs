@@ -1,7 +1,7 @@
 //! States without copies: a read is the state itself as long as nothing is written before its last use, and
 //! `slice_update` of what was read, written back, changes the state in place.
 
-use super::plan::{Action, Nested, Operand, Step};
+use super::plan::{Action, NestedBlock, Operand, Step};
 use super::views::Aliases;
 
 /// Turns reads and updates of states into uses of the states themselves. Gives the values that are states, each
@@ -103,7 +103,7 @@ fn updates(step: &Step, state: usize) -> bool {
     matches!(step.action, Action::UpdateState { state: s } if s == state)
 }
 
-fn touches_state(block: &Nested) -> bool {
+fn touches_state(block: &NestedBlock) -> bool {
     block.steps.iter().any(|step| {
         matches!(step.action, Action::ReadState { .. } | Action::WriteState { .. })
             || step.action.nested().any(touches_state)
@@ -146,9 +146,9 @@ fn uses_in(step: &Step, aliases: &Aliases, value: usize) -> usize {
 mod tests {
     use half::f16;
 
-    use crate::mil::{Builder, Function, Model, Opset, TensorType, Type, ValueId};
-    use crate::runtime::{CpuRuntime, LoadOptions, Session};
-    use crate::tensor::{DType, Tensor};
+    use crate::{CpuRuntime, LoadOptions, Session};
+    use anemeter_kernels::tensor::{DType, Tensor};
+    use anemeter_mil::{Builder, Function, Model, Opset, TensorType, Type, ValueId};
 
     /// Writes `x` into one row of the state and reads it back, twice; `before` is what was read first.
     fn function(outputs: fn(before: ValueId, after: ValueId, last: ValueId) -> Vec<ValueId>) -> Function {

@@ -1,42 +1,40 @@
 //! Values that are parts of other values: reshaped, or consecutive elements of them.
 
 use super::plan::{Constant, Operand};
-use crate::mil::op::{ArgValue, Bindings, Call, KnownValue, OpDef};
-use crate::mil::{Opset, Type, ops};
+use anemeter_mil::op::{ArgValue, Bindings, Call, KnownValue, OpDef};
+use anemeter_mil::{Opset, Type};
 use smallvec::SmallVec;
 
 /// Of each value, the value it is a part of and where in it it begins.
 pub(super) struct Aliases {
-    parts: Vec<Option<Part>>,
+    views: Vec<Option<View>>,
 }
 
 /// A part of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Part {
+pub(super) struct View {
     /// The value it is a part of, which is no part itself.
     pub(super) of: usize,
-    /// Its first byte.
     pub(super) offset: usize,
 }
 
 impl Aliases {
     pub(super) fn new(values: usize) -> Aliases {
-        Aliases { parts: vec![None; values] }
+        Aliases { views: vec![None; values] }
     }
 
-    /// How many values there are.
     pub(super) fn len(&self) -> usize {
-        self.parts.len()
+        self.views.len()
     }
 
     /// What a value is a part of, if anything.
-    pub(super) fn part(&self, value: usize) -> Option<Part> {
-        self.parts[value]
+    pub(super) fn view(&self, value: usize) -> Option<View> {
+        self.views[value]
     }
 
     /// The value whose memory a value uses.
     pub(super) fn root(&self, value: usize) -> usize {
-        self.parts[value].map_or(value, |part| part.of)
+        self.views[value].map_or(value, |view| view.of)
     }
 
     /// Whether an operand uses the memory of a value.
@@ -46,15 +44,15 @@ impl Aliases {
 
     /// Makes `value` a part of `whole` from a byte on.
     pub(super) fn add(&mut self, value: usize, whole: usize, offset: usize) {
-        let base = self.parts[whole].unwrap_or(Part { of: whole, offset: 0 });
-        self.parts[value] = Some(Part { of: base.of, offset: base.offset + offset });
+        let base = self.views[whole].unwrap_or(View { of: whole, offset: 0 });
+        self.views[value] = Some(View { of: base.of, offset: base.offset + offset });
     }
 }
 
 /// The byte of `x` at which the result of an operation begins, if the result is bytes of `x` in their order.
 pub(super) fn first_byte(def: &'static OpDef, opset: Opset, bindings: &PlanBindings<'_>) -> Option<usize> {
     let call = Call::new(def, opset, 1, bindings);
-    let first = ops::views::first_element(def.name, &call)?;
+    let first = def.first_element(&call)?;
     call.ty("x").ok()?.dtype.byte_len(first)
 }
 

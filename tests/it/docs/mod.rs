@@ -15,7 +15,7 @@ use std::process::Command;
 
 use tempfile::TempDir;
 
-use crate::command::{self, Outcome};
+use crate::support::command::{self, Outcome};
 use page::{Part, Session};
 
 fn root() -> &'static Path {
@@ -32,7 +32,7 @@ fn scratch() -> TempDir {
     let longer = fs::read_to_string(&config)
         .unwrap()
         .replace(r#""max_position_embeddings": 256"#, r#""max_position_embeddings": 1024"#);
-    crate::checkpoints::write_text(&config, &longer);
+    crate::support::checkpoints::write_text(&config, &longer);
     let git = |arguments: &[&str]| {
         let mut git = Command::new("git");
         git.args(["-c", "user.name=reader", "-c", "user.email=reader@localhost"]).args(arguments);
@@ -60,7 +60,9 @@ fn follow(page: &str) {
     let mut executed = 0;
     for part in page::parts(&text) {
         match part {
-            Part::File { name, text } => crate::checkpoints::write_text(&folder.path().join(name), &text),
+            Part::File { name, text } => {
+                crate::support::checkpoints::write_text(&folder.path().join(name), &text);
+            }
             Part::Session(session) => {
                 let outcome = execute(&session.command, folder.path());
                 check(page, &session, &outcome);

@@ -4,13 +4,13 @@ use std::fs;
 
 use serde_json::Value;
 
-use super::{Scene, report};
-use crate::checkpoints::write_text;
-use crate::command::{anemeter, arg};
+use super::{report, three_sessions};
+use crate::support::checkpoints::write_text;
+use crate::support::command::{anemeter, arg};
 
 /// The message about a second session with this content.
 fn refused(content: &str) -> String {
-    let scene = Scene::new();
+    let scene = three_sessions();
     write_text(&scene.path("session1.json"), content);
     scene.gate(&report(1, 10, 1.0), &[]).refused().to_owned()
 }
@@ -23,7 +23,7 @@ fn changed(change: impl Fn(&mut Value)) -> String {
 
 #[test]
 fn a_missing_baseline_is_no_pass() {
-    let scene = Scene::new();
+    let scene = three_sessions();
     fs::remove_file(scene.path("session1.json")).unwrap();
     let text = scene.gate(&report(1, 10, 1.0), &[]).refused().to_owned();
     assert!(text.contains("session1.json: No such file"), "{text}");
@@ -36,7 +36,9 @@ fn a_missing_baseline_is_no_pass() {
 #[test]
 fn a_truncated_baseline_is_no_pass() {
     let whole = report(101, 8, 1.0).to_string();
-    let text = refused(&whole[..whole.len() / 2]);
+    // Cut at a quote: half of a number would be an "invalid number" instead.
+    let half = whole[..whole.len() / 2].rfind('"').unwrap();
+    let text = refused(&whole[..half]);
     assert!(text.contains("session1.json: is not a report: EOF while parsing"), "{text}");
 }
 
@@ -61,7 +63,7 @@ fn a_baseline_without_samples_is_no_pass() {
     assert!(text.contains("session 2 of 3 of the baseline: has no launches"), "{text}");
     let text = changed(|session| session["launches"][2]["requests"] = Vec::<Value>::new().into());
     assert!(
-        text.contains("session 2 of 3 of the baseline: has no samples of shape 16 in launch 2"),
+        text.contains("session 2 of 3 of the baseline: has no samples of seq_len 16 in launch 2"),
         "{text}"
     );
 }
@@ -78,7 +80,7 @@ fn a_baseline_with_samples_that_are_not_numbers_is_no_pass() {
 
 #[test]
 fn a_bad_report_is_no_pass_either() {
-    let scene = Scene::new();
+    let scene = three_sessions();
     let mut candidate = report(1, 10, 1.0);
     candidate["launches"] = Vec::<Value>::new().into();
     assert!(scene.gate(&candidate, &[]).refused().contains("the report: has no launches"));

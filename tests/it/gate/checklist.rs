@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json as value};
 
-use super::{MEASURED, Scene, bundle, report};
-use crate::command::{anemeter, arg, json};
+use super::{MEASURED, Scene, bundle, report, three_sessions};
+use crate::support::command::{anemeter, arg, json};
 
 fn status(scene: &Scene, candidate: &Value, id: [&str; 3]) -> String {
     scene.check(candidate, id).0
@@ -13,17 +13,22 @@ fn status(scene: &Scene, candidate: &Value, id: [&str; 3]) -> String {
 fn exported_mlprogram_with_enumerated_shapes_matches_training_shapes() {
     let bundle = bundle();
     let manifest = json(&bundle.join("export.json"));
-    assert_eq!(manifest["settings"]["shapes"], value!([16, 32]));
+    assert_eq!(manifest["settings"]["seq_lens"], value!([16, 32]));
     let lint = |shapes: &str| {
         anemeter(&["lint", arg(&bundle), "--training-shapes", shapes, "--format", "md"]).stdout
     };
     let differ = "sequence lengths differ from those of the training";
     assert!(!lint("16,32").contains(differ));
     assert!(lint("16,64").contains(differ), "{}", lint("16,64"));
-    let scene = Scene::new();
+    let scene = three_sessions();
     let mut other = report(1, 10, 1.0);
-    other["workload"]["shapes"] = value!([16]);
-    assert!(scene.gate(&other, &[]).refused().contains("list of shapes is `16`, the baseline's is `16,32`"));
+    other["workload"]["seq_lens"] = value!([16]);
+    assert!(
+        scene
+            .gate(&other, &[])
+            .refused()
+            .contains("list of sequence lengths is `16`, the baseline's is `16,32`")
+    );
 }
 
 #[test]
@@ -50,7 +55,7 @@ fn resident(share: f64) -> impl Fn(&mut Value) {
 
 #[test]
 fn ane_residency_empirically_good_and_fails_if_it_drops_more_than_10_percent() {
-    let scene = Scene::new();
+    let scene = three_sessions();
     scene.change_baseline(resident(0.97));
     let with = |share: f64| {
         let mut candidate = report(1, 10, 1.0);
@@ -76,14 +81,14 @@ fn evaluated(f1_drift: f64, ttfa_p95: f64) -> Value {
     value!({
         "schema": "anemeter.quality/1", "tool_version": "0.1.0",
         "package_digests": MEASURED.report["subject"]["package_digests"], "cases_digest": "", "cases": 20,
-        "runtime": "cpu", "max_tokens": 64, "kv": "io", "shapes": [], "f1_drift": f1_drift,
+        "runtime": "cpu", "max_tokens": 64, "kv": "io", "per_seq_len": [], "f1_drift": f1_drift,
         "ttfa_p50": 12.0, "ttfa_p95": ttfa_p95,
     })
 }
 
 #[test]
 fn per_shape_drift_at_most_0_01_f1_and_cosine_at_least_0_999_and_no_nans() {
-    let scene = Scene::new();
+    let scene = three_sessions();
     let with = |drift: f64, cosine: f64, nan: usize| {
         let mut candidate = report(1, 10, 1.0);
         candidate["quality"] = evaluated(drift, 20.0);
@@ -98,13 +103,13 @@ fn per_shape_drift_at_most_0_01_f1_and_cosine_at_least_0_999_and_no_nans() {
 
 #[test]
 fn speed_gates_ttft_and_tps_p50_and_p95_do_not_regress_more_than_5_percent_on_the_same_soc() {
-    let scene = Scene::new();
+    let scene = three_sessions();
     let (same, slower) = (report(1, 10, 1.0), report(2, 10, 1.12));
     for measure in ["ttft", "tps"] {
         for statistic in ["p50", "p95"] {
-            for shape in ["16", "32"] {
-                assert_eq!(status(&scene, &same, [measure, statistic, shape]), "pass");
-                assert_eq!(status(&scene, &slower, [measure, statistic, shape]), "fail");
+            for seq_len in ["16", "32"] {
+                assert_eq!(status(&scene, &same, [measure, statistic, seq_len]), "pass");
+                assert_eq!(status(&scene, &slower, [measure, statistic, seq_len]), "fail");
             }
         }
     }
@@ -115,7 +120,7 @@ fn speed_gates_ttft_and_tps_p50_and_p95_do_not_regress_more_than_5_percent_on_th
 
 #[test]
 fn ttfa_p95_tokens_at_most_25() {
-    let scene = Scene::new();
+    let scene = three_sessions();
     let with = |tokens: f64| {
         let mut candidate = report(1, 10, 1.0);
         candidate["quality"] = evaluated(0.0, tokens);
@@ -126,7 +131,7 @@ fn ttfa_p95_tokens_at_most_25() {
 
 #[test]
 fn batch_policy_documented_interactive_1_and_more_only_for_offline_tasks() {
-    let scene = Scene::new();
+    let scene = three_sessions();
     let batch = |size: usize| move |report: &mut Value| report["workload"]["batch"] = size.into();
     let mut candidate = report(1, 10, 1.0);
     batch(2)(&mut candidate);
@@ -157,9 +162,9 @@ fn kv_size_budget_logged() {
     let architecture = &json(&bundle().join("export.json"))["architecture"];
     assert_eq!(architecture["kv_bytes_per_token"].as_u64(), Some(per_token));
     for limit in report["speed_limits"].as_array().unwrap() {
-        assert_eq!(limit["kv_bytes"].as_u64().unwrap(), limit["shape"].as_u64().unwrap() * per_token);
+        assert_eq!(limit["kv_bytes"].as_u64().unwrap(), limit["seq_len"].as_u64().unwrap() * per_token);
     }
-    let scene = Scene::new();
+    let scene = three_sessions();
     let mut larger = super::report(1, 10, 1.0);
     larger["subject"]["kv_bytes_per_token"] = (per_token + 1).into();
     assert_eq!(status(&scene, &larger, ["kv_bytes", "", ""]), "fail");

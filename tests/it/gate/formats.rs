@@ -2,13 +2,13 @@
 
 use serde_json::Value;
 
-use super::{Scene, report};
-use crate::checkpoints::write_text;
-use crate::command::{anemeter, arg, program, run};
+use super::{report, three_sessions};
+use crate::support::checkpoints::write_text;
+use crate::support::command::{anemeter, arg, program, run};
 
 #[test]
 fn a_regression_is_shown_in_every_format() {
-    let scene = Scene::new();
+    let scene = three_sessions();
     let slow = report(1, 10, 1.12);
     let shown = |format: &str| {
         let outcome = scene.gate(&slow, &["--format", format]);
@@ -37,8 +37,35 @@ fn a_regression_is_shown_in_every_format() {
 }
 
 #[test]
+fn a_report_is_judged_by_the_limits_of_the_gate() {
+    let scene = three_sessions();
+    let gates = scene.path("gates.yaml");
+    let waivers = ["ttft", "tps"]
+        .map(|metric| format!("  - {{ metric: {metric}, reason: new sampler, expires: 2999-12-31 }}\n"));
+    write_text(&gates, &format!("schema: anemeter.gates/1\nwaivers:\n{}", waivers.concat()));
+    let slow = report(1, 10, 1.12);
+    assert_eq!(scene.gate(&slow, &["--gates", arg(&gates)]).code, 0);
+    let [candidate, a, b, c] =
+        ["candidate", "session0", "session1", "session2"].map(|name| scene.path(&format!("{name}.json")));
+    let shown = anemeter(&[
+        "report",
+        arg(&candidate),
+        "--json",
+        "--gates",
+        arg(&gates),
+        "--baseline",
+        arg(&a),
+        arg(&b),
+        arg(&c),
+    ]);
+    let shown: Value = serde_json::from_str(shown.succeeded()).unwrap();
+    assert_eq!(shown["verdict"]["outcome"], "pass");
+    assert_eq!(shown["reports"][0]["subject"], slow["subject"]);
+}
+
+#[test]
 fn a_report_is_shown_against_its_baseline() {
-    let scene = Scene::new();
+    let scene = three_sessions();
     let slow = scene.write("candidate.json", &report(1, 10, 1.12));
     let [a, b, c] = [0, 1, 2].map(|session| scene.path(&format!("session{session}.json")));
     let show = |more: &[&str]| anemeter(&[&["report", arg(&slow)], more].concat());
@@ -74,7 +101,7 @@ fn a_report_is_shown_against_its_baseline() {
 
 #[test]
 fn github_gets_annotations_beside_the_result() {
-    let scene = Scene::new();
+    let scene = three_sessions();
     let candidate = scene.write("candidate.json", &report(1, 10, 1.12));
     let session = scene.path("session0.json");
     let args = ["gate", arg(&candidate), "--format", "json", "--baseline", arg(&session)];

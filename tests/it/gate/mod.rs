@@ -10,9 +10,10 @@ use std::sync::LazyLock;
 
 use serde_json::Value;
 
-use crate::checkpoints::{self, tensors, write_text};
-use crate::command::{Outcome, anemeter, arg, json};
-use crate::fixtures::WORKLOAD;
+use crate::support::checkpoints::{self, tensors, write_text};
+use crate::support::command::{Outcome, anemeter, arg, json};
+use crate::support::fixtures::WORKLOAD;
+use crate::support::scene::Scene;
 
 /// A bundle that was exported and measured once, for all tests.
 struct Measured {
@@ -31,7 +32,7 @@ static MEASURED: LazyLock<Measured> = LazyLock::new(|| {
     let measured = anemeter(&[
         "bench",
         arg(&bundle),
-        "--config",
+        "--workload",
         arg(&workload),
         "--out",
         arg(&out),
@@ -60,8 +61,8 @@ fn report(seed: u64, launches: usize, factor: f64) -> Value {
         launch["load"]["load_ms"] = (20.0 * noise(0.01)).into();
         launch["memory"]["peak_bytes"] = 30_000_000u64.into();
         for request in launch["requests"].as_array_mut().unwrap() {
-            let shape = request["shape"].as_f64().unwrap();
-            request["ttft_ms"] = (shape * offset * noise(0.01)).into();
+            let seq_len = request["seq_len"].as_f64().unwrap();
+            request["ttft_ms"] = (seq_len * offset * noise(0.01)).into();
             let step = 2.0 * offset * noise(0.01);
             request["steps_ms"] = vec![step; 3].into();
         }
@@ -71,25 +72,16 @@ fn report(seed: u64, launches: usize, factor: f64) -> Value {
     report
 }
 
-/// A folder with reports.
-struct Scene {
-    folder: tempfile::TempDir,
+/// A baseline of three sessions.
+fn three_sessions() -> Scene {
+    let scene = Scene::empty();
+    for session in 0..3 {
+        scene.write(&format!("session{session}.json"), &report(100 + session, 8, 1.0));
+    }
+    scene
 }
 
 impl Scene {
-    /// A baseline of three sessions.
-    fn new() -> Scene {
-        let scene = Scene { folder: tempfile::tempdir().unwrap() };
-        for session in 0..3 {
-            scene.write(&format!("session{session}.json"), &report(100 + session, 8, 1.0));
-        }
-        scene
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
     fn write(&self, name: &str, report: &Value) -> PathBuf {
         let path = self.path(name);
         write_text(&path, &report.to_string());
@@ -113,14 +105,14 @@ impl Scene {
         anemeter(&[&["gate", arg(&candidate)], args, &["--baseline", a, b, c]].concat())
     }
 
-    /// The status and the reason of a check, by its measure, statistic and shape.
+    /// The status and the reason of a check, by its measure, statistic and sequence length.
     fn check(&self, candidate: &Value, id: [&str; 3]) -> (String, String) {
         let outcome = self.gate(candidate, &["--format", "json"]);
         let verdict: Value =
             serde_json::from_str(&outcome.stdout).unwrap_or_else(|_| panic!("{}", outcome.stderr));
         let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), ToOwned::to_owned);
         let wanted = |check: &&Value| {
-            ["measure", "statistic", "shape"]
+            ["measure", "statistic", "seq_len"]
                 .iter()
                 .zip(id)
                 .all(|(key, id)| id.is_empty() || text(&check[key]) == id)
@@ -132,7 +124,7 @@ impl Scene {
 
 #[test]
 fn exit_codes_tell_pass_fail_and_inconclusive() {
-    let scene = Scene::new();
+    let scene = three_sessions();
     let same = scene.gate(&report(1, 10, 1.0), &[]);
     assert_eq!(same.code, 0, "{}{}", same.stdout, same.stderr);
     assert!(same.stdout.starts_with("pass: "), "{}", same.stdout);
@@ -146,7 +138,7 @@ fn exit_codes_tell_pass_fail_and_inconclusive() {
 
 #[test]
 fn what_was_not_measured_alike_is_not_compared() {
-    let scene = Scene::new();
+    let scene = three_sessions();
     let refused = |pointer: &str, value: Value| {
         let mut candidate = report(1, 10, 1.0);
         *candidate.pointer_mut(pointer).unwrap() = value;
@@ -156,7 +148,7 @@ fn what_was_not_measured_alike_is_not_compared() {
         ("/runtime/name", Value::from("coreml"), "runtime is `coreml`, the baseline's is `cpu`"),
         ("/runtime/compute_units", "all".into(), "compute units is `all`"),
         ("/workload/batch", 2.into(), "batch is `2`, the baseline's is `1`"),
-        ("/subject/kv_form", "state".into(), "key-value form is `state`"),
+        ("/subject/kv_form", "state".into(), "cache form is `state`"),
         ("/workload/digest", "xxh3:00".into(), "workload is `xxh3:00`"),
         ("/header/hardware_profile_key", "apple-m1".into(), "hardware profile is `apple-m1`"),
     ] {
@@ -168,7 +160,7 @@ fn what_was_not_measured_alike_is_not_compared() {
 
 #[test]
 fn crossing_hardware_is_allowed_only_loudly() {
-    let scene = Scene::new();
+    let scene = three_sessions();
     let mut candidate = report(1, 10, 1.0);
     candidate["header"]["hardware_profile_key"] = "apple-m1".into();
     assert!(scene.gate(&candidate, &[]).refused().contains("--allow-cross-hw"));
@@ -184,14 +176,14 @@ fn crossing_hardware_is_allowed_only_loudly() {
 
 #[test]
 fn a_waiver_holds_until_it_expires() {
-    let scene = Scene::new();
+    let scene = three_sessions();
     let gated = |expires: &str| {
         let waivers = ["ttft", "tps"]
             .map(|metric| format!("  - {{ metric: {metric}, reason: new sampler, expires: {expires} }}\n"));
         let text = format!("schema: anemeter.gates/1\nwaivers:\n{}", waivers.concat());
         write_text(&scene.path("gates.yaml"), &text);
         let config = scene.path("gates.yaml");
-        scene.gate(&report(1, 10, 1.12), &["--config", arg(&config)])
+        scene.gate(&report(1, 10, 1.12), &["--gates", arg(&config)])
     };
     let waived = gated("2999-12-31");
     assert_eq!(waived.code, 0, "{}{}", waived.stdout, waived.stderr);

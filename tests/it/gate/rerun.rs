@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::{MEASURED, Scene, bundle, report};
-use crate::command::{arg, json};
+use super::{MEASURED, bundle, report, three_sessions};
+use crate::support::command::{arg, json};
 
 #[test]
 fn launches_are_added_to_a_copy_of_the_report() {
-    let scene = Scene::new();
+    let scene = three_sessions();
     let mut few = MEASURED.report.clone();
     few["workload"]["launches"] = 1.into();
     let (bundle, workload) = (bundle(), MEASURED.folder.path().join("bench.yaml"));
@@ -25,11 +25,11 @@ fn launches_are_added_to_a_copy_of_the_report() {
 
 #[test]
 fn another_bundle_or_workload_is_refused_before_anything_runs() {
-    let scene = Scene::new();
+    let scene = three_sessions();
     let bundle = bundle();
     let rerun = |candidate: &Value| scene.gate(candidate, &["--rerun", arg(&bundle)]).refused().to_owned();
     let other_workload = rerun(&report(1, 4, 1.0));
-    assert!(other_workload.contains("another workload\nhelp: give the configuration"), "{other_workload}");
+    assert!(other_workload.contains("another workload\nhelp: give the workload"), "{other_workload}");
     let mut other = report(1, 4, 1.0);
     other["subject"]["package_digests"] = vec!["xxh3:00"].into();
     assert!(rerun(&other).contains("its packages are not those of the report"));

@@ -3,17 +3,18 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use anemeter::atomic;
 use anemeter::bundle::{
-    Bundle, Checkpoint, Chunk, ComputeUnits, File, KvForm, MANIFEST, Manifest, SCHEMA, Settings, Tokenizer,
-    Tool,
+    Bundle, Checkpoint, Chunk, File, MANIFEST, Manifest, SCHEMA, Settings, Tokenizer, Tool,
 };
 use anemeter::export::{describe_architecture, describe_chunk, write_embeddings};
 use anemeter::generate::{Driver, SystemClock, sessions};
 use anemeter::lower::{self, Options, lower};
 use anemeter::mil::verify::verify;
 use anemeter::model::Decoder;
-use anemeter::package::{self, WriteOptions, atomic};
+use anemeter::package::{self, WriteOptions};
 use anemeter::runtime::{self, LoadOptions};
+use anemeter::vocabulary::{ComputeUnits, KvForm};
 
 /// Lowers a decoder and writes it with its description; `tokenizer` is the content of `tokenizer.json` and what is
 /// said of it.
@@ -68,7 +69,7 @@ fn write_chunk(chunk: lower::Chunk, folder: &Path) -> Chunk {
 fn settings(options: &Options) -> Settings {
     Settings {
         kv: options.kv.iter().copied().collect(),
-        shapes: options.shapes.clone(),
+        seq_lens: options.seq_lens.clone(),
         contexts: options.contexts.clone(),
         query: options.query,
         batch: options.batch,
@@ -77,6 +78,6 @@ fn settings(options: &Options) -> Settings {
         opset: options.opset.to_string(),
         compute_units: ComputeUnits::All,
         precision: "fp16".to_owned(),
-        training_shapes: None,
+        training_seq_lens: None,
     }
 }

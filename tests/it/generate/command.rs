@@ -2,14 +2,15 @@
 
 use std::path::Path;
 
-use anemeter::bundle::{KvForm, Tokenizer};
-use anemeter::package::atomic;
+use anemeter::atomic;
+use anemeter::bundle::Tokenizer;
+use anemeter::vocabulary::KvForm;
 use serde_json::{Value, json};
 
 use super::bundles::{file, write};
 use super::forms::options;
-use crate::command::{anemeter, arg};
 use crate::lower::models::{TINY, llama};
+use crate::support::command::{anemeter, arg};
 
 /// Words `w0` to `w36`, of which `w1` begins and `w36` ends a text.
 fn tokenizer() -> Vec<u8> {
@@ -44,7 +45,7 @@ fn text_is_streamed_and_documented_alike() {
     let sequence = &first["sequences"][0];
     let ids: Vec<u64> = sequence["ids"].as_array().unwrap().iter().map(|id| id.as_u64().unwrap()).collect();
     assert_eq!((ids.len(), &sequence["finish"]), (6, &json!("length")));
-    assert_eq!(first["shape"], json!({"first": 8, "last": 8}));
+    assert_eq!(first["seq_len"], json!({"first": 8, "last": 8}));
     let best: Vec<u64> = sequence["top_logits"]
         .as_array()
         .unwrap()
@@ -62,7 +63,7 @@ fn text_is_streamed_and_documented_alike() {
         "{}",
         streamed.stderr
     );
-    assert!(streamed.stderr.ends_with("kv io, shape 8, runtime cpu\n"), "{}", streamed.stderr);
+    assert!(streamed.stderr.ends_with("kv io, seq_len 8, runtime cpu\n"), "{}", streamed.stderr);
 
     for form in [KvForm::State, KvForm::None] {
         let form = form.to_string();
@@ -110,7 +111,7 @@ fn prompts_of_ten_megabytes_are_refused_at_once() {
     let outcome = anemeter(&["generate", arg(folder.path()), "--prompt-file", arg(&prompt)]);
     insta::assert_snapshot!(outcome.refused(), @"
     error: the prompt has 10400000 bytes, too many for the 16 tokens of the bundle
-    help: shorten it, or export with a longer shape or context
+    help: shorten it, or export with a longer sequence length or context
     ");
 }
 
@@ -140,16 +141,16 @@ fn refusals_say_what_to_do() {
     ];
     insta::assert_snapshot!(words.concat(), @"
     error: the prompt has 17 tokens, the bundle takes at most 16
-    help: shorten it, or export with a longer shape; this bundle has 8, 12, 16
+    help: shorten it, or export with a longer seq_len; this bundle has 8, 12, 16
     error: the bundle has no chat template
-    help: give the prompt as it is: --raw
+    help: use the prompt without a chat template: --raw
     error: the prompt has no tokens
     error: token 99 is not among the 37 of the model
     error: top-p is 0, should be above 0 and at most 1
     error: the bundle has no tokenizer
     help: give token ids: --token-ids 1,2,3
-    error: the bundle has no key-value form `state`
-    help: it has io; export with `--kv state` for another
+    error: the bundle has no cache form `state`
+    help: it has io; export with `state` for another: `anemeter export --kv state`
     ");
     atomic::write_file(&with.join("tokenizer.json"), b"{").unwrap();
     let broken = refused(&[arg(&with), "--prompt", "w1"]);
@@ -162,6 +163,6 @@ fn streaming_ends_quietly_when_nobody_reads() {
     bundle(folder.path(), None, 1);
     let command =
         format!("{} generate {} --prompt w5 | true", env!("CARGO_BIN_EXE_anemeter"), arg(folder.path()));
-    let outcome = crate::command::run(std::process::Command::new("sh").args(["-c", &command]));
+    let outcome = crate::support::command::run(std::process::Command::new("sh").args(["-c", &command]));
     assert!(!outcome.stderr.contains("panicked") && !outcome.stderr.contains("error"), "{}", outcome.stderr);
 }

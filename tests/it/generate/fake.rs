@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anemeter::bundle::{
-    Architecture, Checkpoint, Chunk, ComputeUnits, Embeddings, Function, KvForm, Manifest, Mask, Port,
-    SCHEMA, Settings, Tool,
+    Architecture, Checkpoint, Chunk, Function, Manifest, Mask, Port, SCHEMA, Settings, Tool,
 };
 use anemeter::generate::{Driver, Generator, ManualClock};
 use anemeter::runtime::{Observer, RuntimeError, Session};
 use anemeter::tensor::{Tensor, TensorView};
+use anemeter::vocabulary::{ComputeUnits, Embeddings, KvForm};
 use half::f16;
 
 use super::bundles::file;
@@ -126,7 +126,7 @@ pub(crate) fn manifest() -> Manifest {
         checkpoint: Checkpoint { name: "none".to_owned(), bytes: 0, digest: String::new() },
         settings: Settings {
             kv: vec![KvForm::Io],
-            shapes: vec![4, 8],
+            seq_lens: vec![4, 8],
             contexts: vec![4, 8],
             query: 2,
             batch: 1,
@@ -135,7 +135,7 @@ pub(crate) fn manifest() -> Manifest {
             opset: "CoreML8".to_owned(),
             compute_units: ComputeUnits::All,
             precision: "fp16".to_owned(),
-            training_shapes: None,
+            training_seq_lens: None,
         },
         chunks: vec![Chunk {
             file: file("model.mlpackage"),

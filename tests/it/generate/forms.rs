@@ -1,10 +1,10 @@
 //! The same tokens and logits whatever the form, the chunks and the way tokens become vectors.
 
-use anemeter::bundle::{Embeddings, KvForm};
 use anemeter::generate::Driver;
 use anemeter::generate::sample::likeliest;
 use anemeter::lower::Options;
 use anemeter::model::Decoder;
+use anemeter::vocabulary::{Embeddings, KvForm};
 
 use super::bundles::{driver, write};
 use crate::lower::models::{TINY, llama};
@@ -15,7 +15,7 @@ const PROMPT: &[u32] = &[5, 9, 2, 30, 11];
 pub(super) fn options(batch: usize) -> Options {
     Options {
         kv: FORMS.into_iter().collect(),
-        shapes: vec![12, 8, 16],
+        seq_lens: vec![12, 8, 16],
         contexts: vec![8, 16, 12],
         query: 4,
         batch,
@@ -151,11 +151,11 @@ fn given_tokens_are_followed() {
                 found.push(logits.to_vec());
                 Ok(())
             };
-            driver.follow(&all, prompt, None, &mut each).unwrap();
+            driver.teacher_force(&all, prompt, None, &mut each).unwrap();
             assert_close(&found, &reference[prompt - 1..], &format!("{form} from {prompt}"));
         }
-        assert!(driver.follow(&all, 15, None, &mut |_, _| Ok(())).is_err());
-        assert!(driver.follow(&all, 0, None, &mut |_, _| Ok(())).is_err());
+        assert!(driver.teacher_force(&all, 15, None, &mut |_, _| Ok(())).is_err());
+        assert!(driver.teacher_force(&all, 0, None, &mut |_, _| Ok(())).is_err());
     }
 }
 

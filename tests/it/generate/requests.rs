@@ -4,8 +4,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anemeter::advice::Advice;
 use anemeter::generate::{
-    Answer, Driver, Finish, GenerateError, Generator, ManualClock, Picked, Prompt, Request, Sampling, Step,
+    Answer, Driver, Finish, GenerateError, Generator, ManualClock, Prompt, Request, SampledToken, Sampling,
+    Step,
 };
 
 use super::fake::{self, generator};
@@ -23,7 +25,7 @@ fn request(ids: &[u32], max_tokens: usize) -> Request {
     }
 }
 
-fn go_on(_: Picked) -> Result<ControlFlow<()>, GenerateError> {
+fn go_on(_: SampledToken) -> Result<ControlFlow<()>, GenerateError> {
     Ok(ControlFlow::Continue(()))
 }
 
@@ -37,7 +39,7 @@ fn phases_are_timed_to_the_nanosecond() {
     let mut generator =
         generator(&clock, &[[0.0, 1.0, 0.0, 0.0], [2.0, 1.0, 0.0, 0.0], [0.0, 0.0, 5.0, 4.0]]);
     let shared = clock.clone();
-    let mut slow_caller = |_: Picked| {
+    let mut slow_caller = |_: SampledToken| {
         shared.advance(NS(5_000));
         Ok(ControlFlow::Continue(()))
     };
@@ -69,7 +71,7 @@ fn sequences_end_for_a_reason() {
     assert_eq!(finish(&[end], 1), (Finish::Stop, vec![3]));
     assert_eq!(finish(&[], 4), (Finish::Length, vec![0; 4]));
     assert_eq!(finish(&[], 100), (Finish::Context, vec![0; 7]));
-    let mut breaks = |picked: Picked| {
+    let mut breaks = |picked: SampledToken| {
         Ok(if picked.step == 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
     };
     let broken = generator(&clock, &[]).generate(&request(&[1], 9), &mut breaks).unwrap();
@@ -98,11 +100,11 @@ fn requests_that_make_no_sense_are_refused() {
     let clock = ManualClock::default();
     let refused = |request: Request| {
         let error = generator(&clock, &[]).generate(&request, &mut go_on).unwrap_err();
-        format!("{error} / {}", error.help().unwrap_or_default())
+        format!("{error} / {}", error.remedy().map(|remedy| remedy.to_string()).unwrap_or_default())
     };
     insta::assert_snapshot!(
         refused(request(&[1; 9], 1)),
-        @"the prompt has 9 tokens, the bundle takes at most 8 / shorten it, or export with a longer shape; this bundle has 4, 8"
+        @"the prompt has 9 tokens, the bundle takes at most 8 / shorten it, or export with a longer seq_len; this bundle has 4, 8"
     );
     insta::assert_snapshot!(refused(request(&[], 1)), @"the prompt has no tokens /");
     insta::assert_snapshot!(refused(request(&[1, 4], 1)), @"token 4 is not among the 4 of the model /");
@@ -111,7 +113,7 @@ fn requests_that_make_no_sense_are_refused() {
     insta::assert_snapshot!(refused(Request { sampling: hot, ..request(&[1], 1) }), @"temperature is -1, should be 0 or more /");
     insta::assert_snapshot!(
         refused(Request { length: Some(5), ..request(&[1], 1) }),
-        @"shape 5 is not in the bundle / it has 4, 8"
+        @"seq_len 5 is not in the bundle / it has 4, 8"
     );
     insta::assert_snapshot!(
         refused(Request { prompts: vec![Prompt::default(); 2], ..request(&[1], 1) }),
@@ -130,9 +132,9 @@ fn descriptions_that_make_no_sense_are_refused() {
         driver.and_then(|mut driver| driver.prefill(&[&[1]], None)).unwrap_err().to_string()
     };
     insta::assert_snapshot!(refused(|m| m.architecture.hidden = usize::MAX), @"export.json: `hidden` is 18446744073709551615, should be 1 to 1048576");
-    insta::assert_snapshot!(refused(|m| m.settings.shapes.clear()), @"export.json: `lengths` is 0, should be 1 to 32768");
+    insta::assert_snapshot!(refused(|m| m.settings.seq_lens.clear()), @"export.json: `lengths` is empty");
     insta::assert_snapshot!(refused(|m| m.settings.batch = 9), @"export.json: `batch` is 9, should be 1 to 4");
-    insta::assert_snapshot!(refused(|m| m.settings.kv.clear()), @"export.json: `kv` names no form of the key-value cache");
+    insta::assert_snapshot!(refused(|m| m.settings.kv.clear()), @"export.json: `kv` names no form of the KV cache");
     insta::assert_snapshot!(refused(|m| m.chunks.clear()), @"export.json: has 0 chunks for 1 sessions");
     insta::assert_snapshot!(
         refused(|m| m.chunks[0].functions.truncate(2)),

@@ -7,7 +7,7 @@ use coreml_proto::proto::mil_spec::Block;
 use coreml_proto::proto::{self, feature_type, model::Type as ModelType};
 
 use super::Row;
-use crate::damage::{
+use crate::support::damage::{
     MODEL, edit_block, edit_function, edit_model, edit_op, edit_program, edit_value, field, nested, put,
     put_block, replace_by_folder, replace_by_link, set_shape, tensor_type,
 };

@@ -6,18 +6,18 @@ mod sarif;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use anemeter::bundle::KvForm;
 use anemeter::lower::{Options, lower};
+use anemeter::vocabulary::KvForm;
 
-use crate::command::{anemeter, arg, redact};
-use crate::fixtures;
 use crate::lower::models::{TINY, llama};
+use crate::support::command::{anemeter, arg, redact};
+use crate::support::fixtures;
 
 /// A tiny decoder, written.
 fn decoder(folder: &Path, form: KvForm) -> PathBuf {
     let options = Options {
         kv: BTreeSet::from([form]),
-        shapes: vec![512, 1024],
+        seq_lens: vec![512, 1024],
         contexts: vec![512],
         query: 32,
         ..Options::default()
@@ -37,7 +37,7 @@ fn text_of_a_decoder() {
 #[test]
 fn markdown_of_a_model_with_errors() {
     let folder = tempfile::tempdir().unwrap();
-    let path = fixtures::write(crate::tiny::model(), folder.path(), "tiny.mlpackage");
+    let path = fixtures::write(crate::support::tiny::model(), folder.path(), "tiny.mlpackage");
     let outcome = anemeter(&["lint", arg(&path), "--format", "md"]);
     assert_eq!((outcome.code, outcome.stderr.as_str()), (1, ""));
     insta::assert_snapshot!(redact(&outcome.stdout, folder.path()));
@@ -57,6 +57,8 @@ fn every_rule_can_be_explained() {
         assert!(text.succeeded().starts_with(&format!("{}: {}\n", rule.id, rule.title)));
         assert!(text.stdout.contains("Evidence:\n- "), "{} has no evidence", rule.id);
     }
+    let by_name = anemeter(&["lint", "--explain", "fused-attention"]);
+    assert!(by_name.succeeded().starts_with("A29: "));
     assert!(anemeter(&["lint", "--explain", "A99"]).refused().contains("no rule `A99`"));
 }
 
@@ -82,20 +84,20 @@ fn json_is_one_document_with_places() {
 #[test]
 fn waivers_accept_findings_and_are_listed() {
     let folder = tempfile::tempdir().unwrap();
-    let path = fixtures::write(crate::tiny::model(), folder.path(), "tiny.mlpackage");
+    let path = fixtures::write(crate::support::tiny::model(), folder.path(), "tiny.mlpackage");
     let config = folder.path().join("lint.yaml");
-    let write = |text: &str| anemeter::package::atomic::write_file(&config, text.as_bytes()).unwrap();
+    let write = |text: &str| anemeter::atomic::write_file(&config, text.as_bytes()).unwrap();
     write(
         "waivers:\n  - {rule: A01, where: 'tiny.mlpackage/main/*', reason: a test of fp32}\n  \
          - {rule: A24, where: '*', reason: a test of branches}\n  - {rule: A10, where: '*/none/*', reason: old}\n",
     );
-    let outcome = anemeter(&["lint", arg(&path), "--config", arg(&config)]);
+    let outcome = anemeter(&["lint", arg(&path), "--waivers", arg(&config)]);
     let text = outcome.succeeded();
     assert!(text.contains("waived\n  A01 main: `"), "{text}");
     assert!(text.contains(": a test of branches\n"), "{text}");
     assert!(text.contains("the waiver of A10 at `*/none/*` accepts nothing"), "{text}");
     write("waivers:\n  - {rule: A01, where: '*'}\n");
-    let refused = anemeter(&["lint", arg(&path), "--config", arg(&config)]);
+    let refused = anemeter(&["lint", arg(&path), "--waivers", arg(&config)]);
     assert!(refused.refused().contains("reason"), "{}", refused.stderr);
 }
 
@@ -105,8 +107,8 @@ fn folders_of_packages_are_looked_at_together() {
     fixtures::write(fixtures::two_functions(), folder.path(), "a.mlpackage");
     fixtures::write(fixtures::accumulator(), folder.path(), "b.mlpackage");
     std::fs::create_dir(folder.path().join("c.mlmodelc")).unwrap();
-    let notes = br#"{"schema": "any", "settings": {"training_shapes": [512], "compute_units": "cpu+ane"}}"#;
-    anemeter::package::atomic::write_file(&folder.path().join("export.json"), notes).unwrap();
+    let notes = br#"{"schema": "any", "settings": {"training_seq_lens": [512], "compute_units": "cpu+ane"}}"#;
+    anemeter::atomic::write_file(&folder.path().join("export.json"), notes).unwrap();
     let outcome = anemeter(&["lint", arg(folder.path())]);
     let text = outcome.succeeded();
     assert!(text.contains("warning A56") && text.contains("c.mlmodelc"), "{text}");

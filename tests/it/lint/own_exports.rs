@@ -3,15 +3,15 @@
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
 
-use anemeter::bundle::{Embeddings, KvForm};
 use anemeter::checkpoint;
 use anemeter::lint::{Device, Setting, Severity, Subject, Target, lint};
 use anemeter::lower::{Options, lower};
 use anemeter::model::{self, Activation, Decoder, Head, Mlp};
+use anemeter::vocabulary::{Embeddings, KvForm};
 
-use crate::architectures;
 use crate::lower::FORMS;
 use crate::lower::models::{Sizes, llama};
+use crate::support::architectures;
 
 const SIZES: Sizes =
     Sizes { hidden: 1024, heads: 16, kv_heads: 4, head_dim: 64, wide: 1024, layers: 2, vocabulary: 512 };
@@ -25,7 +25,7 @@ fn broken(options: &Options, target: Target) -> Vec<String> {
         let setting = Setting {
             target,
             device: Some(Device::M4),
-            training_shapes: Some(options.shapes.iter().map(|&length| length as u64).collect()),
+            training_seq_lens: Some(options.seq_lens.iter().map(|&length| length as u64).collect()),
             compute_units: Some("cpuAndNeuralEngine".to_owned()),
             ..Setting::default()
         };
@@ -103,7 +103,7 @@ fn no_architecture_has_errors_in_any_form() {
         let checkpoint = checkpoint::open(tiny.write(folder.path())).unwrap();
         let decoder = model::build(&checkpoint).unwrap();
         for form in FORMS {
-            let options = Options { shapes: vec![64], contexts: vec![64], query: 16, ..options(form) };
+            let options = Options { seq_lens: vec![64], contexts: vec![64], query: 16, ..options(form) };
             for chunk in lower(&decoder, &options).unwrap() {
                 let report = lint(&Subject::of(chunk.model), &Setting::default(), &[]).unwrap();
                 let worst = report.findings.iter().find(|finding| finding.severity == Severity::Error);

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::command::{anemeter, arg, json};
-use crate::fixtures;
 use crate::schema::faults;
+use crate::support::command::{anemeter, arg, json};
+use crate::support::fixtures;
 
 fn schema() -> Value {
     json(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sarif/sarif-schema-2.1.0.json"))
@@ -24,11 +24,11 @@ fn documents_fit_the_schema() {
     let schema = schema();
     let waivers = folder.path().join("lint.yaml");
     let text = b"waivers:\n  - {rule: A01, where: '*', reason: a test}\n";
-    anemeter::package::atomic::write_file(&waivers, text).unwrap();
-    let models = [crate::tiny::model(), fixtures::accumulator(), fixtures::enumerated_mlp()];
+    anemeter::atomic::write_file(&waivers, text).unwrap();
+    let models = [crate::support::tiny::model(), fixtures::accumulator(), fixtures::enumerated_mlp()];
     for (i, model) in models.into_iter().enumerate() {
         let path = fixtures::write(model, folder.path(), &format!("model {i}.mlpackage"));
-        for more in [&[][..], &["--config", arg(&waivers)]] {
+        for more in [&[][..], &["--waivers", arg(&waivers)]] {
             let document = document(&path, more);
             assert_eq!(faults(&schema, &document), Vec::<String>::new());
             assert!(!document["runs"][0]["results"].as_array().unwrap().is_empty());
@@ -41,7 +41,7 @@ fn documents_fit_the_schema() {
 #[test]
 fn code_hosts_get_what_they_ask_for() {
     let folder = tempfile::tempdir().unwrap();
-    let path = fixtures::write(crate::tiny::model(), folder.path(), "tiny.mlpackage");
+    let path = fixtures::write(crate::support::tiny::model(), folder.path(), "tiny.mlpackage");
     let document = document(&path, &[]);
     assert_eq!(document["version"], "2.1.0");
     assert!(document["$schema"].as_str().unwrap().ends_with("sarif-schema-2.1.0.json"));

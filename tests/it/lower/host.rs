@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::Path;
 
-use anemeter::bundle::KvForm;
 use anemeter::lower::{Chunk, Options, lower};
 use anemeter::mil::op::Numerics;
 use anemeter::mil::verify::verify;
@@ -13,6 +12,7 @@ use anemeter::model::{Decoder, Position, Weight};
 use anemeter::package::{self, Package, WriteOptions};
 use anemeter::runtime::{self, LoadOptions, Runtime, Session};
 use anemeter::tensor::{DType, Tensor};
+use anemeter::vocabulary::KvForm;
 use half::f16;
 
 /// A lowered model with a session per chunk.
@@ -69,12 +69,12 @@ impl<'d> Host<'d> {
         Host { decoder, options: options.clone(), batch: options.batch, chunks, padding: 0 }
     }
 
-    /// Logits after the first tokens of a sequence and after each further one, in the shortest shapes that fit.
+    /// Logits after the first tokens of a sequence and after each further one, in the shortest lengths that fit.
     pub(crate) fn generate(&mut self, form: KvForm, ids: &[i32], prompt: usize) -> Vec<Vec<f32>> {
         let fitting = |lengths: &[usize], needed: usize| {
             lengths.iter().copied().filter(|&length| length >= needed).min().unwrap()
         };
-        let Options { shapes, contexts, query, .. } = self.options.clone();
+        let Options { seq_lens, contexts, query, .. } = self.options.clone();
         let mut predict = |function: &str, range: Range<usize>, width: usize, context: usize| {
             let step = Step { function, ids: &[&ids[range.clone()]], starts: &[range.start], width, context };
             self.predict(&step).remove(0)
@@ -82,7 +82,7 @@ impl<'d> Host<'d> {
         let mut logits = Vec::new();
         match form {
             KvForm::Io => {
-                let (short, long) = (fitting(&shapes, prompt), fitting(&shapes, ids.len()));
+                let (short, long) = (fitting(&seq_lens, prompt), fitting(&seq_lens, ids.len()));
                 logits.push(predict("prefill", 0..prompt, short, short));
                 logits.extend((prompt..ids.len()).map(|p| predict("decode", p..p + 1, 1, long)));
             }
@@ -97,7 +97,7 @@ impl<'d> Host<'d> {
             }
             KvForm::None => {
                 for end in prompt..=ids.len() {
-                    let width = fitting(&shapes, end);
+                    let width = fitting(&seq_lens, end);
                     logits.push(predict("main", 0..end, width, width));
                 }
             }

@@ -6,13 +6,13 @@ pub(crate) mod reference;
 
 use std::collections::BTreeSet;
 
-use anemeter::bundle::{Embeddings, KvForm};
 use anemeter::lower::{Options, lower};
 use anemeter::mil::op::Numerics;
 use anemeter::mil::verify::verify;
 use anemeter::mil::{Opset, Type};
 use anemeter::model::{Activation, Decoder, Gate, Head, Linear, Mlp, NormKind, Position};
 use anemeter::package::{self, WriteOptions};
+use anemeter::vocabulary::{Embeddings, KvForm};
 
 use host::{Host, Step};
 use models::{Random, Sizes, TINY, llama, rope, stored};
@@ -24,7 +24,7 @@ pub(crate) const FORMS: [KvForm; 3] = [KvForm::Io, KvForm::State, KvForm::None];
 fn options(forms: &[KvForm]) -> Options {
     Options {
         kv: forms.iter().copied().collect::<BTreeSet<_>>(),
-        shapes: vec![8, 16, 12],
+        seq_lens: vec![8, 16, 12],
         contexts: vec![12, 16],
         query: 4,
         ..Options::default()
@@ -321,8 +321,8 @@ fn what_cannot_be_lowered_is_named() {
     let io = || options(&[KvForm::Io]);
     for (options, message) in [
         (options(&[]), "option `kv`: names no form; io, state and none are possible"),
-        (Options { shapes: vec![8, 8], ..io() }, "option `shapes`: has 8 twice"),
-        (Options { shapes: vec![], ..io() }, "option `shapes`: has 0 lengths, should have 1 to 126"),
+        (Options { seq_lens: vec![8, 8], ..io() }, "option `shapes`: has 8 twice"),
+        (Options { seq_lens: vec![], ..io() }, "option `shapes`: has 0 lengths, should have 1 to 126"),
         (Options { batch: 5, ..io() }, "option `batch`: is 5, should be 1 to 4"),
         (Options { chunks: 4, ..io() }, "option `chunks`: is 4, should be 1 to 3, the number of layers"),
         (
@@ -346,7 +346,7 @@ fn what_cannot_be_lowered_is_named() {
     wrong.layers[2].attention.kv_heads = 3;
     assert_eq!(
         error(&wrong, io()),
-        "lower `layers_2_attention`: 4 query heads of width 8 cannot share 3 key-value heads"
+        "lower `layers_2_attention`: 4 query heads of width 8 cannot share 3 KV heads"
     );
     let mut wrong = decoder.clone();
     wrong.layers[0].attention.scale = 1e9;

@@ -8,7 +8,7 @@ use anemeter::model::{
 use anemeter::tensor::{AlignedBuf, DType};
 use half::f16;
 
-use crate::fixtures::numbers;
+use crate::support::fixtures::numbers;
 
 /// Sizes of a decoder.
 #[derive(Clone, Copy)]
@@ -59,7 +59,7 @@ impl Random {
 /// A weight over f32 bytes.
 pub(crate) fn stored(name: &str, shape: &[usize], values: &[f32]) -> Weight {
     let bytes = AlignedBuf::from_slice(bytemuck::cast_slice(values)).into();
-    let stored = Stored { shape: shape.into(), encoding: Encoding::Plain(DType::F32), bytes };
+    let stored = Stored { shape: shape.into(), encoding: Encoding::Plain(DType::F32), bytes, shard: 0 };
     Weight { name: name.to_owned(), shape: shape.into(), source: Source::Stored(stored) }
 }
 

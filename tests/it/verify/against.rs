@@ -3,9 +3,9 @@
 use serde_json::{Value, json};
 
 use super::{export, set, verify, verify_json};
-use crate::architectures::{self, Tiny};
-use crate::checkpoints::write_text;
-use crate::command::{anemeter, arg};
+use crate::support::architectures::{self, Tiny};
+use crate::support::checkpoints::write_text;
+use crate::support::command::{anemeter, arg};
 
 #[test]
 fn two_bundles_without_a_checkpoint() {

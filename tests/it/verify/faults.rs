@@ -6,8 +6,8 @@ use half::f16;
 use serde_json::{Value, json};
 
 use super::{export, set, verify, verify_json};
-use crate::architectures::{self, Tiny};
-use crate::command::arg;
+use crate::support::architectures::{self, Tiny};
+use crate::support::command::arg;
 
 /// A model and what spoils it.
 struct Fault {

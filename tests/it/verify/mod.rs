@@ -5,14 +5,17 @@ mod faults;
 
 use std::path::{Path, PathBuf};
 
-use anemeter::bundle::{Bundle, Verification};
+use anemeter::advice::Advice;
+use anemeter::bundle::Bundle;
+use anemeter::harness::records;
+use anemeter::report::Verification;
 use half::f16;
 use serde_json::{Value, json};
 
-use crate::architectures::{self, Tiny};
-use crate::checkpoints::write_text;
-use crate::command::{self, Outcome, anemeter, arg};
-use crate::damage::put;
+use crate::support::architectures::{self, Tiny};
+use crate::support::checkpoints::write_text;
+use crate::support::command::{self, Outcome, anemeter, arg};
+use crate::support::damage::put;
 
 /// Exports a checkpoint in all forms.
 fn export(checkpoint: &Path, folder: &Path, more: &[&str]) -> PathBuf {
@@ -67,7 +70,7 @@ fn thresholds_and_tables() {
     let outcome = verify(&bundle, &checkpoint, &few);
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
     for line in [
-        "against llama of candle-transformers at f32",
+        "against llama (textbook, candle-core, f32)",
         "8 prompts, up to 3 tokens after each",
         "the same tokens at two lengths",
         "greedy tokens: 96 of 96 the same, 0 differ within a tie",
@@ -79,7 +82,7 @@ fn thresholds_and_tables() {
 
     let config = folder.path().join("strict.yaml");
     write_text(&config, "verify:\n  max_abs: 0\n");
-    let outcome = verify(&bundle, &checkpoint, &[&few[..], &["--config", arg(&config)]].concat());
+    let outcome = verify(&bundle, &checkpoint, &[&few[..], &["--thresholds", arg(&config)]].concat());
     assert_eq!(outcome.code, 1, "{}", outcome.stderr);
     assert!(
         outcome.stdout.contains("beyond its threshold: none 16 prefill: max_abs is "),
@@ -106,7 +109,7 @@ fn what_cannot_be_compared_is_refused() {
         (&none, &checkpoint, &[], "is not a folder"),
         (&bundle, &none, &[], "does not exist"),
         (&bundle, &checkpoint, &["--shapes", "99"], "the form `io` has no length 99, but 16, 24"),
-        (&bundle, &checkpoint, &["--config", arg(&file)], "did you mean `cosine`?"),
+        (&bundle, &checkpoint, &["--thresholds", arg(&file)], "did you mean `cosine`?"),
         (&bundle, &checkpoint, &["--prompts", arg(&file)], "--prompts needs a tokenizer"),
         (&bundle, &checkpoint, &["--tokens", "0"], "'--tokens <N>'"),
     ] {
@@ -123,17 +126,17 @@ fn what_was_found_is_recorded_beside_the_bundle() {
     let checkpoint = sound.write(folder.path());
     let bundle = export(&checkpoint, folder.path(), &[]);
     let opened = Bundle::open(&bundle).unwrap();
-    assert_eq!(opened.record::<Verification>().unwrap(), None);
+    assert_eq!(records::read::<Verification>(&opened).unwrap(), None);
 
     let few = ["--kv", "io,state", "--shapes", "16,24", "--tokens", "2"];
     let outcome = verify(&bundle, &checkpoint, &few);
     assert!(!outcome.stderr.contains("note:"), "{}", outcome.stderr);
-    let found: Verification = opened.record().unwrap().unwrap();
+    let found: Verification = records::read(&opened).unwrap().unwrap();
     assert!(found.passed && found.checkpoint_is_the_exported_one && found.cosine_min > Some(0.9999));
     assert_eq!((found.nan, found.inf, found.positions, found.failures.len()), (0, 0, 2 * 2 * 2 * 8, 0));
     assert_eq!(
         command::json(&bundle.join("verify.json"))["compared"],
-        json!([{"kv": "io", "shapes": [16, 24]}, {"kv": "state", "shapes": [16, 24]}])
+        json!([{"kv": "io", "seq_lens": [16, 24]}, {"kv": "state", "seq_lens": [16, 24]}])
     );
     assert_eq!(found.checkpoint_digest, opened.manifest().checkpoint.digest);
 
@@ -146,7 +149,7 @@ fn what_was_found_is_recorded_beside_the_bundle() {
         "{}",
         outcome.stderr
     );
-    let found: Verification = opened.record().unwrap().unwrap();
+    let found: Verification = records::read(&opened).unwrap().unwrap();
     assert!(!found.passed && !found.checkpoint_is_the_exported_one && !found.failures.is_empty());
 
     exported_again_is_not_verified(&checkpoint, &bundle);
@@ -159,9 +162,9 @@ fn exported_again_is_not_verified(checkpoint: &Path, bundle: &Path) {
     assert!(!bundle.join("verify.json").exists(), "a new bundle takes the place of the whole folder");
     put(&bundle.join("verify.json"), &kept);
     let opened = Bundle::open(bundle).unwrap();
-    assert_eq!(opened.record::<Verification>().unwrap(), None, "the record is of other packages");
+    assert_eq!(records::read::<Verification>(&opened).unwrap(), None, "the record is of other packages");
     write_text(&bundle.join("verify.json"), "{");
-    let error = opened.record::<Verification>().unwrap_err();
-    assert!(error.to_string().contains("verify.json: is not what `anemeter verify` writes"), "{error}");
-    assert!(error.help().unwrap().contains("anemeter verify"));
+    let error = records::read::<Verification>(&opened).unwrap_err();
+    assert!(error.to_string().contains("verify.json: is not the record of a verification"), "{error}");
+    assert!(error.remedy().unwrap().to_string().contains("anemeter verify"));
 }

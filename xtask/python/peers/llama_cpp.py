@@ -1,4 +1,4 @@
-"""llama.cpp for `cargo xtask bench-peers`, through its C interface.
+"""llama.cpp for `cargo xtask bench peers`, through its C interface.
 
     llama_cpp.py convert LIBRARIES SOURCE.gguf TARGET.gguf TYPE
     llama_cpp.py round   LIBRARIES MODEL.gguf WORKLOAD.json

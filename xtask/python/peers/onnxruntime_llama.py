@@ -1,4 +1,4 @@
-"""ONNX Runtime GenAI for `cargo xtask bench-peers`.
+"""ONNX Runtime GenAI for `cargo xtask bench peers`.
 
     onnxruntime_llama.py convert CHECKPOINT FOLDER PRECISION
     onnxruntime_llama.py round   FOLDER WORKLOAD.json

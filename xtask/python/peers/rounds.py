@@ -1,4 +1,4 @@
-"""One round of an engine for `cargo xtask bench-peers`: load, decode, prefill; what they took as a line of JSON.
+"""One round of an engine for `cargo xtask bench peers`: load, decode, prefill; what they took as a line of JSON.
 
 `run(load)` calls `load(longest)` for a model with room for so many tokens. A model has `next(ids)`, the likeliest token
 after `ids`, which follow what it was given before, and `forget()`. What to do is in the workload file, the last argument

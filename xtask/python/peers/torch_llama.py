@@ -1,4 +1,4 @@
-"""torch in fp32, by transformers, for `cargo xtask bench-peers`.
+"""torch in fp32, by transformers, for `cargo xtask bench peers`.
 
     torch_llama.py CHECKPOINT WORKLOAD.json
 """

@@ -2,63 +2,46 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-use anyhow::{Context, Result, ensure};
-use serde::Deserialize;
+use anyhow::{Context, Result};
+use serde_json::Value;
 
 use crate::process::read;
 use crate::project::Project;
 
-/// What `cargo metadata` says, as far as it matters here.
-#[derive(Deserialize)]
-struct Metadata {
-    packages: Vec<Package>,
-    resolve: Resolve,
+/// A crate, as `cargo metadata` tells of it.
+struct Package<'m> {
+    name: &'m str,
+    version: &'m str,
+    licence: Option<&'m str>,
+    repository: &'m str,
+    manifest: &'m Path,
 }
 
-#[derive(Deserialize)]
-struct Package {
-    id: String,
-    name: String,
-    version: String,
-    license: Option<String>,
-    repository: Option<String>,
-    manifest_path: PathBuf,
-}
-
-#[derive(Deserialize)]
-struct Resolve {
-    nodes: Vec<Node>,
-}
-
-#[derive(Deserialize)]
-struct Node {
-    id: String,
-    deps: Vec<Dependency>,
-}
-
-#[derive(Deserialize)]
-struct Dependency {
-    pkg: String,
-    dep_kinds: Vec<DependencyKind>,
-}
-
-#[derive(Deserialize)]
-struct DependencyKind {
-    /// None for what is linked; `build` and `dev` otherwise.
-    kind: Option<String>,
+impl<'m> Package<'m> {
+    fn read(value: &'m Value) -> Package<'m> {
+        let text = |key: &str| value[key].as_str();
+        let or_empty = |key: &str| text(key).unwrap_or_default();
+        Package {
+            name: or_empty("name"),
+            version: or_empty("version"),
+            licence: text("license"),
+            repository: or_empty("repository"),
+            manifest: Path::new(or_empty("manifest_path")),
+        }
+    }
 }
 
 /// Writes `THIRD-PARTY.md` and `licences/` into a folder; gives the number of crates.
 pub(super) fn write(project: &Project, folder: &Path) -> Result<usize> {
     let host = super::host(project)?;
     let arguments = ["metadata", "--format-version", "1", "--locked", "--filter-platform", &host];
-    let metadata: Metadata = serde_json::from_str(&read(&mut project.cargo(&arguments))?)?;
+    let metadata: Value = serde_json::from_str(&read(&mut project.cargo(&arguments))?)?;
     let linked = linked(&metadata, "anemeter")?;
-    fs::write(folder.join("THIRD-PARTY.md"), list(&linked)?)?;
+    fs::write(folder.join("THIRD-PARTY.md"), table(&linked)?)?;
     for package in &linked {
-        let from = package.manifest_path.parent().context("a manifest has no folder")?;
+        let from = package.manifest.parent().context("a manifest has no folder")?;
         let to = folder.join("licences").join(format!("{}-{}", package.name, package.version));
         for entry in fs::read_dir(from).with_context(|| format!("read {}", from.display()))? {
             let path = entry?.path();
@@ -72,37 +55,47 @@ pub(super) fn write(project: &Project, folder: &Path) -> Result<usize> {
 }
 
 /// Packages that are linked into a program, without itself, in the order of their names.
-fn linked<'m>(metadata: &'m Metadata, program: &str) -> Result<Vec<&'m Package>> {
-    let packages: BTreeMap<&str, &Package> =
-        metadata.packages.iter().map(|package| (package.id.as_str(), package)).collect();
-    let nodes: BTreeMap<&str, &Node> =
-        metadata.resolve.nodes.iter().map(|node| (node.id.as_str(), node)).collect();
-    let root = metadata.packages.iter().find(|package| package.name == program);
-    let root = root.with_context(|| format!("cargo knows no package `{program}`"))?;
-    let (mut waiting, mut found) = (vec![root.id.as_str()], BTreeSet::new());
+fn linked<'m>(metadata: &'m Value, program: &str) -> Result<Vec<Package<'m>>> {
+    let packages = by_id(&metadata["packages"]);
+    let nodes = by_id(&metadata["resolve"]["nodes"]);
+    let root = packages.iter().find(|(_, package)| package["name"] == program);
+    let (root, _) = root.with_context(|| format!("cargo knows no package `{program}`"))?;
+    let (mut waiting, mut found) = (vec![*root], BTreeSet::new());
     while let Some(id) = waiting.pop() {
         if !found.insert(id) {
             continue;
         }
         let node = nodes.get(id).with_context(|| format!("cargo resolves no `{id}`"))?;
-        let linked = node.deps.iter().filter(|dep| dep.dep_kinds.iter().any(|kind| kind.kind.is_none()));
-        waiting.extend(linked.map(|dep| dep.pkg.as_str()));
+        let linked = list(&node["deps"]).iter().filter(|dependency| is_linked(dependency));
+        waiting.extend(linked.filter_map(|dependency| dependency["pkg"].as_str()));
     }
-    found.remove(root.id.as_str());
-    let mut linked: Vec<&Package> = found.iter().filter_map(|id| packages.get(id).copied()).collect();
-    linked.sort_by(|a, b| (&a.name, &a.version).cmp(&(&b.name, &b.version)));
+    found.remove(root);
+    let found = found.iter().filter_map(|id| packages.get(id));
+    let mut linked: Vec<Package<'m>> = found.map(|package| Package::read(package)).collect();
+    linked.sort_by_key(|package| (package.name, package.version));
     Ok(linked)
 }
 
-fn list(packages: &[&Package]) -> Result<String> {
+/// Kinds are `build` and `dev`; what is linked has none.
+fn is_linked(dependency: &Value) -> bool {
+    list(&dependency["dep_kinds"]).iter().any(|kind| kind["kind"].is_null())
+}
+
+fn by_id(values: &Value) -> BTreeMap<&str, &Value> {
+    list(values).iter().filter_map(|value| Some((value["id"].as_str()?, value))).collect()
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn table(packages: &[Package<'_>]) -> Result<String> {
     let mut text = String::from(
         "# What is linked into this program\n\n| crate | version | licence | source |\n|---|---|---|---|\n",
     );
-    for Package { name, version, license, repository, .. } in packages {
-        ensure!(license.is_some(), "{name} {version} states no licence");
-        let licence = license.as_deref().unwrap_or_default();
-        text +=
-            &format!("| {name} | {version} | {licence} | {} |\n", repository.as_deref().unwrap_or_default());
+    for Package { name, version, licence, repository, .. } in packages {
+        let licence = licence.with_context(|| format!("{name} {version} states no licence"))?;
+        text += &format!("| {name} | {version} | {licence} | {repository} |\n");
     }
     Ok(text)
 }
@@ -132,11 +125,11 @@ mod tests {
                 { "id": "t", "deps": [] },
             ] },
         });
-        let metadata: Metadata = serde_json::from_value(metadata).unwrap();
+        let metadata: Value = serde_json::from_value(metadata).unwrap();
         let linked = linked(&metadata, "app").unwrap();
-        let listed = list(&linked).unwrap();
+        let listed = table(&linked).unwrap();
         assert!(listed.ends_with("| a | 1.0.0 | Zlib |  |\n| b | 1.0.0 | MIT |  |\n"), "{listed}");
-        assert!(list(&[&metadata.packages[0]]).is_err());
+        assert!(table(&[Package::read(&metadata["packages"][0])]).is_err());
     }
 
     #[test]

@@ -11,19 +11,19 @@ use std::time::Instant;
 use anyhow::{Context, Result, ensure};
 use pico_args::Arguments;
 
-use crate::Command;
-use crate::bench_package::median;
+use crate::median;
 use crate::outcome::Outcome;
 use crate::process::{read, succeed};
 use crate::project::{Project, make_empty};
 use crate::record;
+use crate::task::{Run, Task};
 
-pub(crate) const COMMAND: Command = Command {
+pub(crate) const TASK: Task = Task {
     name: "dist",
     arguments: "[--record]",
     about: "an archive of the program with completions, manual pages and licences; its size and cold start",
     not_checked: 1,
-    run,
+    run: Run::Here(run),
 };
 
 /// Milliseconds that the program may take to start.

@@ -1,6 +1,6 @@
 //! Rules for whole files: a module doc, a size, a name that says something.
 
-use super::File;
+use crate::tree::File;
 
 /// Lines before the tests from which a file is listed as growing too long.
 const LONG: usize = 400;
@@ -52,8 +52,8 @@ fn lines_before_tests(text: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::file;
     use super::*;
+    use crate::tree::file;
 
     #[test]
     fn a_file_says_what_it_is_for() {

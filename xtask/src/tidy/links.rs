@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::File;
 use crate::markdown::{self, Page};
+use crate::tree::File;
 
 /// The table of contents of the book.
 const SUMMARY: &str = "docs/SUMMARY.md";
@@ -64,8 +64,8 @@ fn is_there(target: &str, paths: &[String]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::file;
     use super::*;
+    use crate::tree::file;
 
     fn findings(text: &str) -> Vec<String> {
         let files = [

@@ -1,7 +1,7 @@
 //! `unsafe` stays in the islands that the architecture names.
 
-use super::File;
 use super::source::{code, words};
+use crate::tree::File;
 
 /// Finds `unsafe`, and permission to use it, anywhere else.
 pub(super) fn check(islands: &[String], files: &[File]) -> Vec<String> {
@@ -23,8 +23,8 @@ pub(super) fn check(islands: &[String], files: &[File]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::file;
     use super::*;
+    use crate::tree::file;
 
     #[test]
     fn only_islands_may() {

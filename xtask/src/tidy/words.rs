@@ -1,7 +1,7 @@
 //! Leftovers and things that belong to one machine: unfinished code and merges, machine paths, private hosts.
 
-use super::File;
 use super::source::code;
+use crate::tree::File;
 
 /// Macros that mark unfinished code.
 const UNFINISHED: &[&str] = &["todo!", "unimplemented!", "dbg!"];
@@ -23,6 +23,7 @@ const PUBLIC_HOSTS: &[&str] = &[
     "developer.apple.com",
     "docs.rs",
     "doc.rust-lang.org",
+    "git-lfs.github.com",
     "github.com",
     "huggingface.co",
     "json-schema.org",
@@ -77,8 +78,8 @@ fn host(text: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::file;
     use super::*;
+    use crate::tree::file;
 
     #[test]
     fn unfinished_code_is_found_but_not_in_texts() {

@@ -3,28 +3,20 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::super::prelude::*;
 use super::source::{Source, fixed_shape};
-use crate::mil::op::domain::TEXT;
-use crate::mil::op::{Call, Decode, Decoders, Eval, OpDef, OpError, Param};
-use crate::mil::{Opset, TensorType, Type};
-use crate::tensor::DType;
 
-pub(crate) const OPS: &[OpDef] = &[OpDef {
-    name: "constexpr_cast",
-    since: Opset::Ios16,
-    params: &[Param::constant("source_val", &[DType::F16]).packed(), Param::constant("output_dtype", TEXT)],
-    infer,
-    eval: Eval::Constexpr(decoders),
-}];
+pub(crate) const OPS: &[OpDef] = &[constexpr("constexpr_cast", Ios16, infer, decoders)
+    .takes(&[Param::constant("source_val", &[DType::F16]).packed(), Param::constant("output_dtype", TEXT)])];
 
-fn infer(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer(call: &Call<'_>) -> Result<Vec<Type>> {
     match call.text("output_dtype")? {
         "fp32" => Ok(vec![TensorType::fixed(DType::F32, &fixed_shape(call, "source_val")?).into()]),
-        other => Err(OpError::new(format!("`output_dtype` is `{other}`, which can only be `fp32`"))),
+        other => refuse!("`output_dtype` is `{other}`, which can only be `fp32`"),
     }
 }
 
-fn decoders(call: &Call<'_>) -> Result<Decoders, OpError> {
+fn decoders(call: &Call<'_>) -> Result<Decoders> {
     Ok(vec![Arc::new(Cast { source: Source::of(call, "source_val")? })])
 }
 

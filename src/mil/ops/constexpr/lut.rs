@@ -4,54 +4,33 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::super::blocks::Blocks;
+use super::super::prelude::*;
 use super::mask::Mask;
 use super::source::{Source, fixed_shape, listed_shape};
 use super::sparse::{MaskOutput, check_sparse};
-use crate::kernels::dequantize::{CHUNK, Palette};
-use crate::kernels::packed::{Codes, PackedRows};
-use crate::mil::op::domain::INT;
-use crate::mil::op::{Call, Decode, Decoders, Eval, OpDef, OpError, Param};
-use crate::mil::{Opset, TensorType, Type};
-use crate::tensor::{DType, Shape, shape};
+use anemeter_kernels::dequantize::{CHUNK, Lut};
+use anemeter_kernels::weight_gemv::{WeightRows, WeightStorage};
 
 const TABLE: &[DType] = &[DType::I8, DType::U8, DType::F16, DType::F32];
 const INDICES: &[DType] = &[DType::U1, DType::U2, DType::U3, DType::U4, DType::U6, DType::U8];
 
 pub(crate) const OPS: &[OpDef] = &[
-    OpDef {
-        name: "constexpr_lut_to_dense",
-        since: Opset::Ios16,
-        params: &[
-            Param::constant("indices", &[DType::U8]),
-            Param::constant("lut", TABLE),
-            Param::constant("shape", &[DType::U32]),
-        ],
-        infer: infer_flat,
-        eval: Eval::Constexpr(decode_flat),
-    },
-    OpDef {
-        name: "constexpr_lut_to_dense",
-        since: Opset::Ios18,
-        params: &[
-            Param::constant("indices", INDICES).packed(),
-            Param::constant("lut", TABLE).packed(),
-            Param::constant("vector_axis", INT).optional(),
-        ],
-        infer: infer_dense,
-        eval: Eval::Constexpr(decode_dense),
-    },
-    OpDef {
-        name: "constexpr_lut_to_sparse",
-        since: Opset::Ios18,
-        params: &[
-            Param::constant("indices_mask", &[DType::U1]).packed(),
-            Param::constant("indices_nonzero_data", INDICES).packed(),
-            Param::constant("lut", TABLE).packed(),
-            Param::constant("vector_axis", INT).optional(),
-        ],
-        infer: infer_sparse,
-        eval: Eval::Constexpr(decode_sparse),
-    },
+    constexpr("constexpr_lut_to_dense", Ios16, infer_flat, decode_flat).takes(&[
+        Param::constant("indices", &[DType::U8]),
+        Param::constant("lut", TABLE),
+        Param::constant("shape", &[DType::U32]),
+    ]),
+    constexpr("constexpr_lut_to_dense", Ios18, infer_dense, decode_dense).takes(&[
+        Param::constant("indices", INDICES).packed(),
+        Param::constant("lut", TABLE).packed(),
+        Param::constant("vector_axis", INT).optional(),
+    ]),
+    constexpr("constexpr_lut_to_sparse", Ios18, infer_sparse, decode_sparse).takes(&[
+        Param::constant("indices_mask", &[DType::U1]).packed(),
+        Param::constant("indices_nonzero_data", INDICES).packed(),
+        Param::constant("lut", TABLE).packed(),
+        Param::constant("vector_axis", INT).optional(),
+    ]),
 ];
 
 /// How indices of a shape become elements.
@@ -68,11 +47,11 @@ struct Layout {
 }
 
 /// The first generation: one table, indices packed into a list of bytes.
-fn flat_layout(call: &Call<'_>) -> Result<Layout, OpError> {
+fn flat_layout(call: &Call<'_>) -> Result<Layout> {
     let (indices, lut) = (fixed_shape(call, "indices")?, fixed_shape(call, "lut")?);
     let bits = match &lut[..] {
         [entries @ (2 | 4 | 16 | 64 | 256)] => entries.ilog2(),
-        _ => return Err(OpError::new(format!("`lut` has shape {lut:?}, not 2, 4, 16, 64 or 256 entries"))),
+        _ => refuse!("`lut` has shape {lut:?}, not 2, 4, 16, 64 or 256 entries"),
     };
     let shape = listed_shape(call, "shape")?;
     let ones: Shape = smallvec::smallvec![1; shape.len()];
@@ -82,68 +61,65 @@ fn flat_layout(call: &Call<'_>) -> Result<Layout, OpError> {
         (Some(needed), [bytes]) if needed == *bytes => {
             Ok(Layout { shape, blocks, bits, vector: 1, inner: 1 })
         }
-        _ => Err(OpError::new(format!(
+        _ => refuse!(
             "`indices` of shape {indices:?} cannot hold {bits} bits for each element of {:?}",
             &shape[..]
-        ))),
+        ),
     }
 }
 
 /// The later generation: tables per block in front, indices in their own type and shape.
-fn layout(call: &Call<'_>, dtype: DType, indices: &[usize]) -> Result<Layout, OpError> {
+fn layout(call: &Call<'_>, dtype: DType, indices: &[usize]) -> Result<Layout> {
     let lut = fixed_shape(call, "lut")?;
     let rank = indices.len();
-    if rank == 0 || lut.len() != rank + 2 {
-        return Err(OpError::new(format!(
-            "`lut` of shape {:?} does not have two dimensions more than indices of shape {indices:?}",
-            &lut[..]
-        )));
-    }
+    refuse_if!(
+        rank == 0 || lut.len() != rank + 2,
+        "`lut` of shape {:?} does not have two dimensions more than indices of shape {indices:?}",
+        &lut[..]
+    );
     let (entries, vector) = (lut[rank], lut[rank + 1]);
-    if entries != 1 << dtype.bits() {
-        return Err(OpError::new(format!("`lut` has {entries} entries for indices of type {dtype}")));
-    }
+    refuse_if!(entries != 1 << dtype.bits(), "`lut` has {entries} entries for indices of type {dtype}");
     let mut shape = Shape::from_slice(indices);
+    let count = |dims: &[usize]| {
+        shape::element_count(dims)
+            .ok_or_else(|| op_error!("a tensor of shape {dims:?} is too large to address"))
+    };
     let axis = if call.has("vector_axis") { Some(call.axis("vector_axis", rank)?) } else { None };
     let inner = match (axis, vector) {
-        (_, 0) => return Err(OpError::new("`lut` has vectors of no numbers")),
+        (_, 0) => refuse!("`lut` has vectors of no numbers"),
         (None, 1) => 1,
-        (None, _) => {
-            return Err(OpError::new(format!("`vector_axis` is missing for vectors of {vector} numbers")));
-        }
+        (None, _) => refuse!("`vector_axis` is missing for vectors of {vector} numbers"),
         (Some(axis), _) => {
             shape[axis] = shape[axis].saturating_mul(vector);
-            shape::element_count(&shape[axis + 1..]).unwrap_or(0)
+            count(&shape[axis + 1..])?
         }
     };
-    if shape::element_count(&shape).is_none() {
-        return Err(OpError::new(format!("a tensor of shape {:?} is too large to address", &shape[..])));
-    }
+    count(&shape)?;
     let blocks = Blocks::new(indices, &lut[..rank])?;
     Ok(Layout { shape, blocks, bits: dtype.bits(), vector, inner })
 }
 
-fn infer_flat(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_flat(call: &Call<'_>) -> Result<Vec<Type>> {
     Ok(vec![TensorType::fixed(call.ty("lut")?.dtype, &flat_layout(call)?.shape).into()])
 }
 
-fn decode_flat(call: &Call<'_>) -> Result<Decoders, OpError> {
+fn decode_flat(call: &Call<'_>) -> Result<Decoders> {
     let tables = Tables::of(call, flat_layout(call)?)?;
     Ok(vec![Arc::new(Dense { tables, indices: Source::of(call, "indices")? })])
 }
 
-fn infer_dense(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_dense(call: &Call<'_>) -> Result<Vec<Type>> {
     let layout = layout(call, call.ty("indices")?.dtype, &fixed_shape(call, "indices")?)?;
     Ok(vec![TensorType::fixed(call.ty("lut")?.dtype, &layout.shape).into()])
 }
 
-fn decode_dense(call: &Call<'_>) -> Result<Decoders, OpError> {
+fn decode_dense(call: &Call<'_>) -> Result<Decoders> {
     let indices = Source::of(call, "indices")?;
     let tables = Tables::of(call, layout(call, indices.dtype(), indices.shape())?)?;
     Ok(vec![Arc::new(Dense { tables, indices })])
 }
 
-fn infer_sparse(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_sparse(call: &Call<'_>) -> Result<Vec<Type>> {
     check_sparse(call, "indices_mask", "indices_nonzero_data")?;
     let (dtype, mask) = (call.ty("indices_nonzero_data")?.dtype, fixed_shape(call, "indices_mask")?);
     let layout = layout(call, dtype, &mask)?;
@@ -155,7 +131,7 @@ fn infer_sparse(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     ])
 }
 
-fn decode_sparse(call: &Call<'_>) -> Result<Decoders, OpError> {
+fn decode_sparse(call: &Call<'_>) -> Result<Decoders> {
     let (mask, indices) = (Source::of(call, "indices_mask")?, Source::of(call, "indices_nonzero_data")?);
     let layout = layout(call, indices.dtype(), mask.shape())?;
     let bits = Arc::new(Mask::of_nonzero(&mask, &indices)?);
@@ -173,16 +149,16 @@ struct Tables {
 }
 
 impl Tables {
-    fn of(call: &Call<'_>, layout: Layout) -> Result<Tables, OpError> {
+    fn of(call: &Call<'_>, layout: Layout) -> Result<Tables> {
         let lut = Source::of(call, "lut")?;
         let mut values = vec![0.0; lut.len()].into_boxed_slice();
         lut.read(0..lut.len(), &mut values);
         Ok(Tables { layout, dtype: lut.dtype(), values })
     }
 
-    fn table(&self, block: usize) -> Palette<'_> {
+    fn table(&self, block: usize) -> Lut<'_> {
         let len = self.layout.vector << self.layout.bits;
-        Palette::new(&self.values[block * len..(block + 1) * len], self.layout.vector)
+        Lut::new(&self.values[block * len..(block + 1) * len], self.layout.vector)
     }
 
     /// Number `component` of the entries that consecutive indices name. `place` tells how many of them lie in
@@ -277,12 +253,12 @@ impl Decode for Dense {
         self.tables.stored_bytes() + self.indices.stored_bytes()
     }
 
-    fn rows(&self, columns: usize) -> Option<PackedRows<'_>> {
+    fn rows(&self, columns: usize) -> Option<WeightRows<'_>> {
         let Layout { blocks, bits: 4, vector: 1, .. } = &self.tables.layout else { return None };
         let Source::Plain(indices) = &self.indices else { return None };
         let (rows, _) = blocks.of_rows(columns).filter(|&(_, block)| block == columns)?;
-        let codes = Codes::Palette(indices.bytes(), &self.tables.values, rows);
-        Some(PackedRows { columns, codes }).filter(PackedRows::is_regular)
+        let storage = WeightStorage::Lut4(indices.bytes(), &self.tables.values, rows);
+        Some(WeightRows { columns, storage }).filter(WeightRows::is_regular)
     }
 }
 
@@ -339,64 +315,53 @@ impl Decode for SparseLut {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::testing::{run, run_many};
     use super::*;
-    use crate::tensor::{Tensor, packed};
-
-    fn indices(dtype: DType, shape: &[usize], values: &[u8]) -> Tensor {
-        let bytes = packed::pack(values.iter().copied(), dtype.bits());
-        Tensor::new(dtype, shape.into(), bytes.into()).unwrap()
-    }
 
     #[test]
     fn packed_bytes_index_one_table() {
         let args = [
-            ("indices", Tensor::from_slice(&[2], &[0b01_10_11_00u8, 0b11]).unwrap()),
-            ("lut", Tensor::from_slice(&[4], &[1i8, -2, 3, 4]).unwrap()),
-            ("shape", Tensor::from_slice(&[2], &[1u32, 5]).unwrap()),
+            ("indices", tensor(&[2], &[0b01_10_11_00u8, 0b11])),
+            ("lut", tensor(&[4], &[1i8, -2, 3, 4])),
+            ("shape", tensor(&[2], &[1u32, 5])),
         ];
-        let out = run("constexpr_lut_to_dense", Opset::Ios16, &args).unwrap();
-        assert_eq!(out[0].shape(), [1, 5]);
-        assert_eq!(out[0].view().slice::<i8>().unwrap(), [1, 4, 3, -2, 4]);
+        gives::<i8>(run("constexpr_lut_to_dense", Ios16, &args), &[1, 5], &[1, 4, 3, -2, 4]);
     }
 
     #[test]
     fn groups_have_their_own_table() {
         let lut = [1.0f32, 5.0, 9.0, 13.0, 2.0, 10.0, 18.0, 26.0];
         let args = [
-            ("indices", indices(DType::U2, &[6, 2], &[2, 3, 3, 0, 1, 0, 3, 0, 2, 1, 0, 3])),
-            ("lut", Tensor::from_slice(&[2, 1, 4, 1], &lut).unwrap()),
+            ("indices", packed(DType::U2, &[6, 2], &[2, 3, 3, 0, 1, 0, 3, 0, 2, 1, 0, 3])),
+            ("lut", tensor(&[2, 1, 4, 1], &lut)),
         ];
-        let out = run("constexpr_lut_to_dense", Opset::Ios18, &args).unwrap();
+        let out = run("constexpr_lut_to_dense", Ios18, &args).unwrap();
         let expected = [9.0, 13.0, 13.0, 1.0, 5.0, 1.0, 26.0, 2.0, 18.0, 10.0, 2.0, 26.0];
         assert_eq!(out[0].view().slice::<f32>().unwrap(), expected);
     }
 
     #[test]
     fn vectors_are_laid_out_along_their_axis() {
-        let (indices, lut) = (indices(DType::U1, &[2, 2], &[0, 1, 1, 1]), [1i8, 2, 3, 4]);
-        let lut = Tensor::from_slice(&[1, 1, 2, 2], &lut).unwrap();
+        let indices = packed(DType::U1, &[2, 2], &[0, 1, 1, 1]);
+        let lut = tensor(&[1, 1, 2, 2], &[1i8, 2, 3, 4]);
         let along = |axis: i32| {
             let args =
                 [("indices", indices.clone()), ("lut", lut.clone()), ("vector_axis", Tensor::scalar(axis))];
-            run("constexpr_lut_to_dense", Opset::Ios18, &args).unwrap()[0].clone()
+            run("constexpr_lut_to_dense", Ios18, &args)
         };
-        assert_eq!(along(0).shape(), [4, 2]);
-        assert_eq!(along(0).view().slice::<i8>().unwrap(), [1, 3, 2, 4, 3, 3, 4, 4]);
-        assert_eq!(along(-1).shape(), [2, 4]);
-        assert_eq!(along(-1).view().slice::<i8>().unwrap(), [1, 2, 3, 4, 3, 4, 3, 4]);
+        gives::<i8>(along(0), &[4, 2], &[1, 3, 2, 4, 3, 3, 4, 4]);
+        gives::<i8>(along(-1), &[2, 4], &[1, 2, 3, 4, 3, 4, 3, 4]);
     }
 
     #[test]
     fn stored_vectors_follow_the_expanded_mask() {
         let args = [
-            ("indices_mask", indices(DType::U1, &[2, 3], &[1, 1, 0, 0, 0, 1])),
-            ("indices_nonzero_data", indices(DType::U1, &[3], &[0, 1, 1])),
-            ("lut", Tensor::from_slice(&[1, 1, 2, 2], &[1i8, 2, 3, 4]).unwrap()),
+            ("indices_mask", packed(DType::U1, &[2, 3], &[1, 1, 0, 0, 0, 1])),
+            ("indices_nonzero_data", packed(DType::U1, &[3], &[0, 1, 1])),
+            ("lut", tensor(&[1, 1, 2, 2], &[1i8, 2, 3, 4])),
             ("vector_axis", Tensor::scalar(0i32)),
         ];
-        let out = run_many("constexpr_lut_to_sparse", Opset::Ios18, &args, 2).unwrap();
-        assert_eq!(out[0], indices(DType::U1, &[4, 3], &[1, 1, 0, 1, 1, 0, 0, 0, 1, 0, 0, 1]));
+        let out = run_many("constexpr_lut_to_sparse", Ios18, &args, 2).unwrap();
+        assert_eq!(out[0], packed(DType::U1, &[4, 3], &[1, 1, 0, 1, 1, 0, 0, 0, 1, 0, 0, 1]));
         assert_eq!(out[1].view().slice::<i8>().unwrap(), [1, 3, 2, 4, 3, 4]);
     }
 
@@ -404,7 +369,7 @@ mod tests {
     fn tables_must_fit_the_indices() {
         let lut = |shape: &[usize]| {
             let values = vec![0i8; shape.iter().product()];
-            ("lut", Tensor::from_slice(shape, &values).unwrap())
+            ("lut", tensor(shape, &values))
         };
         for (shape, message) in [
             (&[1, 8, 1][..], "`lut` has 8 entries for indices of type uint2"),
@@ -412,9 +377,8 @@ mod tests {
             (&[1, 4, 2], "`vector_axis` is missing for vectors of 2 numbers"),
             (&[1, 4, 0], "`lut` has vectors of no numbers"),
         ] {
-            let args = [("indices", indices(DType::U2, &[4], &[0; 4])), lut(shape)];
-            let error = run("constexpr_lut_to_dense", Opset::Ios18, &args).unwrap_err();
-            assert_eq!(error.to_string(), message);
+            let args = [("indices", packed(DType::U2, &[4], &[0; 4])), lut(shape)];
+            refused(run("constexpr_lut_to_dense", Ios18, &args), message);
         }
     }
 }

@@ -2,10 +2,10 @@
 
 use std::ops::Range;
 
+use super::super::prelude::*;
 use super::source::Source;
-use crate::kernels::dequantize;
-use crate::mil::op::OpError;
-use crate::tensor::{Bytes, packed};
+use anemeter_kernels::dequantize;
+use anemeter_kernels::tensor::{Bytes, packed};
 
 /// Words between two stored counts.
 const WORDS: usize = 16;
@@ -21,10 +21,8 @@ pub(super) struct Mask {
 
 impl Mask {
     /// A mask over the first `len` bits, least significant first.
-    pub(super) fn new(bits: Bytes, len: usize) -> Result<Mask, OpError> {
-        if bits.len() != len.div_ceil(8) {
-            return Err(OpError::new(format!("a mask of {len} bits cannot take {} bytes", bits.len())));
-        }
+    pub(super) fn new(bits: Bytes, len: usize) -> Result<Mask> {
+        refuse_if!(bits.len() != len.div_ceil(8), "a mask of {len} bits cannot take {} bytes", bits.len());
         let mut mask = Mask { bits, len, ranks: Vec::new() };
         let (words, mut total) = (len.div_ceil(64), 0usize);
         mask.ranks.reserve_exact(words.div_ceil(WORDS) + 1);
@@ -39,7 +37,7 @@ impl Mask {
     }
 
     /// The mask held by a `uint1` operand.
-    pub(super) fn of(source: &Source) -> Result<Mask, OpError> {
+    pub(super) fn of(source: &Source) -> Result<Mask> {
         let len = source.len();
         match source {
             Source::Plain(tensor) => Mask::new(tensor.bytes().clone(), len),
@@ -58,7 +56,7 @@ impl Mask {
 
     /// How many bits are set.
     pub(super) fn total(&self) -> usize {
-        self.ranks.last().copied().unwrap_or(0)
+        *self.ranks.last().expect("the last rank is that of the end")
     }
 
     pub(super) fn stored_bytes(&self) -> usize {

@@ -3,9 +3,8 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::kernels::{convert, dequantize};
-use crate::mil::op::{ArgValue, Call, Decode, OpError};
-use crate::tensor::{DType, Shape, Tensor, shape};
+use super::super::prelude::*;
+use anemeter_kernels::{convert, dequantize};
 
 /// A constant operand. Cloning shares the bytes.
 #[derive(Debug, Clone)]
@@ -15,14 +14,14 @@ pub(super) enum Source {
 }
 
 impl Source {
-    pub(super) fn of(call: &Call<'_>, name: &str) -> Result<Source, OpError> {
+    pub(super) fn of(call: &Call<'_>, name: &str) -> Result<Source> {
         match call.value_at(name, 0) {
             Some(ArgValue::Packed(packed)) => Ok(Source::Packed(packed.clone())),
             _ => Ok(Source::Plain(call.shared(name)?)),
         }
     }
 
-    pub(super) fn opt(call: &Call<'_>, name: &str) -> Result<Option<Source>, OpError> {
+    pub(super) fn opt(call: &Call<'_>, name: &str) -> Result<Option<Source>> {
         call.has(name).then(|| Source::of(call, name)).transpose()
     }
 
@@ -41,7 +40,7 @@ impl Source {
     }
 
     pub(super) fn len(&self) -> usize {
-        shape::element_count(self.shape()).unwrap_or(0)
+        shape::element_count(self.shape()).expect("whoever made the operand has counted its elements")
     }
 
     pub(super) fn stored_bytes(&self) -> usize {
@@ -107,15 +106,13 @@ impl<'a> Window<'a> {
 }
 
 /// The shape of a constant parameter.
-pub(super) fn fixed_shape(call: &Call<'_>, name: &str) -> Result<Shape, OpError> {
+pub(super) fn fixed_shape(call: &Call<'_>, name: &str) -> Result<Shape> {
     let ty = call.ty(name)?;
-    ty.concrete().ok_or_else(|| OpError::new(format!("`{name}` is a constant of unknown shape {ty}")))
+    ty.concrete().ok_or_else(|| op_error!("`{name}` is a constant of unknown shape {ty}"))
 }
 
 /// The shape given by a list of dimensions.
-pub(super) fn listed_shape(call: &Call<'_>, name: &str) -> Result<Shape, OpError> {
+pub(super) fn listed_shape(call: &Call<'_>, name: &str) -> Result<Shape> {
     let dims = call.ints(name)?;
-    dims.iter()
-        .map(|&dim| usize::try_from(dim).map_err(|_| OpError::new(format!("`{name}` holds {dim}"))))
-        .collect()
+    dims.iter().map(|&dim| usize::try_from(dim).map_err(|_| op_error!("`{name}` holds {dim}"))).collect()
 }

@@ -3,57 +3,43 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use super::super::prelude::*;
 use super::mask::Mask;
 use super::source::{Source, fixed_shape, listed_shape};
-use crate::mil::op::{Call, Decode, Decoders, Eval, OpDef, OpError, Param};
-use crate::mil::{Opset, TensorType, Type};
-use crate::tensor::{DType, Shape, shape};
 
 const DATA_16: &[DType] = &[DType::I8, DType::U8, DType::F16, DType::F32];
 const DATA_18: &[DType] = &[DType::I4, DType::U4, DType::I8, DType::U8, DType::F16, DType::F32];
 
 pub(crate) const OPS: &[OpDef] = &[
-    OpDef {
-        name: "constexpr_sparse_to_dense",
-        since: Opset::Ios16,
-        params: &[
-            Param::constant("nonzero_data", DATA_16),
-            Param::constant("mask", &[DType::U8]),
-            Param::constant("shape", &[DType::U32]),
-        ],
-        infer: infer_flat,
-        eval: Eval::Constexpr(decode_flat),
-    },
-    OpDef {
-        name: "constexpr_sparse_to_dense",
-        since: Opset::Ios18,
-        params: &[
-            Param::constant("nonzero_data", DATA_18).packed(),
-            Param::constant("mask", &[DType::U1]).packed(),
-        ],
-        infer: infer_shaped,
-        eval: Eval::Constexpr(decode_shaped),
-    },
+    constexpr("constexpr_sparse_to_dense", Ios16, infer_flat, decode_flat).takes(&[
+        Param::constant("nonzero_data", DATA_16),
+        Param::constant("mask", &[DType::U8]),
+        Param::constant("shape", &[DType::U32]),
+    ]),
+    constexpr("constexpr_sparse_to_dense", Ios18, infer_shaped, decode_shaped).takes(&[
+        Param::constant("nonzero_data", DATA_18).packed(),
+        Param::constant("mask", &[DType::U1]).packed(),
+    ]),
 ];
 
 /// The first generation: the mask is a list of bytes, the shape is given apart.
-fn flat(call: &Call<'_>) -> Result<(Mask, Shape), OpError> {
+fn flat(call: &Call<'_>) -> Result<(Mask, Shape)> {
     check_vector(call, "nonzero_data")?;
     check_vector(call, "mask")?;
     let shape = listed_shape(call, "shape")?;
     let len = shape::element_count(&shape)
-        .ok_or_else(|| OpError::new(format!("`shape` {:?} is too large to address", &shape[..])))?;
+        .ok_or_else(|| op_error!("`shape` {:?} is too large to address", &shape[..]))?;
     let mask = Mask::new(call.shared("mask")?.bytes().clone(), len)?;
     check_population(&mask, fixed_shape(call, "nonzero_data")?[0])?;
     match call.tensor("mask")?.bytes().last() {
         Some(last) if len % 8 != 0 && last >> (len % 8) != 0 => {
-            Err(OpError::new(format!("`mask` has bits set after the {len} that `shape` implies")))
+            refuse!("`mask` has bits set after the {len} that `shape` implies")
         }
         _ => Ok((mask, shape)),
     }
 }
 
-fn infer_flat(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_flat(call: &Call<'_>) -> Result<Vec<Type>> {
     let shape = match call.known("mask") {
         Some(_) => flat(call)?.1,
         None => {
@@ -65,38 +51,38 @@ fn infer_flat(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
     Ok(vec![TensorType::fixed(call.ty("nonzero_data")?.dtype, &shape).into()])
 }
 
-fn decode_flat(call: &Call<'_>) -> Result<Decoders, OpError> {
+fn decode_flat(call: &Call<'_>) -> Result<Decoders> {
     let (mask, shape) = flat(call)?;
     Ok(vec![Arc::new(Sparse { mask, data: Source::of(call, "nonzero_data")?, shape })])
 }
 
-fn infer_shaped(call: &Call<'_>) -> Result<Vec<Type>, OpError> {
+fn infer_shaped(call: &Call<'_>) -> Result<Vec<Type>> {
     check_sparse(call, "mask", "nonzero_data")?;
-    Ok(vec![TensorType::new(call.ty("nonzero_data")?.dtype, call.ty("mask")?.shape.clone()).into()])
+    Ok(dims::one(call.ty("nonzero_data")?.dtype, call.ty("mask")?.shape.clone()))
 }
 
-fn decode_shaped(call: &Call<'_>) -> Result<Decoders, OpError> {
+fn decode_shaped(call: &Call<'_>) -> Result<Decoders> {
     let (mask, data) = (Source::of(call, "mask")?, Source::of(call, "nonzero_data")?);
     let shape = mask.shape().into();
     Ok(vec![Arc::new(Sparse { mask: Mask::of_nonzero(&mask, &data)?, data, shape })])
 }
 
-fn check_vector(call: &Call<'_>, name: &str) -> Result<(), OpError> {
+fn check_vector(call: &Call<'_>, name: &str) -> Result {
     match fixed_shape(call, name)?.len() {
         1 => Ok(()),
-        rank => Err(OpError::new(format!("`{name}` has rank {rank}, not 1"))),
+        rank => refuse!("`{name}` has rank {rank}, not 1"),
     }
 }
 
-fn check_population(mask: &Mask, stored: usize) -> Result<(), OpError> {
+fn check_population(mask: &Mask, stored: usize) -> Result {
     match mask.total() {
         total if total == stored => Ok(()),
-        total => Err(OpError::new(format!("the mask has {total} bits set for {stored} stored elements"))),
+        total => refuse!("the mask has {total} bits set for {stored} stored elements"),
     }
 }
 
 /// Checks a shaped mask against the elements stored for it.
-pub(super) fn check_sparse(call: &Call<'_>, mask: &str, data: &str) -> Result<(), OpError> {
+pub(super) fn check_sparse(call: &Call<'_>, mask: &str, data: &str) -> Result {
     check_vector(call, data)?;
     let shape = fixed_shape(call, mask)?;
     match (call.known(mask), shape::element_count(&shape)) {
@@ -110,7 +96,7 @@ pub(super) fn check_sparse(call: &Call<'_>, mask: &str, data: &str) -> Result<()
 
 impl Mask {
     /// The mask held by an operand, if as many bits are set as elements are stored.
-    pub(super) fn of_nonzero(mask: &Source, data: &Source) -> Result<Mask, OpError> {
+    pub(super) fn of_nonzero(mask: &Source, data: &Source) -> Result<Mask> {
         let mask = Mask::of(mask)?;
         check_population(&mask, data.len())?;
         Ok(mask)
@@ -198,10 +184,9 @@ impl Decode for MaskOutput {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::{find, testing::run};
+    use super::super::super::find;
     use super::*;
-    use crate::mil::op::{KnownArguments, Numerics, apply};
-    use crate::tensor::Tensor;
+    use crate::op::{Eval, KnownArguments, apply};
 
     fn mask(shape: &[usize], bytes: &[u8]) -> Tensor {
         Tensor::new(DType::U1, shape.into(), bytes.to_vec().into()).unwrap()
@@ -209,50 +194,47 @@ mod tests {
 
     #[test]
     fn stored_elements_go_where_the_mask_is_set() {
-        let data = Tensor::from_slice(&[2], &[7i8, -3]).unwrap();
+        let data = tensor(&[2], &[7i8, -3]);
         let flat = [
             ("nonzero_data", data.clone()),
-            ("mask", Tensor::from_slice(&[1], &[0b0000_1100u8]).unwrap()),
-            ("shape", Tensor::from_slice(&[1], &[5u32]).unwrap()),
+            ("mask", tensor(&[1], &[0b0000_1100u8])),
+            ("shape", tensor(&[1], &[5u32])),
         ];
-        let out = run("constexpr_sparse_to_dense", Opset::Ios16, &flat).unwrap();
-        assert_eq!(out[0].view().slice::<i8>().unwrap(), [0, 0, 7, -3, 0]);
+        assert_eq!(output::<i8>(run("constexpr_sparse_to_dense", Ios16, &flat)), [0, 0, 7, -3, 0]);
         let shaped = [("nonzero_data", data), ("mask", mask(&[2, 2], &[0b1010]))];
-        let out = run("constexpr_sparse_to_dense", Opset::Ios18, &shaped).unwrap();
-        assert_eq!(out[0].shape(), [2, 2]);
-        assert_eq!(out[0].view().slice::<i8>().unwrap(), [0, 7, 0, -3]);
+        gives::<i8>(run("constexpr_sparse_to_dense", Ios18, &shaped), &[2, 2], &[0, 7, 0, -3]);
     }
 
     #[test]
     fn quantised_sparse_weights_compose() {
-        let quantised = find("constexpr_sparse_blockwise_shift_scale", Opset::Ios18).unwrap();
+        let quantised = find("constexpr_sparse_blockwise_shift_scale", Ios18).unwrap();
         let mut arguments = KnownArguments::new(quantised);
         arguments.bind(0, mask(&[2, 4], &[0b0110_1001]));
-        arguments.bind(1, Tensor::from_slice(&[4], &[1i8, 2, 3, 4]).unwrap());
-        arguments.bind(2, Tensor::from_slice(&[2, 1], &[10.0f32, 100.0]).unwrap());
+        arguments.bind(1, tensor(&[4], &[1i8, 2, 3, 4]));
+        arguments.bind(2, tensor(&[2, 1], &[10.0f32, 100.0]));
         let Eval::Constexpr(decoders) = quantised.eval else { panic!() };
-        let outputs = decoders(&Call::new(quantised, Opset::Ios18, 2, &arguments)).unwrap();
+        let outputs = decoders(&Call::new(quantised, Ios18, 2, &arguments)).unwrap();
 
-        let sparse = find("constexpr_sparse_to_dense", Opset::Ios18).unwrap();
+        let sparse = find("constexpr_sparse_to_dense", Ios18).unwrap();
         let mut arguments = KnownArguments::new(sparse);
         arguments.bind(0, outputs[1].clone());
         arguments.bind(1, outputs[0].clone());
-        let out = apply(sparse, Opset::Ios18, Numerics::Fast, &arguments, 1).unwrap();
+        let out = apply(sparse, Ios18, Numerics::Fast, &arguments, 1).unwrap();
         let expected = [10.0, 0.0, 0.0, 20.0, 0.0, 300.0, 400.0, 0.0];
         assert_eq!(out[0].view().slice::<f32>().unwrap(), expected);
     }
 
     #[test]
     fn masks_must_count_the_stored_elements() {
-        let data = Tensor::from_slice(&[2], &[7i8, -3]).unwrap();
+        let data = tensor(&[2], &[7i8, -3]);
         let args = [("nonzero_data", data.clone()), ("mask", mask(&[2, 2], &[0b1000]))];
-        let error = run("constexpr_sparse_to_dense", Opset::Ios18, &args).unwrap_err();
+        let error = run("constexpr_sparse_to_dense", Ios18, &args).unwrap_err();
         assert_eq!(error.to_string(), "the mask has 1 bits set for 2 stored elements");
         let flat = [
             ("nonzero_data", data),
-            ("mask", Tensor::from_slice(&[1], &[0b0010_0100u8]).unwrap()),
-            ("shape", Tensor::from_slice(&[1], &[5u32]).unwrap()),
+            ("mask", tensor(&[1], &[0b0010_0100u8])),
+            ("shape", tensor(&[1], &[5u32])),
         ];
-        assert!(run("constexpr_sparse_to_dense", Opset::Ios16, &flat).is_err());
+        assert!(run("constexpr_sparse_to_dense", Ios16, &flat).is_err());
     }
 }

@@ -1,15 +1,12 @@
 //! Evaluation of recurrent networks: the input is projected for all steps at once, then the cell steps.
 
-use half::f16;
 use half::slice::HalfFloatSliceExt;
 
+use super::super::prelude::*;
 use super::{activation, directions};
-use crate::kernels::convert::{round_f16, to_f32};
-use crate::kernels::gemm::{Extents, Matrix, gemm};
-use crate::kernels::recurrent::{Cell, Gru, Lstm, Rnn, Sequence, run};
-use crate::mil::Opset;
-use crate::mil::op::{Call, OpError, Outputs, Weight};
-use crate::tensor::{DType, TensorMut, shape};
+use anemeter_kernels::convert::{round_f16, to_f32};
+use anemeter_kernels::gemm::{Extents, Matrix, gemm};
+use anemeter_kernels::recurrent::{Cell, Gru, Lstm, Rnn, Sequence, run};
 
 /// The sizes of a call whose types were checked.
 struct Sizes {
@@ -22,22 +19,22 @@ struct Sizes {
 }
 
 impl Sizes {
-    fn of(call: &Call<'_>, gates: usize) -> Result<Sizes, OpError> {
+    fn of(call: &Call<'_>, gates: usize) -> Result<Sizes> {
         let (x, weight) = (call.tensor("x")?, call.weight("weight_hh")?);
         let (&[steps, batch, input], &[_, hidden]) = (x.shape(), weight.shape()) else {
-            return Err(OpError::new("`x` or `weight_hh` has the wrong rank"));
+            refuse!("`x` or `weight_hh` has the wrong rank")
         };
         Ok(Sizes { steps, batch, input, hidden, gates, directions: directions(call, gates)?.len() })
     }
 
-    fn product(factors: &[usize]) -> Result<usize, OpError> {
+    fn product(factors: &[usize]) -> Result<usize> {
         shape::element_count(factors)
-            .ok_or_else(|| OpError::new(format!("a recurrent network of sizes {factors:?} is too large")))
+            .ok_or_else(|| op_error!("a recurrent network of sizes {factors:?} is too large"))
     }
 }
 
 /// The states of one direction, `[batch, hidden]`, out of a tensor that holds all directions.
-fn initial_state(call: &Call<'_>, name: &str, sizes: &Sizes, direction: usize) -> Result<Vec<f32>, OpError> {
+fn initial_state(call: &Call<'_>, name: &str, sizes: &Sizes, direction: usize) -> Result<Vec<f32>> {
     let (view, hidden) = (call.tensor(name)?, sizes.hidden);
     let mut state = vec![0.0; Sizes::product(&[sizes.batch, hidden])?];
     for row in 0..sizes.batch {
@@ -48,7 +45,7 @@ fn initial_state(call: &Call<'_>, name: &str, sizes: &Sizes, direction: usize) -
 }
 
 /// All numbers of a parameter, or none if it was left out.
-fn numbers(call: &Call<'_>, name: &str) -> Result<Vec<f32>, OpError> {
+fn numbers(call: &Call<'_>, name: &str) -> Result<Vec<f32>> {
     let Some(view) = call.opt_tensor(name)? else { return Ok(Vec::new()) };
     let mut values = vec![0.0; view.len()];
     to_f32(&view, 0..view.len(), &mut values);
@@ -56,7 +53,7 @@ fn numbers(call: &Call<'_>, name: &str) -> Result<Vec<f32>, OpError> {
 }
 
 /// The elements of a weight: where they are, or read into a buffer.
-fn elements<'b>(weight: Weight<'b>, buffer: &'b mut [f32]) -> Result<&'b [f32], OpError> {
+fn elements<'b>(weight: Weight<'b>, buffer: &'b mut [f32]) -> Result<&'b [f32]> {
     if let Weight::Dense(view) = weight
         && view.dtype() == DType::F32
     {
@@ -73,7 +70,7 @@ enum Rows<'a> {
 }
 
 impl<'a> Rows<'a> {
-    fn of(out: TensorMut<'a>) -> Result<Rows<'a>, OpError> {
+    fn of(out: TensorMut<'a>) -> Result<Rows<'a>> {
         match out.dtype() {
             DType::F16 => Ok(Rows::Half(out.slice()?)),
             _ => Ok(Rows::Single(out.slice()?)),
@@ -106,12 +103,7 @@ struct Pass<'a> {
 
 impl Pass<'_> {
     /// Runs the cell over the sequence, writes the first output and gives the final states.
-    fn run<C: Cell>(
-        &self,
-        call: &Call<'_>,
-        outputs: &mut Outputs<'_, '_>,
-        cell: &mut C,
-    ) -> Result<Vec<f32>, OpError> {
+    fn run<C: Cell>(&self, call: &Call<'_>, outputs: &mut Outputs<'_, '_>, cell: &mut C) -> Result<Vec<f32>> {
         let &Sizes { steps, batch, input, hidden, gates, directions } = self.sizes;
         let [weight_ih, weight_hh] =
             ["weight_ih", "weight_hh"].map(|name| call.weight(&format!("{name}{}", self.suffix)));
@@ -151,17 +143,12 @@ impl Pass<'_> {
     }
 }
 
-fn put_state(
-    outputs: &mut Outputs<'_, '_>,
-    output: usize,
-    pass: &Pass<'_>,
-    states: &[f32],
-) -> Result<(), OpError> {
+fn put_state(outputs: &mut Outputs<'_, '_>, output: usize, pass: &Pass<'_>, states: &[f32]) -> Result {
     Rows::of(outputs.tensor(output)?)?.put(pass.sizes, 0, pass.index, states);
     Ok(())
 }
 
-pub(super) fn rnn(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+pub(super) fn rnn(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let (sizes, bias) = (Sizes::of(call, Rnn::GATES)?, numbers(call, "bias")?);
     for &(suffix, reverse) in directions(call, Rnn::GATES)? {
         let pass = Pass { sizes: &sizes, index: 0, suffix, reverse, bias: &bias };
@@ -173,7 +160,7 @@ pub(super) fn rnn(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), 
     Ok(())
 }
 
-pub(super) fn lstm(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+pub(super) fn lstm(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let sizes = Sizes::of(call, Lstm::GATES)?;
     let clip = if call.has("clip") { call.float("clip")? } else { f32::INFINITY };
     for (index, &(suffix, reverse)) in directions(call, Lstm::GATES)?.iter().enumerate() {
@@ -198,11 +185,11 @@ pub(super) fn lstm(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(),
     Ok(())
 }
 
-pub(super) fn gru(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
+pub(super) fn gru(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {
     let sizes = Sizes::of(call, Gru::GATES)?;
     let (mut bias, mut input_bias) = (numbers(call, "bias")?, Vec::new());
     let mut reset_after = false;
-    if call.opset() >= Opset::Ios18 {
+    if call.opset() >= Ios18 {
         (reset_after, input_bias) = (call.bool("reset_after")?, numbers(call, "input_bias")?);
     }
     let mut reset_bias = Vec::new();

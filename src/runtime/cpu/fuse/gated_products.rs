@@ -1,31 +1,23 @@
-//! The first half of a gated MLP for one token: gate and value, `gate sigmoid(gate)` times value.
+//! The first half of a SwiGLU MLP for one token: `silu(W_gate x) (W_up x)` as one GEMV over the rows of both weights,
+//! with the RMS norm before it.
 
 use half::f16;
 
-use super::Fused;
-use super::gated;
+use super::gated_silu;
 use super::graph::Graph;
 use super::product::{PARAMS, Product, products};
-use crate::kernels::convert::convert;
-use crate::kernels::elementwise::gated_silu;
-use crate::mil::Opset;
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs};
+use super::{FusedStep, PRODUCT, fused_op};
+use anemeter_kernels::convert::convert;
+use anemeter_kernels::elementwise::gated_silu;
+use anemeter_mil::op::{Call, OpDef, OpError, Outputs};
 
-/// The kind of the step.
-pub(in crate::runtime::cpu) const KIND: &str = "gated products (fused)";
+const KIND: &str = "gated products (fused)";
 
-static GATED_PRODUCTS: OpDef = OpDef {
-    name: KIND,
-    since: Opset::Ios15,
-    params: &PARAMS,
-    // A fused step takes the place of one whose type is known.
-    infer: |_| Err(OpError::new("is made by plans alone")),
-    eval: Eval::Kernel(eval),
-};
+static GATED_PRODUCTS: OpDef = fused_op(KIND, PRODUCT, &PARAMS, eval);
 
 /// Looks for the gated product that ends the pattern.
-pub(super) fn find(graph: &Graph<'_>, out: usize) -> Option<Fused> {
-    if !graph.is(out, gated::KIND) {
+pub(super) fn find(graph: &Graph<'_>, out: usize) -> Option<FusedStep> {
+    if !graph.is(out, gated_silu::KIND) {
         return None;
     }
     let gate = graph.made_for(1, graph.argument(out, "x")?, "conv")?;
@@ -34,7 +26,7 @@ pub(super) fn find(graph: &Graph<'_>, out: usize) -> Option<Fused> {
     let fits = Graph::same(pair[0].x, pair[1].x) && !graph.changes_memory(gate.min(value)..out);
     let (arguments, norm) = Product::arguments(graph, &pair).filter(|_| fits)?;
     let steps = [gate, value, out].into_iter().chain(norm).collect();
-    Some(Fused::new(&GATED_PRODUCTS, graph, out, arguments, steps))
+    Some(FusedStep::new(&GATED_PRODUCTS, graph, out, arguments, steps))
 }
 
 fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
@@ -49,10 +41,10 @@ fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{counted_with, halves, push_norm};
+    use super::super::testing::{counted_with, halves, push_norm, sum};
     use super::*;
-    use crate::mil::{Builder, Function, TensorType};
-    use crate::tensor::DType;
+    use anemeter_kernels::tensor::DType;
+    use anemeter_mil::{Builder, Function, Opset, TensorType};
 
     fn mlp(shown: bool, normed: bool) -> Function {
         let mut f = Builder::new("main", Opset::Ios18);
@@ -71,13 +63,15 @@ mod tests {
     }
 
     #[test]
-    fn one_step_gives_what_the_steps_give() {
+    fn gated_products_in_one_step_give_what_the_steps_give() {
         let x = halves(&[1, 64, 1, 1], |i| (i * 11 % 23) as f32 / 23.0 - 0.4);
         for normed in [false, true] {
             let (fused, steps) = counted_with(mlp(false, normed), &[("x", &x)]);
-            assert_eq!(steps, [(KIND.to_owned(), 2 * 2 * 40 * 64)]);
+            let [(kind, flops)] = &steps[..] else { panic!("{steps:?}") };
+            assert_eq!(kind, KIND);
             let (plain, steps) = counted_with(mlp(true, normed), &[("x", &x)]);
             assert!(steps.iter().all(|(kind, _)| kind != KIND), "the value leaves the function");
+            assert_eq!(*flops, sum(&steps));
             // The steps round what is normalised and two factors to 2^-11 of their size.
             for (fused, plain) in fused.iter().zip(&plain) {
                 let bound = plain.abs() * 4.0 / 2048.0 + if normed { 4e-3 } else { 1e-4 };

@@ -5,23 +5,24 @@ use std::ops::Range;
 use half::f16;
 use smallvec::{SmallVec, smallvec};
 
-use crate::kernels::convert::to_f32;
-use crate::mil::op::{Call, KnownValue, Weight};
-use crate::mil::ops::views;
-use crate::mil::propagate::Facts;
-use crate::runtime::cpu::plan::{Action, Constant, Operand, Step};
-use crate::runtime::cpu::views::{Aliases, PlanBindings};
-use crate::tensor::{DType, Shape};
+use crate::cpu::plan::{Action, Constant, Operand, Step};
+use crate::cpu::views::{Aliases, PlanBindings};
+use anemeter_kernels::convert::to_f32;
+use anemeter_kernels::tensor::{DType, Shape};
+use anemeter_mil::cost::Cost;
+use anemeter_mil::op::{Call, KnownValue, Weight};
+use anemeter_mil::ops::slice;
+use anemeter_mil::propagate::Facts;
 
 /// The kind of step that takes a part of a tensor.
 pub(super) const SLICE: &str = "slice_by_index";
 
 /// What is known of the values of a plan.
 #[derive(Clone, Copy)]
-pub(in crate::runtime::cpu) struct Values<'a> {
-    pub(in crate::runtime::cpu) aliases: &'a Aliases,
-    pub(in crate::runtime::cpu) facts: &'a Facts,
-    pub(in crate::runtime::cpu) constants: &'a [Constant],
+pub(in crate::cpu) struct Values<'a> {
+    pub(in crate::cpu) aliases: &'a Aliases,
+    pub(in crate::cpu) facts: &'a Facts,
+    pub(in crate::cpu) constants: &'a [Constant],
 }
 
 /// What patterns look at.
@@ -103,12 +104,12 @@ impl<'a> Graph<'a> {
         let (Operand::Value(value), Operand::Value(from)) = (operand, whole) else { return None };
         let mut shape = self.half_shape(whole)?;
         let inner: usize = shape[axis + 1..].iter().product();
-        let (part, root) = (self.values.aliases.part(value)?, self.values.aliases.root(from));
-        let base = self.values.aliases.part(from).map_or(0, |part| part.offset);
+        let (view, root) = (self.values.aliases.view(value)?, self.values.aliases.root(from));
+        let base = self.values.aliases.view(from).map_or(0, |view| view.offset);
         let outer: usize = shape[..axis].iter().product();
         shape[axis] = range.len();
-        let fits = part.of == root
-            && part.offset == base + range.start * inner * size_of::<f16>()
+        let fits = view.of == root
+            && view.offset == base + range.start * inner * size_of::<f16>()
             && outer == 1
             && self.half_shape(operand)? == shape;
         fits.then(SmallVec::new)
@@ -116,10 +117,20 @@ impl<'a> Graph<'a> {
 
     /// What a slice takes of one axis, if it takes all of every other.
     pub(super) fn run_of(&self, step: usize, axis: usize) -> Option<Range<usize>> {
-        let Step { def, arguments: operands, .. } = &self.steps[step];
+        let Step { def, arguments: operands, .. } = self.steps.get(step).filter(|_| self.is(step, SLICE))?;
+        slice::run_of(axis, &Call::new(def, def.since, 1, &self.bindings(operands)))
+    }
+
+    fn bindings<'g>(&'g self, operands: &'g [SmallVec<[Operand; 1]>]) -> PlanBindings<'g> {
         let Values { facts: Facts { types, known }, constants, .. } = self.values;
-        let bindings = PlanBindings { operands, constants, types, known };
-        views::run_of(axis, def.name, &Call::new(def, def.since, 1, &bindings))
+        PlanBindings { operands, constants, types, known }
+    }
+
+    pub(super) fn flops(&self, step: usize) -> u64 {
+        let Step { def, arguments, outputs, fused_flops, .. } = &self.steps[step];
+        let first = outputs.first().and_then(|&value| self.values.facts.types[value].tensor());
+        let cost = || Cost::of_call((def, def.since), &self.bindings(arguments), first, 0);
+        fused_flops.unwrap_or_else(|| cost().flops)
     }
 
     /// What a step takes for a parameter.
@@ -191,7 +202,6 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// A constant as a weight.
     pub(super) fn weight(&self, operand: Operand) -> Option<Weight<'a>> {
         Some(match self.known(operand)? {
             KnownValue::Tensor(tensor) => Weight::Dense(tensor.view()),

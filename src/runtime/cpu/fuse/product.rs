@@ -4,13 +4,13 @@ use half::f16;
 use smallvec::SmallVec;
 
 use super::graph::Graph;
-use super::norm;
-use crate::kernels::convert::convert;
-use crate::kernels::packed::{self, Part};
-use crate::kernels::rms::root_mean_square;
-use crate::mil::op::domain::FLOAT;
-use crate::mil::op::{Call, OpError, Param, Scratch, Weight};
-use crate::runtime::cpu::plan::Operand;
+use super::rms_norm;
+use crate::cpu::plan::Operand;
+use anemeter_kernels::convert::convert;
+use anemeter_kernels::rms_norm::rms_norm;
+use anemeter_kernels::weight_gemv::{self, RowRange};
+use anemeter_mil::op::domain::FLOAT;
+use anemeter_mil::op::{Call, OpError, Param, Scratch, Weight};
 
 /// What every step that is made of products takes: the token, a weight for each product, for each a bias or none, and what
 /// the token is normalised with before.
@@ -19,10 +19,10 @@ pub(super) const PARAMS: [Param; 8] = [
     Param::value("weight", FLOAT).many().packed(),
     Param::value("bias", FLOAT).many().optional().packed(),
     Param::value("norm", FLOAT).optional(),
-    norm::PARAMS[0],
-    norm::PARAMS[1],
-    norm::PARAMS[2],
-    norm::PARAMS[3],
+    rms_norm::PARAMS[0],
+    rms_norm::PARAMS[1],
+    rms_norm::PARAMS[2],
+    rms_norm::PARAMS[3],
 ];
 
 /// What a step takes for each parameter.
@@ -63,7 +63,7 @@ impl Product {
             return None;
         }
         let x = products.first()?.x;
-        let norm = graph.made_for(products.len(), x, norm::KIND);
+        let norm = graph.made_for(products.len(), x, rms_norm::KIND);
         let mut arguments =
             vec![SmallVec::from_elem(x, 1), products.iter().map(|product| product.weight).collect(), biases];
         match norm {
@@ -86,22 +86,22 @@ pub(super) fn products<'s>(
     let x = call.tensor("x")?;
     let weights: SmallVec<[Weight<'_>; 4]> =
         (0..call.count("weight")).map(|i| call.weight_at("weight", i)).collect::<Result<_, _>>()?;
-    let mut parts: SmallVec<[Part<'_>; 4]> = SmallVec::new();
+    let mut parts: SmallVec<[RowRange<'_>; 4]> = SmallVec::new();
     for weight in &weights {
         let matrix = weight.rows(x.len()).ok_or_else(|| OpError::new("a weight is not stored by rows"))?;
-        parts.push(Part { matrix, first: 0, count: weight.shape()[0] });
+        parts.push(RowRange { matrix, first: 0, count: weight.shape()[0] });
     }
     let total = parts.iter().map(|part| part.count).sum();
     let biased = if call.has("bias") { total } else { 0 };
     let [wide, work, bias, sums, more] =
-        scratch.floats([x.len(), packed::scratch_len(x.len()), biased, total, more]);
+        scratch.floats([x.len(), weight_gemv::scratch_len(x.len()), biased, total, more]);
     match call.opt_tensor("norm")? {
         Some(weight) => {
-            root_mean_square(x.slice::<f16>()?, weight.slice::<f16>()?, 1, norm::epsilon(call)?, wide);
+            rms_norm(x.slice::<f16>()?, weight.slice::<f16>()?, 1, rms_norm::epsilon(call)?, wide);
         }
         None => convert(x.slice::<f16>()?, wide),
     }
-    packed::multiply(wide, &parts, work, sums);
+    weight_gemv::gemv(wide, &parts, work, sums);
     let mut start = 0;
     for (i, part) in parts.iter().enumerate().take(call.count("bias")) {
         call.weight_at("bias", i)?.read(0..part.count, &mut bias[start..][..part.count]);

@@ -1,34 +1,27 @@
-//! A product of one token that is added to something else before it is rounded.
+//! The residual connection: a product of one token, its addend added before the sum is rounded (a GEMV epilogue).
 
 use half::f16;
 use smallvec::smallvec;
 
-use super::Fused;
 use super::graph::Graph;
 use super::product::{PARAMS, Product, products};
-use crate::kernels::convert::convert;
-use crate::mil::Opset;
-use crate::mil::op::domain::FLOAT;
-use crate::mil::op::{Call, Eval, OpDef, OpError, Outputs, Param};
-use crate::runtime::cpu::plan::Operand;
+use super::{FusedStep, PRODUCT, fused_op};
+use crate::cpu::plan::Operand;
+use anemeter_kernels::convert::convert;
+use anemeter_mil::op::domain::FLOAT;
+use anemeter_mil::op::{Call, OpDef, OpError, Outputs, Param};
 
-/// The kind of the step.
-pub(in crate::runtime::cpu) const KIND: &str = "product and sum (fused)";
+const KIND: &str = "product and sum (fused)";
 
-static RESIDUAL: OpDef = OpDef {
-    name: KIND,
-    since: Opset::Ios15,
-    params: &{
-        let [x, weight, bias, norm, axes, floor, root, tiny] = PARAMS;
-        [x, weight, bias, norm, axes, floor, root, tiny, Param::value("addend", FLOAT)]
-    },
-    // A fused step takes the place of one whose type is known.
-    infer: |_| Err(OpError::new("is made by plans alone")),
-    eval: Eval::Kernel(eval),
+static RESIDUAL: OpDef = fused_op(KIND, PRODUCT, &WITH_ADDEND, eval);
+
+const WITH_ADDEND: [Param; 9] = {
+    let [x, weight, bias, norm, axes, floor, root, tiny] = PARAMS;
+    [x, weight, bias, norm, axes, floor, root, tiny, Param::value("addend", FLOAT)]
 };
 
 /// Looks for the sum that ends the pattern.
-pub(super) fn find(graph: &Graph<'_>, out: usize) -> Option<Fused> {
+pub(super) fn find(graph: &Graph<'_>, out: usize) -> Option<FusedStep> {
     if !graph.is(out, "add") {
         return None;
     }
@@ -42,7 +35,7 @@ pub(super) fn find(graph: &Graph<'_>, out: usize) -> Option<Fused> {
     let (mut arguments, norm) = Product::arguments(graph, &[product]).filter(|_| fits)?;
     arguments.push(smallvec![addend]);
     let steps = [conv, out].into_iter().chain(norm).collect();
-    Some(Fused::new(&RESIDUAL, graph, out, arguments, steps))
+    Some(FusedStep::new(&RESIDUAL, graph, out, arguments, steps))
 }
 
 fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
@@ -57,10 +50,10 @@ fn eval(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result<(), OpError> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{counted_with, halves};
+    use super::super::testing::{counted_with, halves, sum};
     use super::*;
-    use crate::mil::{Builder, Function, TensorType};
-    use crate::tensor::DType;
+    use anemeter_kernels::tensor::DType;
+    use anemeter_mil::{Builder, Function, Opset, TensorType};
 
     fn residual(shown: bool, swapped: bool) -> Function {
         let mut f = Builder::new("main", Opset::Ios18);
@@ -75,15 +68,16 @@ mod tests {
     }
 
     #[test]
-    fn one_step_gives_what_the_steps_give() {
+    fn product_and_sum_in_one_step_give_what_the_steps_give() {
         let x = halves(&[1, 64, 1, 1], |i| (i * 11 % 23) as f32 / 23.0 - 0.4);
         let y = halves(&[1, 40, 1, 1], |i| i as f32 / 7.0);
         let inputs = [("x", &x), ("y", &y)];
         for swapped in [false, true] {
             let (fused, steps) = counted_with(residual(false, swapped), &inputs);
-            assert_eq!(steps, [(KIND.to_owned(), 2 * 40 * 64)]);
+            assert_eq!(steps, [(KIND.to_owned(), 2 * 40 * 64 + 40)]);
             let (plain, steps) = counted_with(residual(true, swapped), &inputs);
             assert_eq!(steps.len(), 2, "the product leaves the function");
+            assert_eq!(sum(&steps), 2 * 40 * 64 + 40);
             for (fused, plain) in fused.iter().zip(&plain) {
                 assert!((fused - plain).abs() <= 6.0 / 1024.0, "{fused} is not {plain}");
             }

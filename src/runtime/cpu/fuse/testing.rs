@@ -5,11 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use half::f16;
 
-use crate::mil::{Arg, Builder, Function, Model, ValueId};
-use crate::runtime::{CpuRuntime, Executed, LoadOptions, Observer};
-use crate::tensor::Tensor;
+use crate::{CpuRuntime, LoadOptions, Observer, OpExecution};
+use anemeter_kernels::tensor::Tensor;
+use anemeter_mil::{Arg, Builder, Function, Model, ValueId};
 
-/// A tensor of fp16 values.
 pub(super) fn halves(shape: &[usize], value: impl Fn(usize) -> f32) -> Tensor {
     let values: Vec<f16> = (0..shape.iter().product()).map(|i| f16::from_f32(value(i))).collect();
     Tensor::from_slice(shape, &values).unwrap()
@@ -68,10 +67,14 @@ pub(super) fn counted_with(
     (values, kinds)
 }
 
+pub(super) fn sum(steps: &[(String, usize)]) -> usize {
+    steps.iter().map(|(_, flops)| flops).sum()
+}
+
 struct Kinds(Arc<Mutex<Vec<(String, usize)>>>);
 
 impl Observer for Kinds {
-    fn executed(&mut self, step: &Executed<'_>) {
+    fn executed(&mut self, step: &OpExecution<'_>) {
         self.0.lock().unwrap().push((step.kind.to_owned(), step.flops));
     }
 

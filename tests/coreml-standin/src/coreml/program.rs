@@ -1,11 +1,11 @@
-//! Loaded programs, shared by all models and states of the same compiled folder.
+//! LoadedModel programs, shared by all models and states of the same compiled folder.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use anemeter::mil::{Feature, Interface, Interfaces, Model};
-use anemeter::runtime::{self, LoadOptions, Loaded, Session};
+use anemeter::runtime::{self, LoadOptions, LoadedModel, Session};
 
 use super::code;
 use super::compile;
@@ -17,7 +17,7 @@ pub(super) struct Function {
     pub(super) interface: Interface,
     /// What was compiled, and which of its functions go together.
     family: Family,
-    loaded: Arc<dyn Loaded>,
+    loaded: Arc<dyn LoadedModel>,
 }
 
 /// Which states can be used together.
@@ -27,7 +27,7 @@ pub(super) struct Family {
     states: Vec<String>,
 }
 
-static LOADED: Mutex<BTreeMap<Family, Weak<dyn Loaded>>> = Mutex::new(BTreeMap::new());
+static LOADED: Mutex<BTreeMap<Family, Weak<dyn LoadedModel>>> = Mutex::new(BTreeMap::new());
 
 impl Function {
     /// Opens a function of a compiled model; the default one if none is named.
@@ -57,7 +57,7 @@ impl Function {
 }
 
 /// The functions of a family, loaded once.
-fn load(family: &Family, model: Model) -> Result<Arc<dyn Loaded>, Failure> {
+fn load(family: &Family, model: Model) -> Result<Arc<dyn LoadedModel>, Failure> {
     let mut known = LOADED.lock().unwrap_or_else(PoisonError::into_inner);
     known.retain(|_, loaded| loaded.strong_count() > 0);
     if let Some(loaded) = known.get(family).and_then(Weak::upgrade) {

@@ -13,7 +13,7 @@ use crate::scene::Scene;
 fn workload(source: &str) -> String {
     format!(
         "schema: anemeter.bench/1\nprompts: {{ source: {source} }}\ngenerated_tokens: 4\nlaunches: 2\n\
-         requests_per_shape: 2\nwarm_up_rounds: 1\nseed: 5\ncool_down_s: 0\nlaunch_limit_s: 1200\n"
+         requests_per_seq_len: 2\nwarm_up_rounds: 1\nseed: 5\ncool_down_s: 0\nlaunch_limit_s: 1200\n"
     )
 }
 
@@ -21,8 +21,8 @@ fn workload(source: &str) -> String {
 pub(crate) fn bench(scene: &Scene, bundle: &Path, form: &str, source: &str, fault: &str) -> (Output, Value) {
     let (config, out) = (scene.path("bench.yaml"), scene.path("out"));
     fs::write(&config, workload(source)).unwrap();
-    let mut command = scene.anemeter(&["bench", "--runtime", "coreml", "--kv", form]);
-    command.arg(bundle).arg("--config").arg(config).arg("--out").arg(&out);
+    let mut command = scene.anemeter(&["bench", "--force", "--runtime", "coreml", "--kv", form]);
+    command.arg(bundle).arg("--workload").arg(config).arg("--out").arg(&out);
     if !fault.is_empty() {
         command.env(coreml_standin::fault::VARIABLE, fault);
     }

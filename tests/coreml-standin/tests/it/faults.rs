@@ -4,9 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use anemeter::bundle::KvForm;
+use anemeter::advice::Advice;
 use anemeter::generate::GenerateError;
-use anemeter::runtime::{LoadOptions, Loaded, Runtime, RuntimeError, Session, Thermal, system_state};
+use anemeter::hardware::{Thermal, system_state};
+use anemeter::runtime::{LoadOptions, LoadedModel, Runtime, RuntimeError, Session};
+use anemeter::vocabulary::KvForm;
 use coreml_standin::census;
 use coreml_standin::fault::{self, Fault};
 use coreml_standin::witness;
@@ -19,11 +21,11 @@ use crate::scene::{Scene, driver, greedy, halves, output};
 /// The error of an operation, as text with its help.
 fn said<T>(result: Result<T, RuntimeError>) -> String {
     let error = result.err().expect("it fails");
-    let help = error.help().map(|help| format!(" / {help}")).unwrap_or_default();
+    let help = error.remedy().map(|remedy| format!(" / {remedy}")).unwrap_or_default();
     format!("{error}{help}")
 }
 
-fn loaded(scene: &Scene) -> Arc<dyn Loaded> {
+fn loaded(scene: &Scene) -> Arc<dyn LoadedModel> {
     scene.load(fixtures::two_functions()).unwrap()
 }
 
@@ -58,7 +60,7 @@ fn a_function_that_does_not_load() {
     assert!(text.starts_with("Core ML cannot load the function `decode`: "), "{text}");
     assert!(text.contains("(com.apple.appleneuralengine.compiler -14)"), "the innermost reason: {text}");
     assert!(text.contains("in: Failed to build the model execution plan"), "the outer one: {text}");
-    assert!(text.contains("--kv io"), "what to do: {text}");
+    assert!(text.contains("form `io`"), "what to do: {text}");
 }
 
 #[test]
@@ -102,7 +104,7 @@ fn a_prediction_that_fails_at_step_100() {
     }
     let text = said(predict(&mut *session, 100));
     assert!(text.starts_with("Core ML cannot run the function `decode`: "), "{text}");
-    assert!(text.contains("0x1d") && text.contains("--kv io"), "{text}");
+    assert!(text.contains("0x1d") && text.contains("form `io`"), "{text}");
     assert!(session.output("y").is_none(), "no output of a prediction that failed");
     let text = said(sums.predict("main", &[("x", halves(&[1, 4], 1).view())]));
     assert!(text.starts_with("Core ML cannot run the function `main`: "), "{text}");
@@ -193,7 +195,7 @@ fn a_state_that_cannot_be_made() {
     let scene = Scene::new();
     let text = said(scene_of_sums(&scene).predict("main", &[("x", halves(&[1, 4], 1).view())]));
     assert!(text.starts_with("Core ML cannot make the states of the function `main` / "), "{text}");
-    assert!(text.contains("--kv io"), "{text}");
+    assert!(text.contains("form `io`"), "{text}");
 }
 
 #[test]

@@ -1,17 +1,19 @@
 //! Tests of the stand-in, and of anemeter's Core ML module on it.
 
 mod balance;
-#[path = "../../../it/checkpoints.rs"]
+#[path = "../../../it/support/checkpoints.rs"]
 #[allow(dead_code, reason = "made for more tests than these")]
 mod checkpoints;
 mod commands;
 mod faults;
-#[path = "../../../it/fixtures.rs"]
+#[path = "../../../it/support/fixtures.rs"]
 #[allow(dead_code, reason = "made for more tests than these")]
 mod fixtures;
 mod module;
+#[path = "../../../it/support/numbers.rs"]
+mod numbers;
 mod scene;
 mod smollm2;
 mod standin;
-#[path = "../../../it/tiny.rs"]
+#[path = "../../../it/support/tiny.rs"]
 mod tiny;

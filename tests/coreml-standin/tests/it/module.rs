@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use anemeter::bundle::{ComputeUnits, KvForm};
 use anemeter::mil::{Builder, Model, Opset, TensorType, Type};
 use anemeter::runtime::{
     Availability, Hints, LoadOptions, ReshapeFrequency, Runtime, RuntimeError, Session, Specialization,
     choose, cpu,
 };
 use anemeter::tensor::{DType, Tensor};
+use anemeter::vocabulary::{ComputeUnits, KvForm, RuntimeName};
 use coreml_standin::census;
 use coreml_standin::witness::{self, Asked};
 use half::f16;
@@ -86,8 +86,8 @@ fn ladder() -> Model {
 #[test]
 fn core_ml_is_the_runtime_of_choice() {
     let _balance = balanced(&[]);
-    let runtime = choose("auto").unwrap();
-    assert_eq!((runtime.name(), runtime.availability()), ("coreml", Availability::Ready));
+    let runtime = choose(None).unwrap();
+    assert_eq!((runtime.name(), runtime.availability()), (RuntimeName::CoreMl, Availability::Ready));
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn plans_reach_into_nested_blocks() {
     let placement = loaded.placement(&["main"]).unwrap().unwrap();
     let function = &placement.functions[0];
     assert_eq!((function.operations, function.unplanned), (3, 0), "one condition, two branches");
-    let elsewhere: Vec<_> = function.elsewhere().map(|operation| operation.kind.as_str()).collect();
+    let elsewhere: Vec<_> = function.not_on_ane().map(|operation| operation.kind.as_str()).collect();
     assert_eq!(elsewhere, ["cond"]);
 }
 

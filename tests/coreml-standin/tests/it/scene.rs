@@ -4,12 +4,13 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Arc;
 
-use anemeter::bundle::{Bundle, KvForm};
+use anemeter::bundle::Bundle;
 use anemeter::generate::{Driver, GenerateError, SystemClock, sessions};
 use anemeter::mil::Model;
 use anemeter::package::Package;
-use anemeter::runtime::{CoreMlRuntime, LoadOptions, Loaded, Runtime, RuntimeError, Session, cpu};
+use anemeter::runtime::{CoreMlRuntime, LoadOptions, LoadedModel, Runtime, RuntimeError, Session, cpu};
 use anemeter::tensor::Tensor;
+use anemeter::vocabulary::KvForm;
 use half::f16;
 
 use crate::{checkpoints, fixtures};
@@ -39,7 +40,7 @@ impl Scene {
     }
 
     /// A model, loaded by Core ML.
-    pub(crate) fn load(&self, model: Model) -> Result<Arc<dyn Loaded>, RuntimeError> {
+    pub(crate) fn load(&self, model: Model) -> Result<Arc<dyn LoadedModel>, RuntimeError> {
         self.core_ml().load(&self.package(model), &LoadOptions::default())
     }
 

@@ -1,11 +1,12 @@
-//! A real model. `cargo xtask test-coreml` fetches it and says where it is.
+//! A real model. `cargo xtask check coreml` fetches it and says where it is.
 
 use std::env;
 use std::path::PathBuf;
 
-use anemeter::bundle::{Bundle, KvForm};
+use anemeter::bundle::Bundle;
 use anemeter::generate::Tokenizer;
 use anemeter::runtime::cpu;
+use anemeter::vocabulary::KvForm;
 
 use crate::balance::balanced;
 use crate::commands::{assert_completed, bench};
@@ -15,7 +16,7 @@ use crate::scene::{Scene, driver, greedy};
 const VARIABLE: &str = "COREML_STANDIN_SMOLLM2";
 
 #[test]
-#[ignore = "takes SmolLM2; `cargo xtask test-coreml` fetches it"]
+#[ignore = "takes SmolLM2; `cargo xtask check coreml` fetches it"]
 fn smollm2_gives_the_same_tokens_in_both_forms_and_is_measured() {
     let _balance = balanced(&[]);
     let checkpoint = PathBuf::from(env::var_os(VARIABLE).expect("the variable says where SmolLM2 is"));

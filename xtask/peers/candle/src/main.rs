@@ -1,4 +1,4 @@
-//! One round of candle for `cargo xtask bench-peers`: load, decode, prefill; what they took as a line of JSON.
+//! One round of candle for `cargo xtask bench peers`: load, decode, prefill; what they took as a line of JSON.
 //!
 //! A folder is a Hugging Face checkpoint, computed in f32; a file is a GGUF, computed with the weights it holds.
 

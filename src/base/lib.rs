@@ -1,0 +1,10 @@
+//! What every other crate stands on: the words they share, configuration files, atomic writes, and the machine.
+
+pub mod advice;
+pub mod atomic;
+pub mod config;
+pub mod hardware;
+pub mod schema;
+pub mod text;
+pub mod time;
+pub mod vocabulary;

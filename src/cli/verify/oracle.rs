@@ -1,0 +1,48 @@
+//! The oracle of a checkpoint, or one clear error in a build that has none.
+
+use crate::cli::{Failure, Result};
+
+#[cfg(feature = "oracle")]
+pub(super) use crate::oracle::{open, trace};
+#[cfg(not(feature = "oracle"))]
+pub(super) use absent::{open, trace};
+
+/// Refuses to go on in a build without the oracle.
+pub(super) fn require(is_built: bool) -> Result<()> {
+    match is_built {
+        true => Ok(()),
+        false => {
+            Err(Failure::bad_input("verify --checkpoint: this build has no oracle that computes checkpoints")
+                .with_help(
+                    "build anemeter with its default features, or compare with another bundle by --against",
+                ))
+        }
+    }
+}
+
+/// [`require`] comes before every use of these.
+#[cfg(not(feature = "oracle"))]
+mod absent {
+    use crate::checkpoint::Checkpoint;
+    use crate::verify::{Oracle, OracleError, Trace};
+
+    pub(in super::super) fn open(_: &Checkpoint, _: usize) -> Result<Box<dyn Oracle>, OracleError> {
+        unreachable!("a build without the oracle refuses --checkpoint")
+    }
+
+    pub(in super::super) fn trace(_: &Checkpoint, _: &[u32]) -> Result<Trace, OracleError> {
+        unreachable!("a build without the oracle refuses --checkpoint")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_build_without_the_oracle_says_so() {
+        assert!(require(true).is_ok());
+        let failure = require(false).unwrap_err();
+        assert!(format!("{failure:?}").contains("this build has no oracle"), "{failure:?}");
+    }
+}

@@ -1,0 +1,50 @@
+//! What can be wrong with a bundle.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use anemeter_base::advice::{Advice, Remedy};
+
+/// A bundle that cannot be used.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("{}: {message}", path.display())]
+pub struct BundleError {
+    path: PathBuf,
+    message: String,
+    remedy: Option<Remedy>,
+}
+
+impl BundleError {
+    /// Something about a file of a bundle.
+    pub fn new(path: &Path, message: impl Into<String>) -> BundleError {
+        BundleError { path: path.to_owned(), message: message.into(), remedy: None }
+    }
+
+    /// The same with what to do about it.
+    #[must_use]
+    pub fn with_help(mut self, help: impl Into<Remedy>) -> BundleError {
+        self.remedy = Some(help.into());
+        self
+    }
+
+    pub(super) fn unreadable(folder: &Path, manifest: &Path, error: &io::Error) -> BundleError {
+        if error.kind() == io::ErrorKind::NotFound {
+            let message = match folder.is_dir() {
+                true => "has no export.json, so it is not a bundle",
+                false => "is not a folder; a bundle is what an export writes",
+            };
+            let error = BundleError::new(folder, message);
+            return match folder.extension().is_some_and(|extension| extension == "mlpackage") {
+                true => error.with_help("give the folder that the package is in"),
+                false => error.with_help(Remedy::Export),
+            };
+        }
+        BundleError::new(manifest, format!("cannot be read: {error}"))
+    }
+}
+
+impl Advice for BundleError {
+    fn remedy(&self) -> Option<Remedy> {
+        self.remedy.clone()
+    }
+}

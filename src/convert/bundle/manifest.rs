@@ -1,0 +1,287 @@
+//! `export.json`: everything a harness has to know about an export.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::compress::Log;
+use anemeter_base::schema::{self, SchemaError};
+use anemeter_base::vocabulary::{ComputeUnits, Embeddings, KvForm};
+
+/// The version of the format that this program reads and writes.
+pub const SCHEMA: &str = "anemeter.export/1";
+
+/// The content of `export.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    /// Format and version: `anemeter.export/1`.
+    pub schema: String,
+    /// What wrote it.
+    pub tool: Tool,
+    /// The model's name.
+    pub name: String,
+    /// The model's sizes.
+    pub architecture: Architecture,
+    /// Where the weights came from.
+    pub checkpoint: Checkpoint,
+    /// What was asked for, with every default filled in.
+    pub settings: Settings,
+    /// The packages, in the order in which they run.
+    pub chunks: Vec<Chunk>,
+    /// Token vectors for the host to look up, if embeddings are the host's.
+    pub host_embeddings: Option<File>,
+    /// How text becomes tokens; absent if the checkpoint does not say.
+    pub tokenizer: Option<Tokenizer>,
+    /// What compression did to each weight; absent if nothing was asked for.
+    #[serde(default)]
+    pub compression: Option<Log>,
+    /// What each layer lost at each precision when it was compressed alone; absent unless precisions were chosen by it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sensitivity: Option<Sensitivity>,
+    /// Remarks on the export that its user should know.
+    #[serde(default)]
+    pub warnings: Vec<String>,
+    /// What the export took. The only part that differs from one run to the next.
+    #[serde(default)]
+    pub profile: Vec<Phase>,
+}
+
+/// What each part of a model lost at each precision.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Sensitivity {
+    /// Bits per element that all of them together may take.
+    pub target_bits: f64,
+    /// Positions of the calibration text that were compared.
+    pub positions: usize,
+    /// What each part of the model lost.
+    pub layers: Vec<LayerSensitivity>,
+}
+
+/// What one part of a model lost at each precision.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LayerSensitivity {
+    /// The part, such as `layer 3`.
+    pub name: String,
+    /// Elements of its weights.
+    pub elements: u64,
+    /// The precision that was chosen.
+    pub chosen: String,
+    /// Bits per element then, with everything that belongs to it.
+    pub bits: f64,
+    /// Mean divergence of the logits in nats, by precision.
+    pub divergence: Vec<(String, f64)>,
+}
+
+/// The program that wrote a bundle.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tool {
+    /// `anemeter`.
+    pub name: String,
+    /// Its version.
+    pub version: String,
+}
+
+/// The sizes of a model.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Architecture {
+    /// Such as `llama`.
+    pub name: String,
+    /// Width of the residual stream.
+    pub hidden: usize,
+    /// Tokens in the vocabulary.
+    pub vocabulary: usize,
+    /// Number of decoder layers.
+    pub layers: usize,
+    /// Query heads of the first layer.
+    pub heads: usize,
+    /// Key and value heads of the first layer.
+    pub kv_heads: usize,
+    /// Width of a head of the first layer.
+    pub head_dim: usize,
+    /// Numbers in all weights; a tied head counts once.
+    pub parameters: u64,
+    /// Longest sequence it was trained for.
+    pub max_positions: usize,
+    /// Bytes of keys and values per token and sequence, in fp16.
+    pub kv_bytes_per_token: u64,
+    /// Factor on the token vectors, which the host applies if embeddings are the host's.
+    pub embedding_scale: f32,
+    /// Whether positions are learned vectors, so that functions which take ids take positions too.
+    pub learned_positions: bool,
+}
+
+/// Where the weights came from.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Checkpoint {
+    /// Name of its file or folder.
+    pub name: String,
+    /// Bytes of its weight files.
+    pub bytes: u64,
+    /// Digest of names, sizes and samples of its weight files.
+    pub digest: String,
+}
+
+/// What an export was asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// Forms of the KV cache.
+    pub kv: Vec<KvForm>,
+    /// Sequence and cache lengths of the forms `io` and `none`; the first is the default.
+    pub seq_lens: Vec<usize>,
+    /// Cache lengths of the form `state`.
+    pub contexts: Vec<usize>,
+    /// Tokens per prediction of the form `state` while it takes a prompt in.
+    pub query: usize,
+    /// Sequences of one prediction.
+    pub batch: usize,
+    /// Where token ids become vectors.
+    pub embeddings: Embeddings,
+    /// Outputs the logits are divided among.
+    pub head_split: usize,
+    /// The opset of all functions, such as `CoreML8`.
+    pub opset: String,
+    /// Where Core ML is to place operations when the bundle is loaded.
+    pub compute_units: ComputeUnits,
+    /// Precision of the weights, as asked for.
+    pub precision: String,
+    /// Lengths that the model was trained with, if a training configuration was given.
+    pub training_seq_lens: Option<Vec<usize>>,
+}
+
+/// A file of the bundle.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct File {
+    /// Its name in the bundle's folder.
+    pub name: String,
+    /// Its size; of a package, that of all its files.
+    pub bytes: u64,
+    /// Its digest, such as `xxh3:00…`.
+    pub digest: String,
+}
+
+/// A package and what runs in it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Chunk {
+    /// The package, relative to the bundle.
+    pub file: File,
+    /// The first of its layers.
+    pub first_layer: usize,
+    /// How many layers it has.
+    pub layers: usize,
+    /// The masks its functions take.
+    pub masks: Vec<Mask>,
+    /// The rotations its functions take.
+    pub rotations: Vec<Rotation>,
+    /// Entry points of the package.
+    pub functions: Vec<Function>,
+}
+
+/// An attention mask that a function takes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Mask {
+    /// Name of the input.
+    pub input: String,
+    /// Only this many latest positions are seen through it.
+    pub window: Option<usize>,
+}
+
+/// A pair of inputs with cosines and sines.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rotation {
+    /// Name of the input with cosines.
+    pub cos: String,
+    /// Name of the input with sines.
+    pub sin: String,
+    /// The angle per position of each pair of dimensions, in f32.
+    pub frequencies: Vec<f32>,
+    /// The factor on cosines and sines.
+    pub magnitude: f32,
+}
+
+/// A function of a package.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Function {
+    /// Its name.
+    pub name: String,
+    /// Inputs.
+    pub inputs: Vec<Port>,
+    /// Outputs.
+    pub outputs: Vec<Port>,
+    /// States.
+    pub states: Vec<Port>,
+}
+
+/// An input, output or state of a function.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Port {
+    /// Its name.
+    pub name: String,
+    /// Element type, such as `fp16`.
+    pub dtype: String,
+    /// Its shapes, the default first; those of several inputs pair by index. Empty where only the program says.
+    pub shapes: Vec<Vec<u64>>,
+}
+
+/// How text becomes tokens.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Tokenizer {
+    /// `tokenizer.json`.
+    pub file: File,
+    /// The chat template, in Jinja.
+    pub chat_template: Option<String>,
+    /// Token that begins a text.
+    pub bos: Option<u32>,
+    /// Tokens that end a text.
+    pub eos: Vec<u32>,
+}
+
+/// What a part of the export took.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Phase {
+    /// Such as `open` or `write`.
+    pub name: String,
+    /// The file it was about, if it was one.
+    pub file: Option<String>,
+    /// Wall time of the phase.
+    pub seconds: f64,
+    /// Bytes read or written.
+    pub bytes: u64,
+    /// Resident memory of the process at its end, where the system tells.
+    pub resident_bytes: Option<u64>,
+}
+
+impl Manifest {
+    /// Reads `export.json`.
+    pub fn parse(text: &str) -> Result<Manifest, SchemaError> {
+        schema::parse(text, SCHEMA, "the description of a bundle")
+    }
+
+    /// Whether a form of the KV cache is in the bundle.
+    pub fn has(&self, form: KvForm) -> bool {
+        self.settings.kv.contains(&form)
+    }
+
+    /// Bytes of keys and values of one sequence of the given length.
+    pub fn kv_bytes(&self, length: usize) -> u64 {
+        self.architecture.kv_bytes_per_token * length as u64
+    }
+}
+
+/// A digest as text.
+pub fn digest_text(digest: u128) -> String {
+    format!("xxh3:{digest:032x}")
+}

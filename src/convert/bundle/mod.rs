@@ -1,0 +1,85 @@
+//! What an export leaves behind: packages, tokenizer and `export.json`, which says how they belong together.
+
+mod error;
+mod manifest;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+pub use error::BundleError;
+pub use manifest::{
+    Architecture, Checkpoint, Chunk, File, Function, LayerSensitivity, Manifest, Mask, Phase, Port, Rotation,
+    SCHEMA, Sensitivity, Settings, Tokenizer, Tool, digest_text,
+};
+
+/// The file that describes a bundle.
+pub const MANIFEST: &str = "export.json";
+/// The most that the description of a bundle may take.
+const LARGEST_MANIFEST: u64 = 256 << 20;
+
+/// An export on disk.
+#[derive(Debug, Clone)]
+pub struct Bundle {
+    folder: PathBuf,
+    manifest: Manifest,
+}
+
+impl Bundle {
+    /// Opens a bundle and checks that the files it names are there.
+    pub fn open(folder: impl AsRef<Path>) -> Result<Bundle, BundleError> {
+        let folder = folder.as_ref();
+        log::info!("opens the bundle {}", folder.display());
+        let path = folder.join(MANIFEST);
+        let unreadable = |e: std::io::Error| BundleError::unreadable(folder, &path, &e);
+        if fs::metadata(&path).map_err(unreadable)?.len() > LARGEST_MANIFEST {
+            return Err(BundleError::new(&path, format!("is larger than {LARGEST_MANIFEST} bytes")));
+        }
+        let text = fs::read_to_string(&path).map_err(unreadable)?;
+        let manifest = Manifest::parse(&text).map_err(|error| BundleError::new(&path, error.to_string()))?;
+        let bundle = Bundle { folder: folder.to_owned(), manifest };
+        for name in bundle.files() {
+            bundle.check_file(&path, name)?;
+        }
+        Ok(bundle)
+    }
+
+    /// The bundle's folder.
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// What `export.json` says.
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// Where a file of the bundle is.
+    pub fn path(&self, file: &str) -> PathBuf {
+        self.folder.join(file)
+    }
+
+    /// Names of the files and packages that it consists of, beside its description.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        let manifest = &self.manifest;
+        let chunks = manifest.chunks.iter().map(|chunk| chunk.file.name.as_str());
+        let tokenizer = manifest.tokenizer.iter().map(|tokenizer| tokenizer.file.name.as_str());
+        let embeddings = manifest.host_embeddings.iter().map(|file| file.name.as_str());
+        chunks.chain(tokenizer).chain(embeddings)
+    }
+
+    fn check_file(&self, manifest: &Path, name: &str) -> Result<(), BundleError> {
+        let plain = Path::new(name).components().count() == 1 && !name.contains(['/', '\\']) && name != "..";
+        if !plain {
+            let message = format!("names the file `{name}`, which is not a plain name");
+            return Err(BundleError::new(manifest, message));
+        }
+        if !self.path(name).exists() {
+            let error = BundleError::new(manifest, format!("names `{name}`, which is not in the folder"));
+            return Err(error.with_help("export again, or copy the bundle's folder as a whole"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,205 @@
+//! The architectures a GGUF file may name: what their tensors and settings are called elsewhere.
+
+/// How one architecture's GGUF files map to Hugging Face's form.
+#[derive(Debug)]
+pub(super) struct Architecture {
+    /// `general.architecture`.
+    pub(super) name: &'static str,
+    /// `model_type` of `config.json`.
+    pub(super) model_type: &'static str,
+    /// `architectures` of `config.json`.
+    pub(super) class: &'static str,
+    /// Key and name of the activation function.
+    pub(super) activation: (&'static str, &'static str),
+    /// Whether the rows of queries and keys are interleaved for another form of rotation.
+    pub(super) interleaves: bool,
+    /// Whether norms are stored plus one.
+    pub(super) norms_plus_one: bool,
+    /// Whether linear maps are transposed to what Hugging Face has.
+    pub(super) transposes: bool,
+    /// What blocks begin with.
+    pub(super) block: &'static str,
+    /// Names of tensors outside blocks.
+    pub(super) outer: &'static [(&'static str, &'static str)],
+    /// Names of tensors inside blocks; of two for the same, the first counts.
+    pub(super) inner: &'static [&'static [(&'static str, &'static str)]],
+    /// Settings: what follows the architecture's name, key in `config.json`, and whether it must be there.
+    pub(super) settings: &'static [Setting],
+}
+
+/// One setting: metadata key without the architecture, key in `config.json`, kind.
+pub(super) type Setting = (&'static str, &'static str, Kind);
+
+/// What a setting is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// A size that must be there.
+    Size,
+    /// A size that may be left out.
+    OptSize,
+    /// A number that may be left out.
+    OptFloat,
+}
+
+use Kind::{OptFloat, OptSize, Size};
+
+/// Tensors that hold rotation factors, which become part of the configuration.
+pub(super) const ROPE_FREQS: &str = "rope_freqs.weight";
+pub(super) const ROPE_SHORT: &str = "rope_factors_short.weight";
+pub(super) const ROPE_LONG: &str = "rope_factors_long.weight";
+
+const OUTER: &[(&str, &str)] =
+    &[("token_embd", "model.embed_tokens"), ("output_norm", "model.norm"), ("output", "lm_head")];
+
+const INNER: &[(&str, &str)] = &[
+    ("attn_norm", "input_layernorm"),
+    ("attn_q", "self_attn.q_proj"),
+    ("attn_k", "self_attn.k_proj"),
+    ("attn_v", "self_attn.v_proj"),
+    ("attn_output", "self_attn.o_proj"),
+    ("attn_q_norm", "self_attn.q_norm"),
+    ("attn_k_norm", "self_attn.k_norm"),
+    ("ffn_norm", "post_attention_layernorm"),
+    ("ffn_gate", "mlp.gate_proj"),
+    ("ffn_up", "mlp.up_proj"),
+    ("ffn_down", "mlp.down_proj"),
+];
+
+/// Of Gemma, which has two norms more: these names come before the others.
+const GEMMA_NORMS: &[(&str, &str)] = &[
+    ("post_attention_norm", "post_attention_layernorm"),
+    ("ffn_norm", "pre_feedforward_layernorm"),
+    ("post_ffw_norm", "post_feedforward_layernorm"),
+];
+
+const PHI_INNER: &[(&str, &str)] = &[
+    ("attn_norm", "input_layernorm"),
+    ("attn_qkv", "self_attn.qkv_proj"),
+    ("attn_output", "self_attn.o_proj"),
+    ("ffn_norm", "post_attention_layernorm"),
+    ("ffn_up", "mlp.gate_up_proj"),
+    ("ffn_down", "mlp.down_proj"),
+];
+
+const GPT2_OUTER: &[(&str, &str)] = &[
+    ("token_embd", "transformer.wte"),
+    ("position_embd", "transformer.wpe"),
+    ("output_norm", "transformer.ln_f"),
+    ("output", "lm_head"),
+];
+
+const GPT2_INNER: &[(&str, &str)] = &[
+    ("attn_norm", "ln_1"),
+    ("attn_qkv", "attn.c_attn"),
+    ("attn_output", "attn.c_proj"),
+    ("ffn_norm", "ln_2"),
+    ("ffn_up", "mlp.c_fc"),
+    ("ffn_down", "mlp.c_proj"),
+];
+
+const SETTINGS: &[Setting] = &[
+    ("block_count", "num_hidden_layers", Size),
+    ("context_length", "max_position_embeddings", Size),
+    ("embedding_length", "hidden_size", Size),
+    ("feed_forward_length", "intermediate_size", Size),
+    ("attention.head_count", "num_attention_heads", Size),
+    ("attention.head_count_kv", "num_key_value_heads", OptSize),
+    ("attention.key_length", "head_dim", OptSize),
+    ("attention.sliding_window", "sliding_window", OptSize),
+    ("attention.layer_norm_rms_epsilon", "rms_norm_eps", OptFloat),
+    ("rope.freq_base", "rope_theta", OptFloat),
+];
+
+const GPT2_SETTINGS: &[Setting] = &[
+    ("block_count", "n_layer", Size),
+    ("context_length", "n_positions", Size),
+    ("embedding_length", "n_embd", Size),
+    ("feed_forward_length", "n_inner", OptSize),
+    ("attention.head_count", "n_head", Size),
+    ("attention.layer_norm_epsilon", "layer_norm_epsilon", OptFloat),
+];
+
+const LLAMA: Architecture = Architecture {
+    name: "llama",
+    model_type: "llama",
+    class: "LlamaForCausalLM",
+    activation: ("hidden_act", "silu"),
+    interleaves: true,
+    norms_plus_one: false,
+    transposes: false,
+    block: "model.layers",
+    outer: OUTER,
+    inner: &[INNER],
+    settings: SETTINGS,
+};
+
+const NOT_INTERLEAVED: Architecture = Architecture { interleaves: false, ..LLAMA };
+
+/// Every architecture that is read.
+pub(super) const ALL: &[Architecture] = &[
+    LLAMA,
+    Architecture { name: "mistral", model_type: "mistral", class: "MistralForCausalLM", ..LLAMA },
+    Architecture { name: "qwen2", model_type: "qwen2", class: "Qwen2ForCausalLM", ..NOT_INTERLEAVED },
+    Architecture { name: "qwen3", model_type: "qwen3", class: "Qwen3ForCausalLM", ..NOT_INTERLEAVED },
+    Architecture {
+        name: "gemma3",
+        model_type: "gemma3_text",
+        class: "Gemma3ForCausalLM",
+        activation: ("hidden_activation", "gelu_pytorch_tanh"),
+        norms_plus_one: true,
+        inner: &[GEMMA_NORMS, INNER],
+        ..NOT_INTERLEAVED
+    },
+    Architecture {
+        name: "phi3",
+        model_type: "phi3",
+        class: "Phi3ForCausalLM",
+        inner: &[PHI_INNER],
+        ..NOT_INTERLEAVED
+    },
+    Architecture {
+        name: "gpt2",
+        model_type: "gpt2",
+        class: "GPT2LMHeadModel",
+        activation: ("activation_function", "gelu_new"),
+        interleaves: false,
+        transposes: true,
+        block: "transformer.h",
+        outer: GPT2_OUTER,
+        inner: &[GPT2_INNER],
+        settings: GPT2_SETTINGS,
+        ..LLAMA
+    },
+];
+
+/// A tensor's place in the model.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct TensorName<'a> {
+    /// Its name without block and ending, as the file has it.
+    pub(super) stem: &'a str,
+    /// Its Hugging Face name.
+    pub(super) name: String,
+}
+
+impl Architecture {
+    /// The place of a tensor by its GGUF name.
+    pub(super) fn place<'a>(&self, gguf: &'a str) -> Option<TensorName<'a>> {
+        let (path, ending) = gguf.rsplit_once('.')?;
+        if !matches!(ending, "weight" | "bias") {
+            return None;
+        }
+        let find = |table: &[(&str, &'static str)], stem: &str| {
+            table.iter().find(|entry| entry.0 == stem).map(|entry| entry.1)
+        };
+        match path.strip_prefix("blk.") {
+            Some(rest) => {
+                let (number, stem) = rest.split_once('.')?;
+                let number: u32 = number.parse().ok()?;
+                let inner = self.inner.iter().find_map(|table| find(table, stem))?;
+                Some(TensorName { stem, name: format!("{}.{number}.{inner}.{ending}", self.block) })
+            }
+            None => find(self.outer, path)
+                .map(|outer| TensorName { stem: path, name: format!("{outer}.{ending}") }),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Trained checkpoints as names and borrowed bytes: Hugging Face folders, GGUF files, PyTorch state dicts.
+//!
+//! Whatever the container, a [`Checkpoint`] speaks Hugging Face's words: configuration keys as in
+//! `config.json`, tensor names and layouts as transformers writes them. Tensors stay mapped and are converted
+//! range by range when they are read.
+
+mod blocks;
+mod config;
+mod digest;
+mod error;
+mod files;
+mod gguf;
+mod hugging_face;
+mod mlx_affine;
+mod quantized;
+mod safetensors;
+mod stored;
+mod torch;
+mod unique;
+mod weights;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use files::{Folder, Mapped};
+
+use anemeter_kernels::tensor::Bytes;
+
+pub use blocks::Block;
+pub use config::{Config, ConfigError};
+pub use error::CheckpointError;
+pub use mlx_affine::MlxAffine;
+pub use quantized::{FakeQuantized, GroupQuantized};
+pub use stored::{Elements, Encoding, GgufEncoding, Order, QuantizedBlocks, Stored};
+
+/// A checkpoint, opened.
+#[derive(Debug)]
+pub struct Checkpoint {
+    /// File or folder that was opened.
+    pub path: PathBuf,
+    /// The model's configuration, in the keys of `config.json`.
+    pub config: Config,
+    /// The files that hold its weights.
+    pub shards: Vec<Shard>,
+    /// Tensors by Hugging Face name.
+    pub tensors: BTreeMap<String, Stored>,
+    /// The content of `tokenizer.json`, read or rebuilt.
+    pub tokenizer: Option<Vec<u8>>,
+    /// The chat template, if there is one.
+    pub chat_template: Option<String>,
+    /// Token that begins a text.
+    pub bos: Option<u32>,
+    /// Tokens that end a text.
+    pub eos: Vec<u32>,
+}
+
+/// A file that holds weights, mapped.
+#[derive(Debug, Clone)]
+pub struct Shard {
+    /// Path of the shard.
+    pub path: PathBuf,
+    /// The mapped file.
+    pub bytes: Bytes,
+    /// Time that opening and mapping it took.
+    pub mapping: Duration,
+}
+
+/// Opens a checkpoint: a Hugging Face folder, a GGUF file, or a file of weights beside its `config.json`.
+pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint, CheckpointError> {
+    let path = path.as_ref();
+    if path.is_dir() {
+        return hugging_face::open(&Folder::open(path)?, None);
+    }
+    let file = Mapped::open(path)?;
+    if gguf::is_one(&file) {
+        return gguf::open(&file);
+    }
+    let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    hugging_face::open(&Folder::open(folder)?, Some(&file))
+}
+
+#[cfg(any(test, feature = "testing"))]
+pub use quantized::testing;
+#[cfg(test)]
+mod tests;

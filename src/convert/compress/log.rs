@@ -1,0 +1,96 @@
+//! What compression did to each weight.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// What compression did to every weight.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Log {
+    /// Every weight, in the order of the program.
+    pub tensors: Vec<TensorLog>,
+    /// All of them together.
+    pub totals: Totals,
+    /// What palettes were weighted by; absent if by nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calibration: Option<Calibration>,
+}
+
+/// The text on which it was measured how much inputs matter.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Calibration {
+    /// Tokens of it that were taken.
+    pub tokens: usize,
+    /// Its digest.
+    pub digest: String,
+}
+
+/// What compression did to one weight.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct TensorLog {
+    /// Its name in the program.
+    pub name: String,
+    /// Its shape.
+    pub shape: Vec<usize>,
+    /// How it is stored now; `fp16` or `fp32` if that did not change.
+    pub precision: String,
+    /// Bits per element, with everything that belongs to it.
+    pub bits: f64,
+    /// Bytes of the uncompressed weight.
+    pub bytes_before: u64,
+    /// Bytes of all its compressed parts.
+    pub bytes_after: u64,
+    /// Signal to noise in decibels; none if nothing is lost.
+    pub snr_db: Option<f64>,
+    /// Cosine between the elements before and after.
+    pub cosine: f64,
+    /// Whether errors counted by how much the inputs matter on the calibration text.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub weighted: bool,
+}
+
+/// Sums over all weights.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Totals {
+    /// Weights that are stored otherwise now.
+    pub compressed: usize,
+    /// Weights that are as they were.
+    pub kept: usize,
+    /// Bytes before.
+    pub bytes_before: u64,
+    /// Bytes after.
+    pub bytes_after: u64,
+}
+
+impl Totals {
+    /// How many times smaller the weights are.
+    pub fn ratio(&self) -> f64 {
+        if self.bytes_after == 0 { 1.0 } else { self.bytes_before as f64 / self.bytes_after as f64 }
+    }
+}
+
+impl Log {
+    pub(super) fn push(&mut self, tensor: TensorLog, is_compressed: bool) {
+        self.totals.bytes_before += tensor.bytes_before;
+        self.totals.bytes_after += tensor.bytes_after;
+        self.totals.compressed += usize::from(is_compressed);
+        self.totals.kept += usize::from(!is_compressed);
+        self.tensors.push(tensor);
+    }
+
+    /// Adds the weights of another program.
+    pub fn extend(&mut self, other: Log) {
+        self.tensors.extend(other.tensors);
+        self.totals.compressed += other.totals.compressed;
+        self.totals.kept += other.totals.kept;
+        self.totals.bytes_before += other.totals.bytes_before;
+        self.totals.bytes_after += other.totals.bytes_after;
+    }
+
+    /// The weights that lose most, the worst first.
+    pub fn worst(&self, count: usize) -> Vec<&TensorLog> {
+        let mut lossy: Vec<(&TensorLog, f64)> =
+            self.tensors.iter().filter_map(|tensor| Some((tensor, tensor.snr_db?))).collect();
+        lossy.sort_by(|a, b| a.1.total_cmp(&b.1).then_with(|| a.0.name.cmp(&b.0.name)));
+        lossy.into_iter().take(count).map(|(tensor, _)| tensor).collect()
+    }
+}

@@ -1,0 +1,35 @@
+//! Smaller weights: constants become operations that give them back from fewer bits.
+//!
+//! [`apply`] replaces the weights of a model by what a [`Plan`] says. Nothing is encoded yet then: each weight is
+//! read, encoded and written piece by piece while the package is written, so memory stays small however large a
+//! weight is. [`Compression::log`] tells afterwards what each weight lost.
+
+mod choose;
+mod encoder;
+mod encoding;
+mod error;
+mod histogram;
+mod importance;
+mod layout;
+mod linear;
+mod log;
+mod palette;
+mod passthrough;
+mod plan;
+mod precision;
+mod rewrite;
+mod sparse;
+#[cfg(test)]
+mod testing;
+mod units;
+mod vector;
+mod weight;
+
+pub use choose::{Candidate, Choice, choose};
+pub use error::CompressError;
+use error::Result;
+pub use importance::Importance;
+pub use log::{Calibration, Log, TensorLog, Totals};
+pub use plan::{Plan, Rule};
+pub use precision::{Granularity, Linear, Palette, Pattern, Precision};
+pub use rewrite::{Compression, apply, apply_weighted};

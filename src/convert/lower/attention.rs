@@ -1,0 +1,230 @@
+//! Grouped-query attention (Ainslie et al. 2023), decomposed into products and a softmax.
+//!
+//! Queries of heads that share keys and values are grouped along an axis of their own instead of repeating keys
+//! and values. With several tokens, `[batch * kv_heads, group, width, tokens]` queries meet
+//! `[batch * kv_heads, 1, ...]` keys; with one token, `[batch, kv_heads, group, width]` queries meet
+//! `[batch, kv_heads, ...]` keys. Scores have keys on the last axis; nothing is transposed on the way.
+
+use super::cache::{AttendedKv, Cache};
+use super::error::{LowerError, Result};
+use super::graph::Graph;
+use super::norm::norm;
+use crate::model::{Attention, Norm};
+use anemeter_mil::ValueId;
+
+/// The axis of a head's width while heads have an axis of their own.
+const WIDTH: usize = 2;
+
+/// What a function knows about the tokens it sees.
+pub(super) struct Tokens {
+    pub(super) batch: usize,
+    /// How many there are, unless several counts are possible.
+    pub(super) count: Option<usize>,
+    /// Masks by window.
+    pub(super) masks: Vec<(Option<usize>, ValueId)>,
+    /// Cosines and sines, `[1 or batch, 1, width, tokens]`, by rotation.
+    pub(super) rotations: Vec<(crate::model::Rope, ValueId, ValueId)>,
+}
+
+impl Tokens {
+    pub(super) fn is_one(&self) -> bool {
+        self.count == Some(1)
+    }
+}
+
+/// A head's sizes, checked.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Heads {
+    pub(super) kv_heads: usize,
+    pub(super) group: usize,
+    pub(super) width: usize,
+}
+
+impl Heads {
+    pub(super) fn of(at: &str, attention: &Attention) -> Result<Heads> {
+        let Attention { heads, kv_heads, head_dim, .. } = *attention;
+        let sizes = heads.checked_mul(head_dim).filter(|&n| n > 0 && i32::try_from(n).is_ok());
+        if sizes.is_none() || kv_heads == 0 || heads % kv_heads != 0 {
+            let message = format!("{heads} query heads of width {head_dim} cannot share {kv_heads} KV heads");
+            return Err(LowerError::model(at, message));
+        }
+        if let Some(rope) = &attention.rope
+            && (rope.dims == 0 || rope.dims % 2 != 0 || rope.dims > head_dim)
+        {
+            let message = format!("{} dimensions of heads of width {head_dim} cannot be rotated", rope.dims);
+            return Err(LowerError::model(at, message));
+        }
+        Ok(Heads { kv_heads, group: heads / kv_heads, width: head_dim })
+    }
+
+    fn queries(self) -> usize {
+        self.kv_heads * self.group
+    }
+
+    /// Channels of keys, and of values.
+    pub(super) fn kv_channels(self) -> usize {
+        self.kv_heads * self.width
+    }
+}
+
+/// Attention of a layer over `x`, with its output projection.
+pub(super) fn attention(
+    graph: &mut Graph<'_>,
+    x: ValueId,
+    attention: &Attention,
+    (hidden, tokens): (usize, &Tokens),
+    cache: &mut Cache,
+) -> Result {
+    let heads = Heads::of(graph.scope(), attention)?;
+    let (q_channels, kv_channels) = (heads.queries() * heads.width, heads.kv_channels());
+    let query = graph.linear("query", x, &attention.query, (q_channels, hidden))?;
+    let key = graph.linear("key", x, &attention.key, (kv_channels, hidden))?;
+    let value = graph.linear("value", x, &attention.value, (kv_channels, hidden))?;
+
+    let place = Placing { attention, tokens, width: heads.width };
+    let query = place.place(graph, "query", query, (heads.queries(), attention.query_norm.as_ref()))?;
+    let query = graph.scaled("query_scaled", query, attention.scale)?;
+    let key = place.place(graph, "key", key, (heads.kv_heads, attention.key_norm.as_ref()))?;
+
+    let seen = cache.exchange(graph, heads, tokens, (key, value))?;
+    let mask = tokens.masks.iter().find(|(window, _)| *window == attention.window).map(|&(_, id)| id);
+    let mask = mask.ok_or_else(|| LowerError::model(graph.scope(), "the layer's mask is not an input"))?;
+    let mixed = match tokens.is_one() {
+        true => attend_one(graph, query, &seen, mask, (heads, tokens.batch))?,
+        false => attend_many(graph, query, &seen, mask, (heads, tokens))?,
+    };
+    let mixed =
+        graph.reshape("mixed", mixed, [Some(tokens.batch), Some(q_channels), Some(1), tokens.count])?;
+    graph.linear("output", mixed, &attention.output, (hidden, q_channels))
+}
+
+/// Norm and rotation of query or key heads.
+struct Placing<'a> {
+    attention: &'a Attention,
+    tokens: &'a Tokens,
+    width: usize,
+}
+
+impl Placing<'_> {
+    fn place(
+        &self,
+        graph: &mut Graph<'_>,
+        label: &str,
+        x: ValueId,
+        (heads, head_norm): (usize, Option<&Norm>),
+    ) -> Result {
+        let Placing { attention, tokens, width } = *self;
+        if head_norm.is_none() && attention.rope.is_none() {
+            return Ok(x);
+        }
+        graph.within(label, |graph| {
+            let shape = [Some(tokens.batch), Some(heads), Some(width), tokens.count];
+            let mut x = graph.reshape("heads", x, shape)?;
+            if let Some(head_norm) = head_norm {
+                x = norm(graph, "norm", x, head_norm, (WIDTH, width))?;
+            }
+            match &attention.rope {
+                Some(rope) => {
+                    let tables = tokens.rotations.iter().find(|(kind, ..)| kind == rope);
+                    let &(_, cos, sin) = tables.ok_or_else(|| {
+                        LowerError::model(graph.scope(), "the layer's rotation is not an input")
+                    })?;
+                    rotate(graph, x, (rope.dims, width), (cos, sin))
+                }
+                None => Ok(x),
+            }
+        })
+    }
+}
+
+/// Rotates the first `dims` of `width` dimensions, halves against each other.
+fn rotate(
+    graph: &mut Graph<'_>,
+    x: ValueId,
+    (dims, width): (usize, usize),
+    (cos, sin): (ValueId, ValueId),
+) -> Result {
+    let turning = if dims < width { graph.slice("turning", x, WIDTH, 0..dims)? } else { x };
+    let low = graph.slice("low", turning, WIDTH, 0..dims / 2)?;
+    let high = graph.slice("high", turning, WIDTH, dims / 2..dims)?;
+    let high = graph.scaled("negative", high, -1.0)?;
+    let crossed = graph.concat("crossed", &[high, low], WIDTH)?;
+    let along = graph.binary("mul", "along", turning, cos)?;
+    let across = graph.binary("mul", "across", crossed, sin)?;
+    let turned = graph.binary("add", "turned", along, across)?;
+    if dims == width {
+        return Ok(turned);
+    }
+    let still = graph.slice("still", x, WIDTH, dims..width)?;
+    graph.concat("placed", &[turned, still], WIDTH)
+}
+
+/// Several tokens: `[batch * kv_heads, group, width, tokens]`.
+fn attend_many(
+    graph: &mut Graph<'_>,
+    query: ValueId,
+    seen: &AttendedKv,
+    mask: ValueId,
+    (heads, tokens): (Heads, &Tokens),
+) -> Result {
+    let rows = tokens.batch * heads.kv_heads;
+    let (key, value, by_position) = match *seen {
+        AttendedKv::Channels { key, value } => (key, value, false),
+        AttendedKv::Positions { key, value } => (key, value, true),
+        AttendedKv::Past { .. } => {
+            return Err(LowerError::model(graph.scope(), "a cache input is read one token at a time"));
+        }
+    };
+    let shape = match by_position {
+        true => [Some(rows), Some(1), None, Some(heads.width)],
+        false => [Some(rows), Some(1), Some(heads.width), None],
+    };
+    let query =
+        graph.reshape("queries", query, [Some(rows), Some(heads.group), Some(heads.width), tokens.count])?;
+    let key = graph.reshape("keys", key, shape)?;
+    let value = graph.reshape("values", value, shape)?;
+    let scores = graph.matmul("scores", (query, true), (key, by_position))?;
+    let scores = graph.binary("add", "masked", scores, mask)?;
+    let shares = graph.softmax("shares", scores)?;
+    graph.matmul("attended", (value, by_position), (shares, true))
+}
+
+/// One token: `[batch, kv_heads, group, width]`.
+fn attend_one(
+    graph: &mut Graph<'_>,
+    query: ValueId,
+    seen: &AttendedKv,
+    mask: ValueId,
+    (heads, batch): (Heads, usize),
+) -> Result {
+    let Heads { kv_heads, group, width } = heads;
+    let query = graph.reshape("queries", query, [Some(batch), Some(kv_heads), Some(group), Some(width)])?;
+    let (key, value, by_position) = match *seen {
+        AttendedKv::Positions { key, value } => (key, value, true),
+        AttendedKv::Channels { key, value } | AttendedKv::Past { key, value, .. } => (key, value, false),
+    };
+    let shape = match by_position {
+        true => [Some(batch), Some(kv_heads), None, Some(width)],
+        false => [Some(batch), Some(kv_heads), Some(width), None],
+    };
+    let key = graph.reshape("keys", key, shape)?;
+    let value = graph.reshape("values", value, shape)?;
+    let scores = graph.matmul("scores", (query, false), (key, by_position))?;
+    let scores = graph.binary("add", "masked", scores, mask)?;
+    let AttendedKv::Past { own_key, own_value, .. } = *seen else {
+        let shares = graph.softmax("shares", scores)?;
+        return graph.matmul("attended", (shares, false), (value, !by_position));
+    };
+    // Joining scores instead of keys and values leaves the caches uncopied.
+    let column = [Some(batch), Some(kv_heads), Some(width), Some(1)];
+    let own_key = graph.reshape("own_keys", own_key, column)?;
+    let own_scores = graph.matmul("own_scores", (query, false), (own_key, false))?;
+    let scores = graph.concat("joined", &[scores, own_scores], 3)?;
+    let shares = graph.softmax("shares", scores)?;
+    let (past_shares, own_shares) = graph.split_last(shares, 1)?;
+    let past = graph.matmul("attended_past", (past_shares, false), (value, true))?;
+    let row = [Some(batch), Some(kv_heads), Some(1), Some(width)];
+    let own_value = graph.reshape("own_values", own_value, row)?;
+    let own = graph.binary("mul", "attended_own", own_shares, own_value)?;
+    graph.binary("add", "attended", past, own)
+}

@@ -1,0 +1,297 @@
+//! Functions of one chunk: tokens or vectors in, vectors or logits out.
+
+use std::ops::Range;
+
+use super::attention::{Tokens, attention};
+use super::cache::{self, Cache, KvState, Past};
+use super::error::{LowerError, Result};
+use super::graph::{CHANNELS, Finished, Graph, SEQUENCE};
+use super::mlp::mlp;
+use super::norm::norm;
+use super::options::Options;
+use super::positions::Positions;
+use super::weights::{WeightRequest, Weights};
+use crate::model::{Decoder, Layer, Position};
+use anemeter_base::vocabulary::{Embeddings, FunctionRole, kv_state_name};
+use anemeter_kernels::tensor::DType;
+use anemeter_mil::ValueId;
+
+/// A chunk whose functions are being built.
+pub(super) struct ChunkBuilder<'a> {
+    pub(super) decoder: &'a Decoder,
+    pub(super) options: &'a Options,
+    pub(super) layers: Range<usize>,
+    /// The inputs its layers use.
+    pub(super) positions: Positions,
+    pub(super) weights: Weights,
+}
+
+/// What a function does with a sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Task {
+    /// The whole sequence; keys and values are forgotten.
+    Whole,
+    /// The whole sequence; its keys and values come out.
+    Prefill,
+    /// One token after those of the cache inputs; its keys and values come out.
+    Decode,
+    /// Some tokens after those of a state of this length.
+    Extend { context: usize, query: usize },
+}
+
+impl Task {
+    /// The function's name.
+    fn name(self) -> String {
+        let role = match self {
+            Task::Whole => FunctionRole::Main,
+            Task::Prefill => FunctionRole::Prefill,
+            Task::Decode => FunctionRole::Decode,
+            Task::Extend { context, query: 1 } => FunctionRole::DecodeState { context },
+            Task::Extend { context, query } => FunctionRole::PrefillState { context, query },
+        };
+        role.to_string()
+    }
+
+    /// Lengths that flexible inputs pair by.
+    fn lengths(self, options: &Options) -> Vec<usize> {
+        match self {
+            Task::Whole | Task::Prefill | Task::Decode => options.seq_lens.clone(),
+            Task::Extend { context, .. } => vec![context],
+        }
+    }
+
+    /// How many tokens it takes at a length.
+    fn tokens(self, length: usize) -> usize {
+        match self {
+            Task::Whole | Task::Prefill => length,
+            Task::Decode => 1,
+            Task::Extend { query, .. } => query,
+        }
+    }
+
+    fn is_one(self) -> bool {
+        self.tokens(0) == 1
+    }
+}
+
+impl ChunkBuilder<'_> {
+    fn is_first(&self) -> bool {
+        self.layers.start == 0
+    }
+
+    fn is_last(&self) -> bool {
+        self.layers.end == self.decoder.layers.len()
+    }
+
+    fn own_layers(&self) -> &[Layer] {
+        &self.decoder.layers[self.layers.clone()]
+    }
+
+    /// The function `embed`: ids to vectors.
+    pub(super) fn embed(&mut self) -> Result<Finished> {
+        let (decoder, options) = (self.decoder, self.options);
+        let lengths = options.embedded_lengths();
+        let mut graph =
+            Graph::new(&FunctionRole::Embed.to_string(), options.opset, &lengths, &mut self.weights);
+        let hidden = embed(&mut graph, decoder, |length| [options.batch, length])?;
+        Ok(graph.finish(&[("hidden".to_owned(), hidden)]))
+    }
+
+    /// A function that runs the layers.
+    pub(super) fn function(&mut self, task: Task) -> Result<Finished> {
+        let (decoder, options, is_last) = (self.decoder, self.options, self.is_last());
+        let embeds = self.is_first()
+            && match options.embeddings {
+                Embeddings::Host => false,
+                Embeddings::Function => task == Task::Whole,
+                Embeddings::Graph => true,
+            };
+        let (range, positions) = (self.layers.clone(), self.positions.clone());
+        let cache_shape = self.cache_shape(task)?;
+        let lengths = task.lengths(options);
+        let mut graph = Graph::new(&task.name(), options.opset, &lengths, &mut self.weights);
+
+        let batch = options.batch;
+        let mut x = match embeds {
+            true => embed(&mut graph, decoder, |length| [batch, task.tokens(length)])?,
+            false => {
+                graph.input("hidden", DType::F16, |length| [batch, decoder.hidden, 1, task.tokens(length)])
+            }
+        };
+        let tokens = tokens(&mut graph, task, &lengths, (batch, &positions))?;
+        let mut cache = open_cache(&mut graph, task, cache_shape)?;
+        let select = is_last && !task.is_one();
+        let select =
+            select.then(|| graph.input("select", DType::F16, |length| [batch, 1, 1, task.tokens(length)]));
+
+        for index in range {
+            let block = &decoder.layers[index];
+            x = graph.within(&format!("layers_{index}"), |graph| {
+                layer(graph, x, block, (decoder.hidden, &tokens), &mut cache)
+            })?;
+        }
+        let mut outputs = match is_last {
+            true => head(&mut graph, x, select, (decoder, options.head_split))?,
+            false => vec![("hidden_out".to_owned(), x)],
+        };
+        if let Cache::Io { keys, values, .. } = cache {
+            outputs.push(("k_new".to_owned(), graph.concat("keys_new", &keys, CHANNELS)?));
+            outputs.push(("v_new".to_owned(), graph.concat("values_new", &values, CHANNELS)?));
+        }
+        Ok(graph.finish(&outputs))
+    }
+
+    /// The shape of a cache input at context 0, or of the state.
+    fn cache_shape(&self, task: Task) -> Result<[usize; 4]> {
+        let (layers, first, batch) = (self.own_layers(), self.layers.start, self.options.batch);
+        match task {
+            Task::Whole | Task::Prefill | Task::Decode => Ok([batch, cache::channels(layers, first)?, 1, 0]),
+            Task::Extend { context, .. } => {
+                let (kv_heads, width) = cache::shared_heads(layers, first)?;
+                Ok([2 * layers.len() * batch, kv_heads, context, width])
+            }
+        }
+    }
+}
+
+fn open_cache(graph: &mut Graph<'_>, task: Task, shape: [usize; 4]) -> Result<Cache> {
+    let [batch, channels, ..] = shape;
+    match task {
+        Task::Whole => Ok(Cache::None),
+        Task::Prefill => Ok(Cache::Io { keys: Vec::new(), values: Vec::new(), past: None }),
+        Task::Decode => {
+            let keys = graph.input("k_cache", DType::F16, |context| [batch, channels, 1, context]);
+            let values = graph.input("v_cache", DType::F16, |context| [batch, channels, 1, context]);
+            let past = Some(Past { keys, values, offset: 0 });
+            Ok(Cache::Io { keys: Vec::new(), values: Vec::new(), past })
+        }
+        Task::Extend { context, query } => {
+            let begin = graph.index("position");
+            let state = graph.state(&kv_state_name(context), &shape);
+            let query = i32::try_from(query).unwrap_or(i32::MAX);
+            let end = graph.binary("add", "position_end", begin, [query])?;
+            let content = graph.read_state("kept", state)?;
+            Ok(Cache::State(KvState { state, content, begin, end, layer: 0 }))
+        }
+    }
+}
+
+/// Declares masks and rotations.
+fn tokens(
+    graph: &mut Graph<'_>,
+    task: Task,
+    lengths: &[usize],
+    (batch, positions): (usize, &Positions),
+) -> Result<Tokens> {
+    let first = *lengths.first().expect("a function has a length");
+    let same = lengths.iter().all(|&length| task.tokens(length) == task.tokens(first));
+    let count = same.then(|| task.tokens(first));
+    // A single token may be at another position in each sequence; several are at the same ones.
+    let rows = if task.is_one() { batch } else { 1 };
+    let mut rotations = Vec::new();
+    for rotation in &positions.rotations {
+        let width = rotation.rope.dims;
+        let table = |graph: &mut Graph<'_>, name: &str| {
+            let id = graph.input(name, DType::F16, |length| [rows, width, 1, task.tokens(length)]);
+            graph.reshape(&format!("{name}_by_head"), id, [Some(rows), Some(1), Some(width), count])
+        };
+        let (cos, sin) = (table(graph, &rotation.cos)?, table(graph, &rotation.sin)?);
+        rotations.push((rotation.rope.clone(), cos, sin));
+    }
+    let masks = positions.masks.iter().map(|mask| {
+        let id = graph.input(&mask.name, DType::F16, |length| [rows, 1, task.tokens(length), length]);
+        (mask.window, id)
+    });
+    let masks = masks.collect();
+    Ok(Tokens { batch, count, masks, rotations })
+}
+
+/// Ids to vectors, scale and learned positions included.
+fn embed(graph: &mut Graph<'_>, decoder: &Decoder, shape: impl Fn(usize) -> [usize; 2]) -> Result {
+    let ids = graph.ids("input_ids", &shape);
+    let table = embedding_table(graph, decoder)?;
+    let rows = graph.gather("embedding_rows", table, ids)?;
+    let mut rows = graph.scaled("embedding_scaled", rows, decoder.embedding_scale)?;
+    if let Position::Learned(weight) = &decoder.position {
+        let ids = graph.ids("position_ids", &shape);
+        let shape = [decoder.max_positions, decoder.hidden];
+        let table = graph.within("positions", |graph| graph.whole("weight", weight, &shape, &shape))?;
+        let positions = graph.gather("position_rows", table, ids)?;
+        rows = graph.binary("add", "placed_rows", rows, positions)?;
+    }
+    let columns = graph.transpose("embedding_columns", rows, [0, 2, 1])?;
+    graph.expand("embedded", columns, 2)
+}
+
+fn embedding_table(graph: &mut Graph<'_>, decoder: &Decoder) -> Result {
+    let shape = [decoder.vocabulary, decoder.hidden];
+    graph.within("embedding", |graph| graph.whole("weight", &decoder.embedding, &shape, &shape))
+}
+
+fn layer(
+    graph: &mut Graph<'_>,
+    x: ValueId,
+    layer: &Layer,
+    (hidden, tokens): (usize, &Tokens),
+    cache: &mut Cache,
+) -> Result {
+    let axis = (CHANNELS, hidden);
+    let normal = norm(graph, "attention_norm", x, &layer.attention_norm, axis)?;
+    let mut mixed = graph
+        .within("attention", |graph| attention(graph, normal, &layer.attention, (hidden, tokens), cache))?;
+    if let Some(post) = &layer.post_attention_norm {
+        mixed = norm(graph, "post_attention_norm", mixed, post, axis)?;
+    }
+    let x = graph.binary("add", "attended", x, mixed)?;
+    let normal = norm(graph, "mlp_norm", x, &layer.mlp_norm, axis)?;
+    let mut wide = graph.within("mlp", |graph| mlp(graph, normal, &layer.mlp, hidden))?;
+    if let Some(post) = &layer.post_mlp_norm {
+        wide = norm(graph, "post_mlp_norm", wide, post, axis)?;
+    }
+    graph.binary("add", "out", x, wide)
+}
+
+/// Logits of one position, in as many parts as asked for.
+fn head(
+    graph: &mut Graph<'_>,
+    mut x: ValueId,
+    select: Option<ValueId>,
+    (decoder, parts): (&Decoder, usize),
+) -> Result<Vec<(String, ValueId)>> {
+    if let Some(select) = select {
+        let chosen = graph.binary("mul", "chosen", x, select)?;
+        x = graph.reduce("reduce_sum", "last", chosen, SEQUENCE)?;
+    }
+    let (hidden, vocabulary) = (decoder.hidden, decoder.vocabulary);
+    let x = norm(graph, "final_norm", x, &decoder.final_norm, (CHANNELS, hidden))?;
+    let (at, weight) = match decoder.head.tied {
+        true => ("embedding_weight", &decoder.embedding),
+        false => ("head_weight", &decoder.head.weight),
+    };
+    let mut logits = Vec::with_capacity(parts);
+    for part in 0..parts {
+        let rows = share(vocabulary, part, parts);
+        let shape = [rows.len(), hidden, 1, 1];
+        let expected = [vocabulary, hidden];
+        let weight = graph.weight(&WeightRequest { at, weight, expected: &expected, rows, shape: &shape })?;
+        let mut out = graph.conv("head", x, weight, None)?;
+        if let Some(cap) = decoder.head.softcap {
+            if !(cap > 0.0 && cap.is_finite()) {
+                return Err(LowerError::model("head", format!("logits cannot be capped at {cap}")));
+            }
+            out = graph.scaled("head_share", out, 1.0 / cap)?;
+            out = graph.unary("tanh", "head_bent", out)?;
+            out = graph.scaled("head_capped", out, cap)?;
+        }
+        let name = if parts == 1 { "logits".to_owned() } else { format!("logits_{part}") };
+        logits.push((name, out));
+    }
+    Ok(logits)
+}
+
+/// The `index`-th of `parts` near-equal parts of `0..total`.
+pub(super) fn share(total: usize, index: usize, parts: usize) -> Range<usize> {
+    let (size, more) = (total / parts, total % parts);
+    let start = index * size + index.min(more);
+    start..start + size + usize::from(index < more)
+}

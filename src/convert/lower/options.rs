@@ -1,0 +1,125 @@
+//! What a lowering is asked for.
+
+use std::collections::BTreeSet;
+
+use super::error::{LowerError, Result};
+use crate::model::{Decoder, Position};
+use anemeter_base::vocabulary::{Embeddings, KvForm};
+use anemeter_mil::Opset;
+
+/// How many shapes an input may enumerate.
+const MAX_SHAPES: usize = 128;
+/// Longest sequence: the Neural Engine takes no wider axis.
+const MAX_LENGTH: usize = 16384;
+
+/// What to lower a model to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Forms of the KV cache; several share one package.
+    pub kv: BTreeSet<KvForm>,
+    /// Sequence lengths of the `Io` and `None` forms, and cache lengths of `Io`; the first is the default.
+    pub seq_lens: Vec<usize>,
+    /// Sequences at once, 1 to 4.
+    pub batch: usize,
+    /// Where token ids become vectors.
+    pub embeddings: Embeddings,
+    /// Parts the head is split into; each has an output.
+    pub head_split: usize,
+    /// Cache lengths of the `State` form; each has its functions.
+    pub contexts: Vec<usize>,
+    /// Tokens per prediction of the `State` form's prefill.
+    pub query: usize,
+    /// Packages the layers are divided among.
+    pub chunks: usize,
+    /// The opset of all functions.
+    pub opset: Opset,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        let lengths = vec![512, 1024, 2048, 4096];
+        Options {
+            kv: BTreeSet::from([KvForm::Io]),
+            seq_lens: lengths.clone(),
+            batch: 1,
+            embeddings: Embeddings::Function,
+            head_split: 1,
+            contexts: lengths,
+            query: 64,
+            chunks: 1,
+            opset: Opset::Ios18,
+        }
+    }
+}
+
+impl Options {
+    pub(super) fn check(&self, decoder: &Decoder) -> Result<()> {
+        if self.kv.is_empty() {
+            return Err(LowerError::option("kv", "names no form; io, state and none are possible"));
+        }
+        if !(1..=4).contains(&self.batch) {
+            return Err(LowerError::option("batch", format!("is {}, should be 1 to 4", self.batch)));
+        }
+        let layers = decoder.layers.len();
+        if !(1..=layers).contains(&self.chunks) {
+            let message = format!("is {}, should be 1 to {layers}, the number of layers", self.chunks);
+            return Err(LowerError::option("chunks", message));
+        }
+        if !(1..=decoder.vocabulary).contains(&self.head_split) {
+            let message = format!("is {}, should be 1 to the {} tokens", self.head_split, decoder.vocabulary);
+            return Err(LowerError::option("head_split", message));
+        }
+        if self.opset < Opset::Ios18 {
+            let message = format!("is {}: functions and paired shapes need ios18 or later", self.opset);
+            return Err(LowerError::option("opset", message));
+        }
+        if self.kv.contains(&KvForm::Io) || self.kv.contains(&KvForm::None) {
+            check_lengths("shapes", &self.seq_lens, decoder)?;
+        }
+        if self.kv.contains(&KvForm::State) {
+            check_lengths("contexts", &self.contexts, decoder)?;
+            let shortest = *self.contexts.iter().min().expect("an empty list is refused above");
+            if self.query < 2 || self.query > shortest {
+                let message = format!("is {}, should be 2 to {shortest}, the shortest context", self.query);
+                return Err(LowerError::option("query", message));
+            }
+        }
+        Ok(())
+    }
+
+    /// Sequence lengths that the functions of this lowering take vectors for.
+    pub(super) fn embedded_lengths(&self) -> Vec<usize> {
+        let mut lengths = Vec::new();
+        if self.kv.contains(&KvForm::Io) {
+            lengths.extend(&self.seq_lens);
+        }
+        if self.kv.contains(&KvForm::State) {
+            lengths.push(self.query);
+        }
+        lengths.push(1);
+        let mut seen = BTreeSet::new();
+        lengths.retain(|&length| seen.insert(length));
+        lengths
+    }
+}
+
+fn check_lengths(option: &'static str, lengths: &[usize], decoder: &Decoder) -> Result<()> {
+    // `embed` takes the lengths of decoding and of a state's prefill as well.
+    if lengths.is_empty() || lengths.len() > MAX_SHAPES - 2 {
+        let message = format!("has {} lengths, should have 1 to {}", lengths.len(), MAX_SHAPES - 2);
+        return Err(LowerError::option(option, message));
+    }
+    for (i, &length) in lengths.iter().enumerate() {
+        if !(2..=MAX_LENGTH).contains(&length) {
+            return Err(LowerError::option(option, format!("has {length}, should be 2 to {MAX_LENGTH}")));
+        }
+        if lengths[..i].contains(&length) {
+            return Err(LowerError::option(option, format!("has {length} twice")));
+        }
+        if matches!(decoder.position, Position::Learned(_)) && length > decoder.max_positions {
+            let message = format!("has {length}, the model learned {} positions", decoder.max_positions);
+            return Err(LowerError::option(option, message));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,259 @@
+//! Rotary positions from a configuration: `rope_parameters` or the older `rope_theta` and `rope_scaling`.
+
+use std::f64::consts::PI;
+
+use crate::model::keys::{Keys, Result, Size};
+use crate::model::rope::{Rope, RopeScaling};
+
+/// The base that most architectures take where none is given.
+pub(super) const BASE: f64 = 10_000.0;
+
+/// Rotary positions and how many of them the frequencies are good for.
+pub(super) struct Rotary {
+    pub(super) rope: Rope,
+    pub(super) max_positions: usize,
+}
+
+/// The rotary positions of all layers.
+pub(super) fn read(keys: &Keys, head_dim: &Size) -> Result<Rotary> {
+    let section = match keys.section("rope_parameters")? {
+        Some(section) => Some(section),
+        None => keys.section("rope_scaling")?,
+    };
+    let base = keys.positive_or("rope_theta", BASE)?;
+    scaled(keys, section.as_ref(), base, head_dim)
+}
+
+/// Rotary positions of a section, or without change if there is none.
+pub(super) fn scaled(keys: &Keys, section: Option<&Keys>, base: f64, head_dim: &Size) -> Result<Rotary> {
+    let max_positions = keys.size("max_position_embeddings")?.value;
+    let partial = keys.positive_or("partial_rotary_factor", 1.0)?;
+    let Some(section) = section else {
+        let dims = rotated(keys, head_dim, partial)?;
+        return Ok(Rotary { rope: Rope { base, dims, scaling: RopeScaling::None }, max_positions });
+    };
+    let base = section.positive_or("rope_theta", base)?;
+    let partial = section.positive_or("partial_rotary_factor", partial)?;
+    let dims = rotated(keys, head_dim, partial)?;
+    let context = Context { keys, section, base, dims, max_positions };
+    let (scaling, max_positions) = context.scaling()?;
+    Ok(Rotary { rope: Rope { base, dims, scaling }, max_positions })
+}
+
+/// More than any head has; keeps what is computed per dimension small before tensors confirm the sizes.
+const MAX_DIMS: usize = 1 << 16;
+
+fn rotated(keys: &Keys, head_dim: &Size, partial: f64) -> Result<usize> {
+    let dims = (head_dim.value as f64 * partial) as usize;
+    if dims > 0 && dims <= head_dim.value.min(MAX_DIMS) && dims.is_multiple_of(2) {
+        return Ok(dims);
+    }
+    let Size { value, from } = head_dim;
+    let found = format!("is {partial}, so that {dims} of {from} {value} dimensions are rotated");
+    let problem = format!("{found}; expected an even number of them, {MAX_DIMS} at most");
+    Err(keys.wrong("partial_rotary_factor", &problem))
+}
+
+struct Context<'a> {
+    keys: &'a Keys,
+    section: &'a Keys,
+    base: f64,
+    dims: usize,
+    max_positions: usize,
+}
+
+impl Context<'_> {
+    fn scaling(&self) -> Result<(RopeScaling, usize)> {
+        let section = self.section;
+        let kind = match section.opt_text("rope_type")? {
+            Some(kind) => kind,
+            None => section.opt_text("type")?.unwrap_or("default"),
+        };
+        let scaling = match kind {
+            // Up to the length the model was trained for, the dynamic form changes nothing.
+            "default" | "dynamic" => RopeScaling::None,
+            "linear" => RopeScaling::Linear(section.positive("factor")?),
+            "llama3" => self.llama3()?,
+            "longrope" | "su" => return self.long(),
+            // An early name of Phi-3's factors.
+            "yarn" if section.has("short_factor") => return self.long(),
+            "yarn" => self.yarn()?,
+            other => {
+                let known = "default, dynamic, linear, llama3, longrope, su or yarn";
+                return Err(section.wrong("rope_type", &format!("is `{other}`, expected {known}")));
+            }
+        };
+        Ok((scaling, self.max_positions))
+    }
+
+    fn original_positions(&self) -> Result<usize> {
+        let key = "original_max_position_embeddings";
+        let size = match self.section.opt_size(key)? {
+            Some(size) => Some(size),
+            None => self.keys.opt_size(key)?,
+        };
+        Ok(size.map_or(self.max_positions, |size| size.value))
+    }
+
+    fn llama3(&self) -> Result<RopeScaling> {
+        let (low, high) =
+            (self.section.positive("low_freq_factor")?, self.section.positive("high_freq_factor")?);
+        if low >= high {
+            let problem = format!("is {high}, expected more than low_freq_factor {low}");
+            return Err(self.section.wrong("high_freq_factor", &problem));
+        }
+        Ok(RopeScaling::Llama3 {
+            factor: self.section.positive("factor")?,
+            low_freq_factor: low,
+            high_freq_factor: high,
+            original_positions: self.original_positions()?,
+        })
+    }
+
+    /// The factors for sequences of the original length, and that length.
+    fn long(&self) -> Result<(RopeScaling, usize)> {
+        let original = self.original_positions()?;
+        let factors = self.section.floats("short_factor")?;
+        if factors.len() != self.dims / 2 || factors.iter().any(|&factor| factor <= 0.0) {
+            let problem =
+                format!("has {} entries, expected {} numbers above 0", factors.len(), self.dims / 2);
+            return Err(self.section.wrong("short_factor", &problem));
+        }
+        let factor = self.section.positive_or("factor", self.max_positions as f64 / original as f64)?;
+        let inferred =
+            if factor <= 1.0 { 1.0 } else { (1.0 + factor.ln() / (original.max(2) as f64).ln()).sqrt() };
+        let magnitude = self.section.positive_or("attention_factor", inferred)?;
+        Ok((RopeScaling::Factors { factors, magnitude }, original.min(self.max_positions)))
+    }
+
+    fn yarn(&self) -> Result<RopeScaling> {
+        let section = self.section;
+        let original = self.original_positions()? as f64;
+        let factor = section.positive_or("factor", self.max_positions as f64 / original)?;
+        let dims = self.dims as f64;
+        let pair_of =
+            |rotations: f64| dims * (original / (rotations * 2.0 * PI)).ln() / (2.0 * self.base.ln());
+        let (mut low, mut high) = (
+            pair_of(section.positive_or("beta_fast", 32.0)?),
+            pair_of(section.positive_or("beta_slow", 1.0)?),
+        );
+        if section.bool_or("truncate", true)? {
+            (low, high) = (low.floor(), high.ceil());
+        }
+        (low, high) = (low.max(0.0), high.min(dims - 1.0));
+        if low == high {
+            high += 0.001;
+        }
+        let factors = (0..self.dims / 2).map(|pair| {
+            let ramp = ((pair as f64 - low) / (high - low)).clamp(0.0, 1.0);
+            1.0 / (ramp / factor + 1.0 - ramp)
+        });
+        let gain = |scale: f64| if factor <= 1.0 { 1.0 } else { 0.1 * scale * factor.ln() + 1.0 };
+        let inferred = match (section.opt_positive("mscale")?, section.opt_positive("mscale_all_dim")?) {
+            (Some(scale), Some(all)) => gain(scale) / gain(all),
+            _ => gain(1.0),
+        };
+        let magnitude = section.positive_or("attention_factor", inferred)?;
+        Ok(RopeScaling::Factors { factors: factors.collect(), magnitude })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::checkpoint::Config;
+
+    fn rotary(head_dim: usize, config: &str) -> Result<Rotary> {
+        let keys = Keys::new(&Config::new(serde_json::from_str(config).unwrap()), &[]);
+        read(&keys, &Size { value: head_dim, from: "head_dim".to_owned() })
+    }
+
+    #[test]
+    fn both_spellings_give_the_same() {
+        let llama3 = r#""factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+            "original_max_position_embeddings": 8192"#;
+        let old = format!(
+            r#"{{"max_position_embeddings": 131072, "rope_theta": 500000.0,
+                "rope_scaling": {{"rope_type": "llama3", {llama3}}}}}"#
+        );
+        let new = format!(
+            r#"{{"max_position_embeddings": 131072,
+                "rope_parameters": {{"rope_type": "llama3", "rope_theta": 500000.0, {llama3}}}}}"#
+        );
+        let expected = Rope {
+            base: 500_000.0,
+            dims: 64,
+            scaling: RopeScaling::Llama3 {
+                factor: 8.0,
+                low_freq_factor: 1.0,
+                high_freq_factor: 4.0,
+                original_positions: 8192,
+            },
+        };
+        for config in [old, new] {
+            let found = rotary(64, &config).unwrap();
+            assert_eq!((found.rope, found.max_positions), (expected.clone(), 131_072));
+        }
+    }
+
+    #[test]
+    fn yarn_is_a_factor_per_frequency() {
+        let config = r#"{"max_position_embeddings": 32768, "rope_theta": 1000000.0, "rope_scaling":
+            {"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32768}}"#;
+        let rope = rotary(128, config).unwrap().rope;
+        let frequencies = rope.frequencies();
+        let expected = [
+            (0, 1.0),
+            (23, 6.978_305_988e-3),
+            (24, 5.375_321_489e-3),
+            (30, 1.064_360_957e-3),
+            (39, 6.490_394_298e-5),
+            (40, 4.445_698_505e-5),
+            (63, 3.102_344_408e-7),
+        ];
+        for (pair, frequency) in expected {
+            assert!((frequencies[pair] / frequency - 1.0).abs() < 3e-7, "{pair}: {}", frequencies[pair]);
+        }
+        assert!((rope.magnitude() - 1.138_629_436_111_989).abs() < 1e-12);
+    }
+
+    #[test]
+    fn long_factors_hold_for_the_original_length() {
+        let config = r#"{"max_position_embeddings": 131072, "original_max_position_embeddings": 4096,
+            "partial_rotary_factor": 0.75, "rope_scaling":
+            {"type": "su", "short_factor": [1.0, 1.05, 1.2, 1.5, 2.0, 2.5], "long_factor": [1, 1, 1, 1, 1, 1]}}"#;
+        let found = rotary(16, config).unwrap();
+        assert_eq!((found.max_positions, found.rope.dims), (4096, 12));
+        assert!((found.rope.magnitude() - 1.190_238_071_423_808_3).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let cases = [
+            (4, r#"{}"#, "`max_position_embeddings` is missing"),
+            (4, r#"{"max_position_embeddings": 8, "rope_theta": -1}"#, "`rope_theta` is -1"),
+            (
+                4,
+                r#"{"max_position_embeddings": 8, "rope_scaling": {"type": "linear"}}"#,
+                "`rope_scaling.factor` is missing",
+            ),
+            (4, r#"{"max_position_embeddings": 8, "rope_scaling": {"rope_type": "ntk"}}"#, "is `ntk`"),
+            (3, r#"{"max_position_embeddings": 8}"#, "3 of head_dim 3 dimensions"),
+            (
+                4,
+                r#"{"max_position_embeddings": 8, "rope_scaling": {"type": "longrope", "short_factor": [1]}}"#,
+                "`rope_scaling.short_factor` has 1 entries, expected 2",
+            ),
+            (
+                4,
+                r#"{"max_position_embeddings": 8, "rope_scaling": {"type": "llama3", "factor": 8,
+                    "low_freq_factor": 4, "high_freq_factor": 4}}"#,
+                "`rope_scaling.high_freq_factor` is 4, expected more than",
+            ),
+        ];
+        for (head_dim, config, expected) in cases {
+            let error = rotary(head_dim, config).err().unwrap().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

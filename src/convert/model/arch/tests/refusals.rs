@@ -1,0 +1,73 @@
+//! Checkpoints that make no model, and what is said of them.
+
+use serde_json::json;
+
+use super::*;
+
+#[test]
+fn all_that_is_wrong_with_tensors_is_reported_at_once() {
+    let tensors = LLAMA
+        .replace("q_proj.weight [8, 8]", "q_proj.weight [8, 9]")
+        .replace("v_proj.weight", "w_proj.weight")
+        .replace("model.norm", "model.morn");
+    assert_eq!(
+        refused(&family("LlamaForCausalLM", r#", "head_dim": 2"#), &[&tensors]),
+        "tiny: tensors do not make up the llama model of its configuration
+  `model.layers.0.self_attn.q_proj.weight` is [8, 9], expected [8, 8] from [num_attention_heads * head_dim, hidden_size]
+  `model.layers.0.self_attn.v_proj.weight` is missing, expected [4, 8] from [num_key_value_heads * head_dim, hidden_size]
+  `model.norm.weight` is missing, expected [8] from [hidden_size]
+  `model.layers.0.self_attn.w_proj.weight` [4, 8] is not part of the model
+  `model.morn.weight` [8] is not part of the model"
+    );
+    let error = refused(&family("Phi3ForCausalLM", ""), &[&PHI3.replace("[24, 8]", "[12, 8]")]);
+    assert!(
+        error.contains(
+            "is [12, 8], expected [24, 8] from [intermediate_size + intermediate_size, hidden_size]"
+        ),
+        "{error}"
+    );
+    let error = refused(&gpt2(""), &[GPT2_TRUNK, &GPT2_MLP.replace("[8, 32]", "[32, 8]")]);
+    assert!(
+        error.contains(
+            "`transformer.h.0.mlp.c_fc.weight` is [32, 8], expected [8, 32] from [n_embd, 4 * n_embd]"
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn hostile_and_impossible_configurations_are_refused() {
+    let good: serde_json::Value = serde_json::from_str(&family("LlamaForCausalLM", "")).unwrap();
+    let most = u64::MAX;
+    for (key, value, expected) in [
+        ("num_hidden_layers", json!(4_000_000_000u64), "but there are only 12 tensors"),
+        ("num_attention_heads", json!(0), "`num_attention_heads` is 0"),
+        ("num_attention_heads", json!(6), "`num_attention_heads` is 6, which does not divide hidden_size 8"),
+        ("num_key_value_heads", json!(3), "which does not divide num_attention_heads 4"),
+        ("vocab_size", json!("many"), "`vocab_size` is \"many\", expected a size"),
+        ("hidden_act", json!("mish"), "`hidden_act` is `mish`"),
+        (
+            "intermediate_size",
+            json!(most),
+            "expected [18446744073709551615, 8] from [intermediate_size, hidden_size]",
+        ),
+        ("architectures", json!(null), "`model_type` is missing"),
+        ("head_dim", json!(most - 1), "head_dim 18446744073709551614 dimensions are rotated"),
+    ] {
+        let mut config = good.clone();
+        config[key] = value;
+        let error = refused(&config.to_string(), &[LLAMA]);
+        assert!(error.contains(expected), "{error}");
+    }
+}
+
+#[test]
+fn an_unknown_architecture_is_told_the_known_ones() {
+    let config = family("Qwen4ForCausalLM", r#", "model_type": "qwen4""#);
+    assert_eq!(
+        refused(&config, &[LLAMA]),
+        "tiny: architecture `Qwen4ForCausalLM` / `qwen4` is not known; nearest is `qwen2`; known are llama, mistral, \
+         qwen2, qwen3, gemma3, phi3, gpt2, pagating, student"
+    );
+    assert!(refused(&family("MixtralForCausalLM", ""), &[]).contains("nearest is `mistral`"));
+}

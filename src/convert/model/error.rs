@@ -1,0 +1,107 @@
+//! Why a checkpoint does not make a model.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::checkpoint::ConfigError;
+use anemeter_kernels::tensor::Shape;
+
+/// Why a checkpoint does not make a model.
+#[derive(Debug, thiserror::Error)]
+pub enum ModelError {
+    /// A configuration key is missing or has a value that makes no model.
+    #[error("{}: {problem}", path.display())]
+    Config {
+        /// Path of the checkpoint.
+        path: PathBuf,
+        /// The key and what is wrong with it.
+        problem: ConfigError,
+    },
+    /// The configuration names no known architecture.
+    #[error(
+        "{}: architecture {found} is not known; nearest is `{nearest}`; known are {}", path.display(), known.join(", ")
+    )]
+    UnknownArchitecture {
+        /// Path of the checkpoint.
+        path: PathBuf,
+        /// What its configuration says.
+        found: String,
+        /// The known architecture whose words are nearest to it.
+        nearest: &'static str,
+        /// Architectures that this version converts.
+        known: Vec<&'static str>,
+    },
+    /// The tensors are not those that the configuration implies.
+    #[error("{}: tensors do not make up the {architecture} model of its configuration{}", path.display(), Lines(problems))]
+    Tensors {
+        /// Path of the checkpoint.
+        path: PathBuf,
+        /// The architecture that its configuration names.
+        architecture: &'static str,
+        /// Everything that is wrong.
+        problems: Vec<TensorProblem>,
+    },
+}
+
+/// What is wrong with one tensor.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum TensorProblem {
+    /// It is not there.
+    #[error("`{tensor}` is missing, expected {expected}")]
+    Missing {
+        /// Its name.
+        tensor: String,
+        /// The shape it should have.
+        expected: Expected,
+    },
+    /// It has another shape.
+    #[error("`{tensor}` is {found:?}, expected {expected}")]
+    Misshapen {
+        /// Its name.
+        tensor: String,
+        /// The shape it should have.
+        expected: Expected,
+        /// The shape it has.
+        found: Shape,
+    },
+    /// The model has no use for it.
+    #[error("`{tensor}` {found:?} is not part of the model")]
+    Unused {
+        /// Its name.
+        tensor: String,
+        /// Its shape in the checkpoint.
+        found: Shape,
+    },
+    /// Its content contradicts the configuration or makes no sense.
+    #[error("`{tensor}` {problem}")]
+    Content {
+        /// Its name.
+        tensor: String,
+        /// What is wrong.
+        problem: String,
+    },
+}
+
+/// A shape with the configuration keys it was computed from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expected {
+    /// The shape.
+    pub shape: Shape,
+    /// For each dimension, an expression over configuration keys.
+    pub from: Vec<String>,
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", self.shape)?;
+        if self.from.is_empty() { Ok(()) } else { write!(f, " from [{}]", self.from.join(", ")) }
+    }
+}
+
+struct Lines<'a>(&'a [TensorProblem]);
+
+impl fmt::Display for Lines<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
+    }
+}

@@ -1,0 +1,187 @@
+//! The model graph: plain data between a checkpoint and a MIL program.
+
+use super::rope::Rope;
+use super::weight::Weight;
+
+/// A decoder-only language model.
+#[derive(Debug, Clone)]
+pub struct Decoder {
+    /// The architecture it was built from, such as `llama`.
+    pub architecture: &'static str,
+    /// Width of the residual stream.
+    pub hidden: usize,
+    /// Tokens in the vocabulary.
+    pub vocabulary: usize,
+    /// Longest sequence it was trained for.
+    pub max_positions: usize,
+    /// Token embeddings, `[vocabulary, hidden]`.
+    pub embedding: Weight,
+    /// Factor on the embeddings; 1 for most.
+    pub embedding_scale: f32,
+    /// How token positions enter: RoPE or learned embeddings.
+    pub position: Position,
+    /// The layers, first to last.
+    pub layers: Vec<Layer>,
+    /// The norm before the head.
+    pub final_norm: Norm,
+    /// From hidden states to logits.
+    pub head: Head,
+}
+
+/// How positions enter a model.
+#[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "a model has one")]
+pub enum Position {
+    /// Rotation of queries and keys; each layer says which.
+    Rotary,
+    /// Learned vectors added to the embeddings, `[positions, hidden]`.
+    Learned(Weight),
+}
+
+/// The output projection (LM head) and what is done to its logits.
+#[derive(Debug, Clone)]
+pub struct Head {
+    /// `[vocabulary, hidden]`; the embedding itself if it is tied.
+    pub weight: Weight,
+    /// Whether it is the embedding.
+    pub tied: bool,
+    /// Cap of the logits through `cap * tanh(x / cap)`.
+    pub softcap: Option<f32>,
+}
+
+/// One layer: attention, then the MLP, each behind a norm and added to the residual stream.
+#[derive(Debug, Clone)]
+pub struct Layer {
+    /// Norm before attention.
+    pub attention_norm: Norm,
+    /// Self-attention.
+    pub attention: Attention,
+    /// After attention, before the addition.
+    pub post_attention_norm: Option<Norm>,
+    /// Norm before the MLP.
+    pub mlp_norm: Norm,
+    /// The MLP.
+    pub mlp: Mlp,
+    /// After the MLP, before the addition.
+    pub post_mlp_norm: Option<Norm>,
+}
+
+/// Causal self-attention with grouped keys and values.
+#[derive(Debug, Clone)]
+pub struct Attention {
+    /// Number of query heads.
+    pub heads: usize,
+    /// Key and value heads.
+    pub kv_heads: usize,
+    /// Width of a head.
+    pub head_dim: usize,
+    /// Factor on the scores.
+    pub scale: f32,
+    /// Query, key, value and output projections.
+    pub query: Linear,
+    #[expect(missing_docs, reason = "see query")]
+    pub key: Linear,
+    #[expect(missing_docs, reason = "see query")]
+    pub value: Linear,
+    #[expect(missing_docs, reason = "see query")]
+    pub output: Linear,
+    /// Norm of each query head.
+    pub query_norm: Option<Norm>,
+    /// Norm of each key head.
+    pub key_norm: Option<Norm>,
+    /// Rotation of queries and keys.
+    pub rope: Option<Rope>,
+    /// Only this many latest positions are seen, a query's own among them.
+    pub window: Option<usize>,
+}
+
+/// The MLP of a layer.
+#[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "a model has one per layer")]
+pub enum Mlp {
+    /// `down(activation(up(x)))`.
+    Plain {
+        /// Into the wide space.
+        up: Linear,
+        /// Applied to the wide activations.
+        activation: Activation,
+        /// Projects back to the hidden size.
+        down: Linear,
+    },
+    /// `down(activation(gate(x)) * up(x))`.
+    Gated {
+        /// Projects to the gate, which the activation is applied to.
+        gate: Linear,
+        /// Projects to what the gate multiplies.
+        up: Linear,
+        /// Applied to the gate.
+        activation: Activation,
+        /// Projects back to the hidden size.
+        down: Linear,
+    },
+    /// `out(gated)` with `h = into(x)`, where `gate(h)` acts on `value(h)` as `how` says.
+    Inner {
+        /// Into the wide space.
+        into: Linear,
+        /// Projects to what the gate multiplies.
+        value: Linear,
+        /// Projects to the gate.
+        gate: Linear,
+        /// How the gate acts on the value.
+        how: Gate,
+        /// A norm of the activated gate.
+        gate_norm: Option<Norm>,
+        /// Projects back to the hidden size.
+        out: Linear,
+    },
+}
+
+/// How an inner gate acts on the value: `value * (alpha * activation(gate) + 1 - alpha)`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Gate {
+    /// Applied to the gate.
+    pub activation: Activation,
+    /// The share of the value that is gated; 1 for all of it.
+    pub alpha: f32,
+}
+
+/// An activation function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the usual names")]
+pub enum Activation {
+    Relu,
+    Silu,
+    Sigmoid,
+    Gelu,
+    GeluTanh,
+}
+
+/// A norm over the last dimension.
+#[derive(Debug, Clone)]
+pub struct Norm {
+    /// RMS norm or layer norm.
+    pub kind: NormKind,
+    /// Its scale; any `1 +` is already part of it.
+    pub weight: Weight,
+    /// Added after scaling, if any.
+    pub bias: Option<Weight>,
+    /// Added under the root.
+    pub epsilon: f32,
+}
+
+/// The formula of a norm.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "the usual names")]
+pub enum NormKind {
+    Rms,
+    Layer,
+}
+
+/// A linear map, `[out, in]`.
+#[derive(Debug, Clone)]
+pub struct Linear {
+    /// Weights, `[outputs, inputs]`.
+    pub weight: Weight,
+    /// Added to the product, if any.
+    pub bias: Option<Weight>,
+}

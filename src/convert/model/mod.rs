@@ -1,0 +1,17 @@
+//! Decoder language models, whatever their architecture: what is computed, and which tensor each weight is.
+
+mod arch;
+mod error;
+mod graph;
+mod keys;
+mod rope;
+mod tensors;
+#[cfg(test)]
+pub(crate) mod testing;
+mod weight;
+
+pub use arch::{ARCHITECTURES, Architecture, build};
+pub use error::{Expected, ModelError, TensorProblem};
+pub use graph::{Activation, Attention, Decoder, Gate, Head, Layer, Linear, Mlp, Norm, NormKind, Position};
+pub use rope::{Rope, RopeScaling};
+pub use weight::{Source, Weight};

@@ -1,0 +1,258 @@
+//! How an export is wanted: a configuration file and command-line flags, then defaults.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::chunking;
+use super::error::ExportError;
+use crate::bundle::{Sensitivity, Settings};
+use crate::compress::{Plan, Precision};
+use crate::lower::Options;
+use crate::model::{Decoder, Position};
+use crate::vocabulary::{Choice, ComputeUnits, Embeddings, KvForm};
+
+/// `convert_coreml.yaml`.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ConfigFile {
+    /// How to export.
+    #[serde(default)]
+    pub coreml: ExportOptions,
+    /// What the model was trained with.
+    #[serde(default)]
+    pub train: Option<Training>,
+    /// A training configuration, relative to this file, whose `train.seq_lengths` is taken.
+    #[serde(default)]
+    pub training_config: Option<PathBuf>,
+}
+
+/// The part of a training configuration that an export has to know.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Training {
+    /// Sequence lengths.
+    pub seq_lengths: Vec<usize>,
+    /// Their shares.
+    #[serde(default)]
+    pub shape_probs: Option<Vec<f64>>,
+}
+
+/// How an export is wanted; what is absent has a default.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExportOptions {
+    /// Sequence lengths; the first is the default.
+    pub enumerate_shapes: Option<Vec<usize>>,
+    /// Whether to write an ML program; nothing else can be written.
+    pub mlprogram: Option<bool>,
+    /// Where Core ML is to place operations.
+    pub compute_units: Option<ComputeUnits>,
+    /// Forms of the KV cache.
+    pub kv: Option<Vec<KvForm>>,
+    /// Cache lengths of the form `state`; those of `enumerate_shapes` if absent.
+    pub contexts: Option<Vec<usize>>,
+    /// Tokens per prediction of the form `state` while it takes a prompt in.
+    pub query: Option<usize>,
+    /// Sequences at once.
+    pub batch: Option<usize>,
+    /// Where token ids become vectors.
+    pub embeddings: Option<Embeddings>,
+    /// Outputs the logits are divided among.
+    pub head_split: Option<usize>,
+    /// Packages the layers are divided among: `auto` or a number.
+    #[schemars(with = "Option<ChunkingText>")]
+    pub chunks: Option<Chunking>,
+    /// What the export is for; it decides how large a package may be.
+    pub target: Option<Target>,
+    /// Precision of the weights: one for all, or a map of `default` and `rules`, each with `match` and `precision`.
+    #[schemars(with = "Option<String>")]
+    pub precision: Option<Plan>,
+}
+
+/// How many packages the layers are divided among.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "ChunkingText")]
+pub enum Chunking {
+    /// As few as the target's limits allow.
+    Auto,
+    /// So many.
+    Count(usize),
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum ChunkingText {
+    Count(usize),
+    Text(String),
+}
+
+impl TryFrom<ChunkingText> for Chunking {
+    type Error = String;
+    fn try_from(text: ChunkingText) -> Result<Chunking, String> {
+        match text {
+            ChunkingText::Count(count) => Ok(Chunking::Count(count)),
+            ChunkingText::Text(text) => text.parse(),
+        }
+    }
+}
+
+impl std::str::FromStr for Chunking {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Chunking, String> {
+        match text {
+            "auto" => Ok(Chunking::Auto),
+            count => {
+                count.parse().map(Chunking::Count).map_err(|_| "is neither `auto` nor a number".to_owned())
+            }
+        }
+    }
+}
+
+/// What an export is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+#[expect(missing_docs, reason = "each variant is the Apple release of the same name")]
+pub enum Target {
+    #[default]
+    Macos15,
+    Ios18,
+}
+
+impl Choice for Target {
+    const ALL: &'static [Target] = &[Target::Macos15, Target::Ios18];
+
+    fn name(self) -> &'static str {
+        match self {
+            Target::Macos15 => "macos15",
+            Target::Ios18 => "ios18",
+        }
+    }
+}
+
+/// An export with every default filled in.
+#[derive(Debug, Clone)]
+pub(super) struct ResolvedOptions {
+    pub(super) options: Options,
+    pub(super) warnings: Vec<String>,
+    pub(super) training_lengths: Option<Vec<usize>>,
+    pub(super) precision: Plan,
+    compute_units: ComputeUnits,
+}
+
+impl ExportOptions {
+    /// These options, and the others' where there are none.
+    pub fn or(self, other: ExportOptions) -> ExportOptions {
+        ExportOptions {
+            enumerate_shapes: self.enumerate_shapes.or(other.enumerate_shapes),
+            mlprogram: self.mlprogram.or(other.mlprogram),
+            compute_units: self.compute_units.or(other.compute_units),
+            kv: self.kv.or(other.kv),
+            contexts: self.contexts.or(other.contexts),
+            query: self.query.or(other.query),
+            batch: self.batch.or(other.batch),
+            embeddings: self.embeddings.or(other.embeddings),
+            head_split: self.head_split.or(other.head_split),
+            chunks: self.chunks.or(other.chunks),
+            target: self.target.or(other.target),
+            precision: self.precision.or(other.precision),
+        }
+    }
+
+    /// Fills in what follows from the model and the defaults.
+    pub(super) fn resolve(&self, decoder: &Decoder) -> Result<ResolvedOptions, ExportError> {
+        if self.mlprogram == Some(false) {
+            return Err(ExportError::option("mlprogram", "is false; only ML programs can be written"));
+        }
+        let mut warnings = Vec::new();
+        let seq_lens = self.seq_lens(decoder, &mut warnings)?;
+        let defaults = Options::default();
+        let contexts = self.contexts.clone().unwrap_or_else(|| seq_lens.clone());
+        let shortest = contexts.iter().min().copied().unwrap_or(defaults.query);
+        let mut options = Options {
+            kv: match &self.kv {
+                Some(forms) => forms.iter().copied().collect::<BTreeSet<_>>(),
+                None => defaults.kv,
+            },
+            query: self.query.unwrap_or(defaults.query.min(shortest)),
+            seq_lens,
+            contexts,
+            batch: self.batch.unwrap_or(defaults.batch),
+            embeddings: self.embeddings.unwrap_or(defaults.embeddings),
+            head_split: self.head_split.unwrap_or(defaults.head_split),
+            chunks: 1,
+            opset: defaults.opset,
+        };
+        let precision = self.precision.clone().unwrap_or_else(|| Precision::Keep.into());
+        options.chunks = match self.chunks.unwrap_or(Chunking::Auto) {
+            Chunking::Count(count) => count,
+            Chunking::Auto => {
+                let target = self.target.unwrap_or_default();
+                chunking::count(decoder, &options, precision.default.bits(), target)
+            }
+        };
+        if options.batch > 1 {
+            warnings.push(format!(
+                "batch {} is for offline work: it raises throughput and the latency of each token; reports of it \
+                 are never compared with batch 1",
+                options.batch
+            ));
+        }
+        let compute_units = self.compute_units.unwrap_or_default();
+        Ok(ResolvedOptions { options, warnings, training_lengths: None, compute_units, precision })
+    }
+
+    /// The sequence lengths asked for, or those of the defaults that the model was trained for.
+    fn seq_lens(&self, decoder: &Decoder, warnings: &mut Vec<String>) -> Result<Vec<usize>, ExportError> {
+        let most = decoder.max_positions;
+        if let Some(seq_lens) = &self.enumerate_shapes {
+            let rotary = matches!(decoder.position, Position::Rotary);
+            for seq_len in seq_lens.iter().filter(|&&seq_len| rotary && seq_len > most) {
+                warnings.push(format!(
+                    "sequence length {seq_len} is longer than the {most} positions of the model"
+                ));
+            }
+            return Ok(seq_lens.clone());
+        }
+        let (kept, dropped): (Vec<usize>, Vec<usize>) =
+            Options::default().seq_lens.into_iter().partition(|&seq_len| seq_len <= most);
+        if kept.is_empty() {
+            let message = format!(
+                "none of the default sequence lengths fits the {most} positions of the model: name some"
+            );
+            return Err(ExportError::option("shapes", message));
+        }
+        if !dropped.is_empty() {
+            warnings.push(format!(
+                "default sequence lengths {dropped:?} are left out: the model has {most} positions"
+            ));
+        }
+        Ok(kept)
+    }
+}
+
+impl ResolvedOptions {
+    /// What is recorded in `export.json`.
+    pub(super) fn settings(&self, chosen_by: Option<&Sensitivity>) -> Settings {
+        let options = &self.options;
+        let precision = match chosen_by {
+            Some(sensitivity) => format!("auto:{}", sensitivity.target_bits),
+            None => self.precision.to_string(),
+        };
+        Settings {
+            kv: options.kv.iter().copied().collect(),
+            seq_lens: options.seq_lens.clone(),
+            contexts: if options.kv.contains(&KvForm::State) { options.contexts.clone() } else { Vec::new() },
+            query: options.query,
+            batch: options.batch,
+            embeddings: options.embeddings,
+            head_split: options.head_split,
+            opset: options.opset.key().to_owned(),
+            compute_units: self.compute_units,
+            precision,
+            training_seq_lens: self.training_lengths.clone(),
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! The inputs of one kind of prediction at one length: made once, filled for every prediction.
+
+use half::f16;
+
+use super::buffer::Buffer;
+use super::call::{Call, TokenBatch};
+use super::layout::Layout;
+use super::rotation::RotationTable;
+use crate::generate::error::{GenerateError, Result};
+use anemeter_base::vocabulary::FunctionRole;
+use anemeter_convert::bundle::{Chunk, Function, MANIFEST};
+use anemeter_kernels::tensor::DType;
+
+/// Added to the scores of keys that a query does not see. Infinity would make a NaN where nothing is seen.
+const HIDDEN: f16 = f16::from_f32_const(-1e4);
+
+/// Where an input of a chunk comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Source {
+    /// An input that all chunks share.
+    Shared(usize),
+    /// The vectors that the chunk before gave.
+    Previous,
+    /// The chunk's keys or values.
+    Keys,
+    Values,
+}
+
+/// An input of a function.
+#[derive(Debug)]
+pub(super) struct Wire {
+    pub(super) input: String,
+    pub(super) source: Source,
+}
+
+struct Slot {
+    name: String,
+    role: Role,
+    buffer: Buffer,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Ids,
+    PositionIds,
+    Position,
+    Select,
+    Vectors,
+    Mask { window: Option<usize> },
+    Cos(usize),
+    Sin(usize),
+}
+
+/// The inputs of a prediction.
+pub(super) struct Frame {
+    pub(super) call: Call,
+    pub(super) length: usize,
+    pub(super) function: String,
+    pub(super) width: usize,
+    batch: usize,
+    slots: Vec<Slot>,
+    /// Inputs of each chunk's function, in its order.
+    pub(super) wires: Vec<Vec<Wire>>,
+    /// Inputs of the function `embed`, if there is one and its vectors are asked for.
+    pub(super) embed: Option<Vec<Wire>>,
+    /// Outputs with logits, in vocabulary order.
+    pub(super) logits: Vec<String>,
+}
+
+impl Frame {
+    pub(super) fn new(
+        layout: &Layout,
+        chunks: &[&Chunk],
+        tables: &mut [RotationTable],
+        call: Call,
+        length: usize,
+    ) -> Result<Frame> {
+        let function = call.role(length, layout.query).to_string();
+        let width = call.width(length, layout.query);
+        tables.iter_mut().for_each(|table| table.extend_to(length));
+        let mut frame = Frame {
+            call,
+            length,
+            function,
+            width,
+            batch: layout.batch,
+            slots: Vec::new(),
+            wires: Vec::new(),
+            embed: None,
+            logits: Vec::new(),
+        };
+        for (index, chunk) in chunks.iter().enumerate() {
+            let function = find(chunk, &frame.function)?;
+            let wires = function.inputs.iter().map(|port| match port.name.as_str() {
+                "hidden" if index > 0 => Ok(Source::Previous),
+                "k_cache" => Ok(Source::Keys),
+                "v_cache" => Ok(Source::Values),
+                name => frame.share(layout, chunk, tables, name),
+            });
+            let sources = wires.collect::<Result<Vec<Source>>>()?;
+            frame.wires.push(wired(function, sources));
+            if index + 1 == chunks.len() {
+                frame.logits = logits(function);
+            }
+        }
+        frame.wire_embed(layout, chunks, tables)?;
+        frame.fill_once(tables);
+        Ok(frame)
+    }
+
+    /// Wires `embed` where the first chunk takes vectors and has that function.
+    fn wire_embed(&mut self, layout: &Layout, chunks: &[&Chunk], tables: &[RotationTable]) -> Result<()> {
+        let Some(first) = chunks.first().filter(|_| self.vectors().is_some()) else { return Ok(()) };
+        let Ok(embed) = find(first, FunctionRole::EMBED) else { return Ok(()) };
+        let sources = embed.inputs.iter().map(|port| self.share(layout, first, tables, &port.name));
+        let sources = sources.collect::<Result<Vec<Source>>>()?;
+        self.embed = Some(wired(embed, sources));
+        Ok(())
+    }
+
+    /// The shared input of a name, made if it is new.
+    fn share(
+        &mut self,
+        layout: &Layout,
+        chunk: &Chunk,
+        tables: &[RotationTable],
+        name: &str,
+    ) -> Result<Source> {
+        if let Some(known) = self.slots.iter().position(|slot| slot.name == name) {
+            return Ok(Source::Shared(known));
+        }
+        let (batch, width) = (layout.batch, self.width);
+        let rows = if self.call.is_one() { batch } else { 1 };
+        let role = role(chunk, tables, name).ok_or_else(|| {
+            let problem = format!(
+                "`{}` of `{}` takes `{name}`, which has no known meaning",
+                self.function, chunk.file.name
+            );
+            GenerateError::file(MANIFEST, problem)
+        })?;
+        let (dtype, shape) = match role {
+            Role::Ids | Role::PositionIds => (DType::I32, vec![batch, width]),
+            Role::Position => (DType::I32, vec![1]),
+            Role::Select => (DType::F16, vec![batch, 1, 1, width]),
+            Role::Vectors => (DType::F16, vec![batch, layout.hidden, 1, width]),
+            Role::Mask { .. } => (DType::F16, vec![rows, 1, width, self.length]),
+            Role::Cos(table) | Role::Sin(table) => (DType::F16, vec![rows, tables[table].dims(), 1, width]),
+        };
+        let buffer = Buffer::zeroed(dtype, &shape)
+            .map_err(|e| GenerateError::file(MANIFEST, format!("input `{name}`: {e}")))?;
+        self.slots.push(Slot { name: name.to_owned(), role, buffer });
+        Ok(Source::Shared(self.slots.len() - 1))
+    }
+
+    pub(super) fn shared(&self, index: usize) -> &Buffer {
+        &self.slots[index].buffer
+    }
+
+    /// The vectors that the first chunk takes, if it takes no ids.
+    pub(super) fn vectors(&self) -> Option<usize> {
+        self.slots.iter().position(|slot| slot.role == Role::Vectors)
+    }
+
+    pub(super) fn shared_mut(&mut self, index: usize) -> &mut Buffer {
+        &mut self.slots[index].buffer
+    }
+
+    /// Writes ids and positions.
+    pub(super) fn fill_tokens(&mut self, fed: &TokenBatch<'_>) {
+        let (batch, width) = (self.batch, self.width);
+        for slot in &mut self.slots {
+            match slot.role {
+                Role::Ids => {
+                    for (row, ids) in slot.buffer.elements_mut::<i32>().chunks_exact_mut(width).zip(&fed.ids)
+                    {
+                        let (given, padding) = row.split_at_mut(ids.len());
+                        given.iter_mut().zip(*ids).for_each(|(to, &id)| *to = id.cast_signed());
+                        padding.fill(0);
+                    }
+                }
+                Role::PositionIds => {
+                    for (row, &start) in
+                        slot.buffer.elements_mut::<i32>().chunks_exact_mut(width).zip(&fed.starts)
+                    {
+                        row.iter_mut().zip(start..).for_each(|(to, position)| *to = position as i32);
+                    }
+                }
+                Role::Position => slot.buffer.elements_mut::<i32>()[0] = fed.starts[0] as i32,
+                Role::Select => {
+                    let elements = slot.buffer.elements_mut::<f16>();
+                    elements.fill(f16::ZERO);
+                    for b in 0..batch {
+                        elements[b * width + fed.ids[b].len() - 1] = f16::ONE;
+                    }
+                }
+                Role::Vectors | Role::Mask { .. } | Role::Cos(_) | Role::Sin(_) => {}
+            }
+        }
+    }
+
+    /// Writes masks and rotations that depend on where the tokens are.
+    pub(super) fn fill_places(&mut self, tables: &[RotationTable], fed: &TokenBatch<'_>) {
+        if !self.call.starts_at_zero() {
+            self.place(tables, &fed.starts);
+        }
+    }
+
+    /// Writes masks and rotations that never change.
+    fn fill_once(&mut self, tables: &[RotationTable]) {
+        if self.call.starts_at_zero() {
+            self.place(tables, &[0]);
+        }
+    }
+
+    fn place(&mut self, tables: &[RotationTable], starts: &[usize]) {
+        let (call, width, length) = (self.call, self.width, self.length);
+        for slot in &mut self.slots {
+            match slot.role {
+                Role::Mask { window } => {
+                    let rows = slot.buffer.elements_mut::<f16>().chunks_exact_mut(width * length);
+                    for (row, &start) in rows.zip(starts) {
+                        for (query, keys) in row.chunks_exact_mut(length).enumerate() {
+                            let visible = call.visible(start + query, window, length);
+                            keys[..visible.start].fill(HIDDEN);
+                            keys[visible.end..].fill(HIDDEN);
+                            keys[visible].fill(f16::ZERO);
+                        }
+                    }
+                }
+                Role::Cos(table) => rotate(&mut slot.buffer, starts, width, |p| tables[table].cos(p)),
+                Role::Sin(table) => rotate(&mut slot.buffer, starts, width, |p| tables[table].sin(p)),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Writes the rows of a table as columns.
+fn rotate<'t>(buffer: &mut Buffer, starts: &[usize], width: usize, row: impl Fn(usize) -> &'t [f16]) {
+    let dims = buffer.shape()[1];
+    if dims == 0 {
+        return;
+    }
+    for (to, &start) in buffer.elements_mut::<f16>().chunks_exact_mut(dims * width).zip(starts) {
+        for column in 0..width {
+            let row = row(start + column);
+            to[column..].iter_mut().step_by(width).zip(row).for_each(|(to, &value)| *to = value);
+        }
+    }
+}
+
+fn role(chunk: &Chunk, tables: &[RotationTable], name: &str) -> Option<Role> {
+    let mask = chunk.masks.iter().find(|mask| mask.input == name);
+    let role = match name {
+        "input_ids" => Role::Ids,
+        "position_ids" => Role::PositionIds,
+        "position" => Role::Position,
+        "select" => Role::Select,
+        "hidden" => Role::Vectors,
+        _ => match mask {
+            Some(mask) => Role::Mask { window: mask.window },
+            None => match tables.iter().position(|table| table.cos_input == name) {
+                Some(table) => Role::Cos(table),
+                None => Role::Sin(tables.iter().position(|table| table.sin_input == name)?),
+            },
+        },
+    };
+    Some(role)
+}
+
+fn find<'c>(chunk: &'c Chunk, name: &str) -> Result<&'c Function> {
+    chunk.functions.iter().find(|function| function.name == name).ok_or_else(|| {
+        let known: Vec<&str> = chunk.functions.iter().map(|function| function.name.as_str()).collect();
+        let problem = format!("`{}` has no function `{name}`, only {}", chunk.file.name, known.join(", "));
+        GenerateError::file(MANIFEST, problem)
+    })
+}
+
+fn wired(function: &Function, sources: Vec<Source>) -> Vec<Wire> {
+    let inputs = function.inputs.iter().map(|port| port.name.clone());
+    inputs.zip(sources).map(|(input, source)| Wire { input, source }).collect()
+}
+
+/// `logits`, or `logits_0` and so on.
+fn logits(function: &Function) -> Vec<String> {
+    let is_output = |name: &String| function.outputs.iter().any(|port| port.name == *name);
+    let whole = "logits".to_owned();
+    if is_output(&whole) {
+        return vec![whole];
+    }
+    (0..function.outputs.len()).map(|part| format!("logits_{part}")).take_while(is_output).collect()
+}

@@ -1,0 +1,236 @@
+//! Text to tokens and back, as `tokenizer.json` says.
+
+use std::path::{Path, PathBuf};
+
+use super::error::{GenerateError, Result};
+
+/// A tokenizer and the file it came from.
+#[derive(Debug)]
+pub struct Tokenizer {
+    inner: tokenizers::Tokenizer,
+    path: PathBuf,
+}
+
+impl Tokenizer {
+    /// Reads a `tokenizer.json`.
+    pub fn open(path: &Path) -> Result<Tokenizer> {
+        let bytes = std::fs::read(path).map_err(|e| GenerateError::file(path, e.to_string()))?;
+        Tokenizer::from_bytes(&bytes, path)
+    }
+
+    /// Reads the content of a `tokenizer.json`; errors name the path.
+    pub fn from_bytes(bytes: &[u8], path: &Path) -> Result<Tokenizer> {
+        let parsed = tokenizers::Tokenizer::from_bytes(bytes);
+        let mut inner = parsed.map_err(|e| GenerateError::file(path, format!("is not a tokenizer: {e}")))?;
+        // A file may ask to cut or fill up texts, which is for training.
+        inner.with_padding(None);
+        inner.with_truncation(None).map_err(|e| GenerateError::file(path, e.to_string()))?;
+        Ok(Tokenizer { inner, path: path.to_owned() })
+    }
+
+    /// The tokens of a text. Special tokens in the text count as such; `frame` adds those that the tokenizer puts
+    /// around every text, such as one for its beginning.
+    pub fn encode(&self, text: &str, frame: bool) -> Result<Vec<u32>> {
+        let encoding = self.inner.encode_fast(text, frame);
+        let encoding =
+            encoding.map_err(|e| GenerateError::file(&self.path, format!("cannot take this text: {e}")))?;
+        Ok(encoding.get_ids().to_vec())
+    }
+
+    /// The text of tokens, without special ones. Bytes that are no UTF-8 become U+FFFD.
+    pub fn decode(&self, ids: &[u32]) -> Result<String> {
+        let text = self.inner.decode(ids, true);
+        text.map_err(|e| GenerateError::file(&self.path, format!("cannot decode tokens: {e}")))
+    }
+
+    /// The text of tokens, special ones included.
+    pub fn decode_all(&self, ids: &[u32]) -> Result<String> {
+        let text = self.inner.decode(ids, false);
+        text.map_err(|e| GenerateError::file(&self.path, format!("cannot decode tokens: {e}")))
+    }
+
+    /// A token as the tokenizer writes it.
+    pub fn token(&self, id: u32) -> Option<String> {
+        self.inner.id_to_token(id)
+    }
+
+    /// The id of a token.
+    pub fn id(&self, token: &str) -> Option<u32> {
+        self.inner.token_to_id(token)
+    }
+
+    /// Text of tokens that come one by one.
+    pub fn stream(&self) -> TextStream<'_> {
+        TextStream { tokenizer: self, window: Vec::new(), prefix: 0, shown: 0 }
+    }
+}
+
+/// Tokens whose text is kept for those that follow.
+const WINDOW: usize = 64;
+/// Bytes of a UTF-8 character that may be there without the last one; each may be shown as one U+FFFD.
+const INCOMPLETE: usize = 3;
+
+/// Turns tokens into text as they come and holds back what a later token may complete.
+#[derive(Debug)]
+pub struct TextStream<'a> {
+    tokenizer: &'a Tokenizer,
+    /// The latest tokens. How a token looks may depend on those before it.
+    window: Vec<u32>,
+    /// Tokens of the window whose text is complete.
+    prefix: usize,
+    /// Bytes of the window's text that have been given.
+    shown: usize,
+}
+
+impl TextStream<'_> {
+    /// Takes a token and gives the text that is now certain; may be empty.
+    pub fn push(&mut self, id: u32) -> Result<String> {
+        self.window.push(id);
+        let text = self.tokenizer.decode(&self.window)?;
+        let complete = text.trim_end_matches('\u{FFFD}').len();
+        let open = (text.len() - complete) / '\u{FFFD}'.len_utf8();
+        let held = if self.window.len() < WINDOW { open.min(INCOMPLETE) } else { 0 };
+        let certain = text.len() - held * '\u{FFFD}'.len_utf8();
+        let new = text.get(self.shown..certain).unwrap_or_default().to_owned();
+        self.shown = self.shown.max(certain);
+        if held == 0 {
+            self.forget()?;
+        }
+        Ok(new)
+    }
+
+    /// Gives what was held back.
+    pub fn finish(&mut self) -> Result<String> {
+        let text = self.tokenizer.decode(&self.window)?;
+        let rest = text.get(self.shown..).unwrap_or_default().to_owned();
+        (self.window, self.prefix, self.shown) = (Vec::new(), 0, 0);
+        Ok(rest)
+    }
+
+    /// Keeps the tokens since the last complete text and drops those before them.
+    fn forget(&mut self) -> Result<()> {
+        self.window.drain(..self.prefix);
+        self.prefix = self.window.len();
+        self.shown = self.tokenizer.decode(&self.window)?.len();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    //! A tokenizer with one token per byte and some more.
+
+    use serde_json::{Value, json};
+
+    /// The character that byte-level tokenizers write for a byte.
+    fn shown(byte: u8) -> char {
+        let is_plain = matches!(byte, 33..=126 | 161..=172 | 174..=255);
+        let before = (0..byte).filter(|b| !matches!(b, 33..=126 | 161..=172 | 174..=255)).count();
+        let code = if is_plain { u32::from(byte) } else { 256 + before as u32 };
+        char::from_u32(code).unwrap()
+    }
+
+    /// `tokenizer.json`: ids 0 to 255 are bytes, 256 is ` a`, 257 `<|end|>`, 258 `<|begin|>`.
+    pub(crate) fn byte_level() -> Vec<u8> {
+        let mut vocab = serde_json::Map::new();
+        for byte in 0..=255u8 {
+            vocab.insert(shown(byte).to_string(), json!(byte));
+        }
+        vocab.insert("\u{120}a".to_owned(), json!(256));
+        let special = |id: u32, content: &str| {
+            json!({"id": id, "content": content, "special": true, "single_word": false, "lstrip": false,
+                "rstrip": false, "normalized": false})
+        };
+        let bytes = |use_regex: bool| json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": use_regex});
+        let document = json!({
+            "version": "1.0", "truncation": {"direction": "Right", "max_length": 4, "strategy": "LongestFirst",
+                "stride": 0},
+            "padding": null, "added_tokens": [special(257, "<|end|>"), special(258, "<|begin|>")],
+            "normalizer": null, "pre_tokenizer": bytes(true), "decoder": bytes(true),
+            "post_processor": {"type": "TemplateProcessing",
+                "single": [{"SpecialToken": {"id": "<|begin|>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+                "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+                "special_tokens": {"<|begin|>": {"id": "<|begin|>", "ids": [258], "tokens": ["<|begin|>"]}}},
+            "model": {"type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
+                "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
+                "vocab": Value::Object(vocab), "merges": [["\u{120}", "a"]]},
+        });
+        document.to_string().into_bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn tokenizer() -> Tokenizer {
+        Tokenizer::from_bytes(&testing::byte_level(), Path::new("tokenizer.json")).unwrap()
+    }
+
+    #[test]
+    fn text_becomes_tokens_and_text_again() {
+        let tokenizer = tokenizer();
+        let ids = tokenizer.encode("b a<|end|>é", true).unwrap();
+        assert_eq!(ids, [258, 98, 256, 257, 0xC3, 0xA9]);
+        assert_eq!(tokenizer.encode("b", false).unwrap(), [98]);
+        assert_eq!(tokenizer.decode(&ids).unwrap(), "b aé");
+        assert_eq!(tokenizer.decode(&[1_000_000]).unwrap(), "");
+        assert_eq!((tokenizer.id("<|end|>"), tokenizer.token(257).as_deref()), (Some(257), Some("<|end|>")));
+    }
+
+    #[test]
+    fn files_that_are_no_tokenizer_are_named() {
+        let read = |bytes: &[u8]| {
+            Tokenizer::from_bytes(bytes, Path::new("b/tokenizer.json")).unwrap_err().to_string()
+        };
+        assert!(read(b"{}").starts_with("b/tokenizer.json: is not a tokenizer: "), "{}", read(b"{}"));
+        assert!(read(b"\xff").starts_with("b/tokenizer.json: is not a tokenizer: "));
+        let missing = Tokenizer::open(Path::new("nowhere/tokenizer.json")).unwrap_err().to_string();
+        assert!(missing.starts_with("nowhere/tokenizer.json: "), "{missing}");
+    }
+
+    fn pieces(ids: &[u32]) -> Vec<String> {
+        let tokenizer = tokenizer();
+        let mut stream = tokenizer.stream();
+        let mut pieces: Vec<String> = ids.iter().map(|&id| stream.push(id).unwrap()).collect();
+        pieces.push(stream.finish().unwrap());
+        pieces
+    }
+
+    #[test]
+    fn half_a_character_is_held_back() {
+        let ids: Vec<u32> = "é😀x".bytes().map(u32::from).collect();
+        assert_eq!(pieces(&ids), ["", "é", "", "", "", "😀", "x", ""]);
+        assert_eq!(pieces(&[0xF0, 0x9F, 120]), ["", "", "\u{FFFD}x", ""]);
+        assert_eq!(pieces(&[120, 0xF0, 0x9F]), ["x", "", "", "\u{FFFD}"]);
+        let broken = pieces(&[0x80, 0x80, 0x80, 0x80, 0xC3, 0xA9]).concat();
+        assert_eq!(broken, "\u{FFFD}\u{FFFD}\u{FFFD}\u{FFFD}é");
+    }
+
+    #[test]
+    fn long_runs_of_anything_do_no_harm() {
+        let tokenizer = tokenizer();
+        for part in ["a", " ", "\0\u{1b}[31m", "<|end|", "\u{301}", "<script>\n"] {
+            let text = part.repeat(200_000 / part.len());
+            let ids = tokenizer.encode(&text, false).unwrap();
+            assert_eq!(tokenizer.decode(&ids[..100]).unwrap(), text[..100]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn streamed_text_is_the_text(text in ".{0,80}") {
+            let ids = tokenizer().encode(&text, true).unwrap();
+            prop_assert_eq!(pieces(&ids).concat(), tokenizer().decode(&ids).unwrap());
+        }
+
+        #[test]
+        fn any_tokens_are_streamed_whole(ids in prop::collection::vec(0u32..300, 0..200)) {
+            let streamed = pieces(&ids).concat();
+            let whole = tokenizer().decode(&ids).unwrap();
+            let valid = |text: &str| text.replace('\u{FFFD}', "");
+            prop_assert_eq!(valid(&streamed), valid(&whole));
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! The harness: runs a bundle in fresh processes and records every sample.
+//!
+//! A [`Plan`] is a configuration fitted to a bundle. [`run()`] starts a worker per launch through a [`Launcher`], listens
+//! to it line by line and tells what happens as [`Event`]s; [`assemble()`] makes a report of what was
+//! observed. A worker runs the generator and nothing else inside timed regions. All time comes from a clock
+//! that is handed in, so that tests set it by hand.
+
+mod assemble;
+mod child;
+mod compression;
+mod config;
+mod conversation;
+mod energy;
+pub mod eval;
+mod form;
+pub mod generate;
+mod null;
+mod open;
+mod overhead;
+mod plan;
+mod probe;
+mod prompts;
+mod protocol;
+mod provenance;
+pub mod records;
+mod residency;
+mod run;
+mod schedule;
+mod slow_down;
+mod soak;
+pub mod verify;
+mod worker;
+
+pub use assemble::{Context, assemble};
+pub use child::{Child, Incoming, LaunchError, Launcher, Processes, WorkerExit};
+pub use config::{BenchConfig, PromptConfig, PromptSource};
+pub use form::{PROBE_STEPS, choose_form};
+pub use plan::{Plan, PlanError};
+pub use prompts::BUILT_IN_TEXT;
+pub use protocol::{Job, Message, ModelUse};
+pub use provenance::{folder_name, header};
+pub use residency::PlannedPlacement;
+pub use run::{BenchEnv, Event, Observations, run};
+pub use schedule::{Slot, schedule};
+pub use worker::serve;
+
+#[cfg(any(test, feature = "testing"))]
+pub mod testing {
+    //! What tests of other crates are made of.
+
+    /// The description of a bundle with one layer that does nothing.
+    pub fn null_manifest(seq_lens: &[usize], batch: usize) -> anemeter_convert::bundle::Manifest {
+        super::null::manifest(seq_lens, batch)
+    }
+}
+
+#[cfg(test)]
+mod tests;

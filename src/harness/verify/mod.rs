@@ -1,0 +1,27 @@
+//! Is a package right? Its logits against those of a reference, for every cache form and length, prompt and steps.
+//!
+//! The reference continues each prompt greedily; the package is given the same tokens and its logits are compared
+//! at every position, so one run serves numbers and greedy tokens alike.
+
+mod calibration;
+mod compare;
+mod error;
+mod judge;
+mod metrics;
+mod oracle;
+mod prompts;
+mod report;
+mod teacher_forcing;
+mod thresholds;
+pub mod trace;
+
+pub use calibration::{Sample, SampleError, parse_samples, pieces};
+pub use compare::{Candidate, Options, compare};
+pub use error::VerifyError;
+pub use judge::judge;
+pub use metrics::{Comparison, LogitMetrics, NonFinite, Summary, top};
+pub use oracle::{Oracle, OracleError, Point, Trace};
+pub use prompts::{PROMPTS, pseudo_random};
+pub use report::{Cell, Difference, Drift, Failure, Phase, Report, SCHEMA};
+pub use teacher_forcing::{BundleOracle, TeacherForced};
+pub use thresholds::{File, Section, ThresholdError, Thresholds};

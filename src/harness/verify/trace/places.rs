@@ -1,0 +1,88 @@
+//! Where a package computes the hidden states that a reference shows.
+//!
+//! The value that leaves a layer is the last of the layer's values of the residual stream's shape that something
+//! outside the layer takes. If it is a sum with another sum of the layer, that one is what attention left.
+
+use std::collections::BTreeMap;
+
+use crate::verify::Point;
+use anemeter_mil::graph::{Graph, Op};
+use anemeter_mil::{Model, ValueId};
+
+/// Names of values and the points that they are.
+pub type Places = BTreeMap<String, Point>;
+
+/// The points of all functions of a chunk whose first layer is `first_layer`, for a model of this hidden size.
+pub fn places(model: &Model, first_layer: usize, hidden: usize) -> Places {
+    let mut places = Places::new();
+    for function in &model.program.functions {
+        let graph = Graph::new(function, model.interface(&function.name), 0);
+        let found = Finder { graph: &graph, hidden };
+        if first_layer == 0 {
+            let embedding = found.embedding().map(|id| found.computed(id));
+            places.extend(embedding.map(|id| (graph.name(id).to_owned(), Point::Embedding)));
+        }
+        for (layer, id) in found.layers() {
+            places.insert(graph.name(id).to_owned(), Point::Layer(layer));
+            let attended = found.attended(layer, id);
+            places.extend(attended.map(|id| (graph.name(id).to_owned(), Point::Attention(layer))));
+        }
+    }
+    places
+}
+
+struct Finder<'g, 'm> {
+    graph: &'g Graph<'m>,
+    hidden: usize,
+}
+
+impl Finder<'_, '_> {
+    fn is_stream(&self, id: ValueId) -> bool {
+        let dims = self.graph.dims(id);
+        dims.is_some_and(|dims| matches!(dims[..], [_, channels, 1, _] if channels == self.hidden))
+    }
+
+    fn layer(&self, op: &Op<'_>) -> Option<usize> {
+        self.graph.layer(op).map(|layer| layer as usize)
+    }
+
+    /// What the first layer takes, or what a function without layers gives.
+    fn embedding(&self) -> Option<ValueId> {
+        let mut ops = self.graph.runtime_ops().filter(|op| self.layer(op).is_none());
+        ops.find_map(|op| {
+            let id = op.output().filter(|&id| self.is_stream(id))?;
+            let feeds_first = self.graph.consumers(id).any(|user| self.layer(&user) == Some(0));
+            let no_layers = || self.graph.runtime_ops().all(|op| self.layer(&op).is_none());
+            (feeds_first || (self.graph.is_output(id) && no_layers())).then_some(id)
+        })
+    }
+
+    /// The value that another one only arranges differently: a runtime need not compute that one.
+    fn computed(&self, id: ValueId) -> ValueId {
+        self.graph.arranged_from(id, &["expand_dims", "reshape", "transpose"])
+    }
+
+    /// What leaves each layer.
+    fn layers(&self) -> BTreeMap<usize, ValueId> {
+        let mut last = BTreeMap::new();
+        for op in self.graph.runtime_ops() {
+            let (Some(layer), Some(id)) = (self.layer(&op), op.output()) else { continue };
+            let leaves = self.graph.is_output(id)
+                || self.graph.consumers(id).any(|user| self.layer(&user) != Some(layer));
+            if leaves && self.is_stream(id) {
+                last.insert(layer, id);
+            }
+        }
+        last
+    }
+
+    /// What attention left, of what leaves the layer.
+    fn attended(&self, layer: usize, out: ValueId) -> Option<ValueId> {
+        let sum = self.graph.produced_by(out, &["add"])?;
+        let mut terms = ["x", "y"].into_iter().filter_map(|parameter| self.graph.arg(&sum, parameter));
+        terms.find(|&id| {
+            let term = self.graph.produced_by(id, &["add"]);
+            self.is_stream(id) && term.is_some_and(|op| self.layer(&op) == Some(layer))
+        })
+    }
+}

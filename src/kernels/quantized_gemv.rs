@@ -1,0 +1,278 @@
+//! GEMV of one row of activations with compressed weights: int8, int4 and 4-bit LUTs, never expanded to floats.
+//!
+//! ```text
+//! out[r] = sum over blocks b of  weight_scale[r, b] * x_scale[b] * (exact integer dot product of 32 elements)
+//!
+//! int8   [ w0 w1 .. w31 ]                  32 bytes; a scale per row, applied after the sum
+//! int4   [ w1|w0  w3|w2  ..  w31|w30 ]     16 bytes, low half first; a scale per block or for several
+//! lut4   [ i1|i0  i3|i2  ..  i31|i30 ]     16 bytes of indices into a LUT of 16 numbers for some rows
+//! ```
+//!
+//! Integer sums are exact and blocks are summed in f32 in a fixed order, so that every instruction set gives the same bits. Four
+//! blocks of 4-bit codes are 64 bytes, one AVX-512 register: a quad (`simd/quad.rs` has the layouts of activations).
+
+use half::f16;
+
+use super::activation_quant::{BlockActivations, LUT_MAX, QuantizedActivations, quantize_block};
+use super::row_gemv::{GemvRows, gemv_rows};
+use super::simd::{ActivationQuad, BLOCK, LANES, Load, Op, QUAD, Simd, SplitActivationQuad, WIDE};
+use super::weight_gemv::Scales;
+
+/// What [`WeightRows::is_regular`](super::weight_gemv::WeightRows::is_regular) has checked.
+const SCALES: &str = "scales of regular weights are fp16 or f32";
+
+/// int8 weights with a scale for each row.
+pub(super) struct Int8Gemv<'a> {
+    pub(super) x: BlockActivations<'a>,
+    pub(super) codes: &'a [[i8; BLOCK]],
+    pub(super) scales: Scales<'a>,
+    pub(super) first: usize,
+    pub(super) out: &'a mut [f32],
+}
+
+impl Op for Int8Gemv<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Int8Gemv { x, codes, scales, first, out } = self;
+        gemv_rows(s, &Int8Rows { codes, x }, first, out);
+        match scales.values.slice::<f16>() {
+            Ok(values) => scale_rows(s, scales.rows, values, first, out),
+            Err(_) => {
+                let values = scales.values.slice().expect(SCALES);
+                scale_rows::<S, f32>(s, scales.rows, values, first, out);
+            }
+        }
+    }
+}
+
+/// Multiplies the sums of rows by their scales.
+#[inline(always)]
+fn scale_rows<S: Simd, F: Load>(s: S, rows: usize, values: &[F], first: usize, out: &mut [f32]) {
+    for (i, out) in out.chunks_mut(LANES).enumerate() {
+        let row = first + i * LANES;
+        let mut lanes = [0.0; LANES];
+        if rows == 1 {
+            s.store(F::load_some(s, &values[row..]), &mut lanes);
+        } else {
+            for (r, lane) in lanes.iter_mut().enumerate() {
+                *lane = values.get((row + r) / rows).map_or(0.0, |value| value.widen());
+            }
+        }
+        out.iter_mut().zip(lanes).for_each(|(out, scale)| *out *= scale);
+    }
+}
+
+/// Blocks that are summed side by side, to hide the latency of a multiply-add.
+const WAYS: usize = 2;
+
+struct Int8Rows<'a> {
+    codes: &'a [[i8; BLOCK]],
+    x: BlockActivations<'a>,
+}
+
+impl<S: Simd> GemvRows<S> for Int8Rows<'_> {
+    #[inline(always)]
+    fn lanes(&self, s: S, row: usize) -> S::V {
+        let count = self.x.blocks.len();
+        let (code_groups, code_rest) = self.codes[row * count..][..count].as_chunks::<WAYS>();
+        let (x_groups, x_rest) = self.x.blocks.as_chunks::<WAYS>();
+        let (scale_groups, scale_rest) = self.x.scales.as_flattened()[..count].as_chunks::<WAYS>();
+        let mut sums = [s.splat(0.0); WAYS];
+        for ((codes, x), scales) in code_groups.iter().zip(x_groups).zip(scale_groups) {
+            for i in 0..WAYS {
+                sums[i] = s.mul_add(s.dot_int8(&codes[i], &x[i]), s.splat(scales[i]), sums[i]);
+            }
+        }
+        for ((code, x), &scale) in code_rest.iter().zip(x_rest).zip(scale_rest) {
+            sums[0] = s.mul_add(s.dot_int8(code, x), s.splat(scale), sums[0]);
+        }
+        s.add(sums[0], sums[1])
+    }
+}
+
+/// Codes of four bits that are prefetched, 4 KiB after those that are used.
+///
+/// Rows are a few hundred bytes, with scales elsewhere, and hardware prefetchers stop at the end of a 4 KiB page. Rows of int8 and
+/// fp16 are long enough for the hardware: prefetching them gained nothing.
+#[derive(Clone, Copy, Default)]
+struct Prefetch<'a> {
+    codes: &'a [[u8; WIDE]],
+}
+
+impl<'a> Prefetch<'a> {
+    /// Of the row that begins with a block.
+    #[inline(always)]
+    fn of(codes: &'a [[u8; WIDE]], first: usize) -> Prefetch<'a> {
+        const BLOCKS: usize = 4096 / WIDE;
+        Prefetch { codes: codes.get(first + BLOCKS..).unwrap_or_default() }
+    }
+
+    /// Asks for the line of memory with a block.
+    #[inline(always)]
+    fn fetch<S: Simd>(&self, s: S, block: usize) {
+        if let Some(codes) = self.codes.get(block) {
+            s.prefetch(codes);
+        }
+    }
+}
+
+/// int4 weights with a scale for each block.
+pub(super) struct Int4Gemv<'a> {
+    pub(super) x: QuantizedActivations<'a, SplitActivationQuad>,
+    pub(super) codes: &'a [[u8; WIDE]],
+    pub(super) scales: Scales<'a>,
+    pub(super) first: usize,
+    pub(super) out: &'a mut [f32],
+}
+
+impl Op for Int4Gemv<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let values = self.scales.values;
+        match values.slice::<f16>() {
+            Ok(values) => self.sum(s, values),
+            Err(_) => self.sum::<S, f32>(s, values.slice().expect(SCALES)),
+        }
+    }
+}
+
+impl Int4Gemv<'_> {
+    #[inline(always)]
+    fn sum<S: Simd, F: Load>(self, s: S, values: &[F]) {
+        let Int4Gemv { x, codes, scales, first, out } = self;
+        let (rows, each) = (scales.rows, scales.block / BLOCK);
+        let count = x.blocks / each;
+        match each {
+            1 => gemv_rows(s, &Int4Rows::<F, true> { codes, values, rows, each, count, x }, first, out),
+            _ => gemv_rows(s, &Int4Rows::<F, false> { codes, values, rows, each, count, x }, first, out),
+        }
+    }
+}
+
+/// Rows of int4 weights; every block may have its `OWN` scale.
+struct Int4Rows<'a, F, const OWN: bool> {
+    codes: &'a [[u8; WIDE]],
+    values: &'a [F],
+    /// Rows that share scales.
+    rows: usize,
+    /// Blocks that share a scale.
+    each: usize,
+    /// Scales of a row.
+    count: usize,
+    x: QuantizedActivations<'a, SplitActivationQuad>,
+}
+
+impl<S: Simd, F: Load, const OWN: bool> GemvRows<S> for Int4Rows<'_, F, OWN> {
+    #[inline(always)]
+    fn lanes(&self, s: S, row: usize) -> S::V {
+        self.of::<S, 1>(s, row)[0]
+    }
+
+    #[inline(always)]
+    fn pair(&self, s: S, row: usize) -> [S::V; 2] {
+        self.of(s, row)
+    }
+}
+
+impl<F: Load, const OWN: bool> Int4Rows<'_, F, OWN> {
+    /// Products of `R` rows. Two at a time share the loads of `x`; for LUTs, which need more registers, that gained nothing.
+    #[inline(always)]
+    fn of<S: Simd, const R: usize>(&self, s: S, row: usize) -> [S::V; R] {
+        let mut codes: [&[[u8; WIDE]]; R] = [&[]; R];
+        let mut values: [&[F]; R] = [&[]; R];
+        for (r, (codes, values)) in codes.iter_mut().zip(&mut values).enumerate() {
+            *codes = &self.codes[(row + r) * self.x.blocks..][..self.x.blocks];
+            // A division costs as much as many products.
+            let shared = if self.rows == 1 { row + r } else { (row + r) / self.rows };
+            *values = &self.values[shared * self.count..][..self.count];
+        }
+        let mut ahead = [Prefetch::default(); R];
+        for (r, ahead) in ahead.iter_mut().enumerate() {
+            *ahead = Prefetch::of(self.codes, (row + r) * self.x.blocks);
+        }
+        let mut sums = [s.splat_wide(0.0); R];
+        for (i, x) in self.x.quads.iter().enumerate() {
+            let first = self.x.first(i);
+            for (((sum, codes), values), ahead) in sums.iter_mut().zip(codes).zip(values).zip(ahead) {
+                ahead.fetch(s, first);
+                let scales = s.mul_wide(F::spread(s, &self.scales(values, first)), s.load_wide(&x.scales));
+                *sum = s.mul_add_wide(s.dot_int4(&codes[first..].as_chunks().0[0], x), scales, *sum);
+            }
+        }
+        let mut lanes = [s.splat(0.0); R];
+        for (lanes, sum) in lanes.iter_mut().zip(sums) {
+            *lanes = s.fold_wide(sum);
+        }
+        lanes
+    }
+
+    /// The scales of four blocks of a row.
+    #[inline(always)]
+    fn scales(&self, values: &[F], first: usize) -> [F; QUAD] {
+        if OWN {
+            return values[first..].as_chunks().0[0];
+        }
+        let mut scales = [F::zeroed(); QUAD];
+        for (b, scale) in scales.iter_mut().enumerate() {
+            *scale = values[(first + b) / self.each];
+        }
+        scales
+    }
+}
+
+/// 4-bit indices into LUTs of sixteen numbers.
+pub(super) struct Lut4Gemv<'a> {
+    pub(super) x: QuantizedActivations<'a, ActivationQuad>,
+    pub(super) codes: &'a [[u8; WIDE]],
+    pub(super) tables: &'a [f32],
+    /// Rows that share a LUT.
+    pub(super) rows: usize,
+    pub(super) first: usize,
+    pub(super) out: &'a mut [f32],
+}
+
+impl Op for Lut4Gemv<'_> {
+    type Output = ();
+
+    /// LUT by LUT.
+    #[inline(always)]
+    fn run<S: Simd>(self, s: S) {
+        let Lut4Gemv { x, codes, tables, rows, first, mut out } = self;
+        let mut row = first;
+        while !out.is_empty() {
+            let (here, rest) = out.split_at_mut((rows - row % rows).min(out.len()));
+            let mut integers = [0; WIDE];
+            let scale = quantize_block(&tables.as_chunks::<WIDE>().0[row / rows], &mut integers, LUT_MAX);
+            gemv_rows(s, &Lut4Rows { lut: s.lut(&integers), codes, x }, row, here);
+            here.iter_mut().for_each(|sum| *sum *= scale);
+            row += here.len();
+            out = rest;
+        }
+    }
+}
+
+/// Rows that share a LUT, which is in registers.
+struct Lut4Rows<'a, S: Simd> {
+    lut: S::Lut,
+    codes: &'a [[u8; WIDE]],
+    x: QuantizedActivations<'a, ActivationQuad>,
+}
+
+impl<S: Simd> GemvRows<S> for Lut4Rows<'_, S> {
+    #[inline(always)]
+    fn lanes(&self, s: S, row: usize) -> S::V {
+        let codes = &self.codes[row * self.x.blocks..][..self.x.blocks];
+        let ahead = Prefetch::of(self.codes, row * self.x.blocks);
+        let mut sums = s.splat_wide(0.0);
+        for (i, x) in self.x.quads.iter().enumerate() {
+            ahead.fetch(s, self.x.first(i));
+            let codes = &codes[self.x.first(i)..].as_chunks().0[0];
+            sums = s.mul_add_wide(s.dot_lut4(codes, self.lut, x), s.load_wide(&x.scales), sums);
+        }
+        s.fold_wide(sums)
+    }
+}

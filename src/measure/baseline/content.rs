@@ -1,0 +1,77 @@
+//! Whether sessions are something that a later report can be compared with.
+
+use super::error::Problem;
+use super::key::Key;
+use crate::report::{Launch, Outcome, Report, Request};
+
+/// Launches of a session that completed.
+pub(super) fn completed(session: &Report) -> usize {
+    session.launches.iter().filter(|launch| launch.outcome == Outcome::Completed).count()
+}
+
+/// Refuses sessions without samples, with samples that are not numbers, or of another key.
+pub(super) fn check(sessions: &[Report], key: &Key) -> Result<(), Problem> {
+    if sessions.is_empty() {
+        return Err(Problem::Empty("it has no session".to_owned()));
+    }
+    for (index, session) in sessions.iter().enumerate() {
+        let name = format!("session {}", index + 1);
+        let found = Key::of(session);
+        if found != *key {
+            let (found, expected) = (Box::new(found), Box::new(key.clone()));
+            return Err(Problem::OtherSession { session: name, found, expected });
+        }
+        let launches = session.launches.iter().filter(|launch| launch.outcome == Outcome::Completed);
+        let (mut samples, mut seq_lens) = (0, Vec::new());
+        for launch in launches {
+            samples += launch.requests.len();
+            seq_lens.extend(launch.requests.iter().map(|request| request.seq_len));
+            if let Some((what, value)) = wrong_number(launch) {
+                let at = format!("{name}, launch {}", launch.index);
+                return Err(Problem::NotANumber(format!("{at}: {what} is {value}")));
+            }
+        }
+        if samples == 0 {
+            return Err(Problem::Empty(format!("{name} has no samples")));
+        }
+        if let Some(seq_len) = session.workload.seq_lens.iter().find(|seq_len| !seq_lens.contains(seq_len)) {
+            return Err(Problem::Empty(format!("{name} has no samples at seq_len {seq_len}")));
+        }
+    }
+    Ok(())
+}
+
+/// A time in a launch that cannot be one.
+fn wrong_number(launch: &Launch) -> Option<(String, f64)> {
+    let canary = launch.canary_ms.map(|value| ("canary_ms".to_owned(), value));
+    let load = launch.load.iter().map(|load| ("load_ms".to_owned(), load.load_ms));
+    let requests = launch.requests.iter().flat_map(|request| {
+        times(request).into_iter().map(|(what, value)| (format!("{what} of slot {}", request.slot), value))
+    });
+    let zero = launch.requests.iter().filter(|request| request.ttft_ms == 0.0);
+    let zero = zero.map(|request| (format!("ttft_ms of slot {}", request.slot), 0.0)).next();
+    let mut all = canary.into_iter().chain(load).chain(requests);
+    all.find(|(_, value)| !(value.is_finite() && *value >= 0.0)).or(zero)
+}
+
+fn times(request: &Request) -> Vec<(&'static str, f64)> {
+    let mut times = vec![
+        ("started_ms", request.started_ms),
+        ("ttft_ms", request.ttft_ms),
+        ("first_step_ms", request.first_step_ms),
+        ("embed_ms", request.embed_ms),
+        ("prefill_ms", request.prefill_ms),
+        ("sample_ms", request.sample_ms),
+    ];
+    times.extend(request.tokenizer_ms.map(|value| ("tokenizer_ms", value)));
+    times.extend(request.steps_ms.iter().map(|&value| ("a step", value)));
+    times
+}
+
+/// Whether two reports are of one session. Times may differ by what reading a number loses.
+pub(super) fn same_session(a: &Report, b: &Report) -> bool {
+    let near = |(x, y): (f64, f64)| (x - y).abs() <= 1e-9 * x.abs();
+    let first = |report: &Report| report.requests().map(|(_, request)| request.ttft_ms).collect::<Vec<_>>();
+    let (x, y) = (first(a), first(b));
+    a.header.created == b.header.created && x.len() == y.len() && x.into_iter().zip(y).all(near)
+}

@@ -1,0 +1,169 @@
+//! What one series comes to, given its shift: the part that both rules share.
+//!
+//! Two one-sided tests against two thresholds, on logarithms:
+//!
+//! ```text
+//! fail          estimate > limit, and no change is ruled out at the false-alarm rate
+//! pass          upper bound (95 %) < excluded, and for a median also estimate <= limit
+//! inconclusive  otherwise
+//! ```
+//!
+//! The pass is a non-inferiority test, so that noise alone never passes. D. J. Schuirmann, "A comparison of the two
+//! one-sided tests procedure and the power approach", J. Pharmacokin. Biopharm. 15 (1987).
+
+use super::needed::more_launches;
+use super::policy::Policy;
+use super::rates::{Family, InterimLook};
+use super::series::{Series, log_of_pct, pct_of_log};
+use super::verdict::{Check, Effect, Limit, Measure, Range, Statistic, Status};
+use crate::stats::Shift;
+
+/// Confidence of the intervals that are shown.
+const CONFIDENCE: f64 = 0.95;
+
+/// The thresholds that a shift is held against, on slow-oriented logarithms.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Thresholds {
+    /// An observed regression above this may fail.
+    pub(super) limit: f64,
+    /// A regression of this size must be excluded before it passes.
+    pub(super) excluded: f64,
+    /// How often a regression of that size may pass.
+    pub(super) passes: f64,
+    /// Whether an observed regression above the limit cannot pass.
+    pub(super) limit_binds: bool,
+}
+
+impl Thresholds {
+    pub(super) fn new(series: &Series, policy: &Policy, look: InterimLook) -> Thresholds {
+        let direction = series.metric.direction();
+        Thresholds {
+            limit: log_of_pct(policy.limit_pct(series.measure), direction),
+            excluded: log_of_pct(policy.excluded_pct(series.measure, series.statistic), direction),
+            passes: look.passes(),
+            // Not for tails: a p95 of a few dozen samples exceeds its limit by chance.
+            limit_binds: series.statistic == Statistic::P50,
+        }
+    }
+
+    /// What a shift comes to; `significant` says whether chance alone is ruled out.
+    pub(super) fn status(&self, shift: &Shift, significant: bool) -> Status {
+        let beyond = shift.estimate > self.limit;
+        if beyond && significant {
+            return Status::Fail;
+        }
+        let excluded = shift.upper(self.passes) < self.excluded;
+        match excluded && !(beyond && self.limit_binds) {
+            true => Status::Pass,
+            false => Status::Inconclusive,
+        }
+    }
+}
+
+/// A series with its shift and how sure it is.
+pub(super) struct JudgedSeries<'a> {
+    pub(super) series: &'a Series,
+    pub(super) shift: Shift,
+    pub(super) significant: bool,
+    /// How often no change would look like this, corrected for the family.
+    pub(super) probability: Option<f64>,
+    /// How often such a shift fails without any change, taken by itself.
+    pub(super) false_alarm: f64,
+    /// Launches of the candidate that come together.
+    pub(super) step: usize,
+    /// Whether the baseline gets as many.
+    pub(super) both_grow: bool,
+}
+
+impl JudgedSeries<'_> {
+    /// Launches that would likely settle it.
+    fn more_launches(&self, thresholds: &Thresholds) -> Option<usize> {
+        let [baseline, candidate] = self.shift.launches;
+        more_launches(&self.shift, thresholds, self.false_alarm, self.step, |more| {
+            [if self.both_grow { baseline + more } else { baseline }, candidate + more]
+        })
+    }
+}
+
+/// The check of a series that was judged.
+pub(super) fn check(judged: &JudgedSeries<'_>, policy: &Policy, look: InterimLook) -> Check {
+    let JudgedSeries { series, shift, significant, probability, .. } = judged;
+    let thresholds = Thresholds::new(series, policy, look);
+    let status = thresholds.status(shift, *significant);
+    let direction = series.metric.direction();
+    let pct = |log: f64| pct_of_log(log, direction);
+    let worse = worse(series.measure);
+    let limit = policy.limit_pct(series.measure);
+    let observed = pct(shift.estimate);
+    let most = pct(shift.upper(look.passes()));
+    let reason = match status {
+        Status::Fail => format!("{observed:.1} % {worse}, {limit} % is allowed, and chance is ruled out"),
+        Status::Pass => format!("at most {:.1} % {worse}", most.max(0.0)),
+        _ if shift.estimate > thresholds.limit && thresholds.limit_binds => {
+            format!("{observed:.1} % {worse}, {limit} % is allowed, but chance may do that")
+        }
+        _ => {
+            let excluded = policy.excluded_pct(series.measure, series.statistic);
+            format!("may be {most:.1} % {worse}; less than {excluded} % would have to be shown")
+        }
+    };
+    Check {
+        status,
+        reason,
+        more_launches: (status == Status::Inconclusive).then(|| judged.more_launches(&thresholds)).flatten(),
+        effect: Some(effect(series, shift)),
+        probability: *probability,
+        ..unjudged(series, policy, look)
+    }
+}
+
+/// The check of a series that cannot be judged, and why.
+pub(super) fn inconclusive(
+    series: &Series,
+    policy: &Policy,
+    look: InterimLook,
+    reason: &str,
+    more_launches: Option<usize>,
+) -> Check {
+    let shift = Shift::between(&series.baseline, &series.candidate);
+    let effect = shift.map(|shift| effect(series, &shift));
+    Check { reason: reason.to_owned(), more_launches, effect, ..unjudged(series, policy, look) }
+}
+
+fn unjudged(series: &Series, policy: &Policy, look: InterimLook) -> Check {
+    Check {
+        measure: series.measure,
+        statistic: Some(series.statistic),
+        seq_len: series.seq_len,
+        status: Status::Inconclusive,
+        reason: String::new(),
+        more_launches: None,
+        effect: None,
+        limit: Some(Limit::RegressionPct(policy.limit_pct(series.measure))),
+        false_alarm: Some(look.false_alarm(Family::of(series.measure, series.statistic))),
+        probability: None,
+    }
+}
+
+fn effect(series: &Series, shift: &Shift) -> Effect {
+    let direction = series.metric.direction();
+    let tail = (1.0 - CONFIDENCE) / 2.0;
+    let range = |[a, b]: [f64; 2]| Range { low: a.min(b), high: a.max(b), confidence: CONFIDENCE };
+    let logs = [shift.lower(tail), shift.upper(tail)];
+    let finite = logs.iter().all(|log| log.is_finite());
+    // A pooled tail is relative to the centres of sequence lengths, so it has no value of its own.
+    let pooled = series.statistic == Statistic::PooledTail;
+    let value = |log: f64| direction.from_slow_log(shift.origin + log);
+    Effect {
+        regression_pct: pct_of_log(shift.estimate, direction),
+        interval_pct: finite.then(|| range(logs.map(|log| pct_of_log(log, direction)))),
+        baseline: (!pooled).then(|| value(0.0)),
+        candidate: (!pooled).then(|| value(shift.estimate)),
+        interval_units: (finite && !pooled).then(|| range(logs.map(|log| value(log) - value(0.0)))),
+        unit: (!pooled).then(|| series.metric.unit()),
+    }
+}
+
+fn worse(measure: Measure) -> &'static str {
+    if measure == Measure::MemoryPeak { "larger" } else { "slower" }
+}

@@ -1,0 +1,179 @@
+//! Launch statistics of two arms, series by series: what both rules compare.
+
+use super::verdict::{Measure, Statistic};
+use crate::report::{Launch, Metric, Outcome, Report};
+use crate::stats::{Direction, centre, launch_medians, launch_tails, pooled_tails};
+
+/// One statistic of every launch of both arms, as slow-oriented logarithms.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Series {
+    pub(super) measure: Measure,
+    pub(super) statistic: Statistic,
+    pub(super) seq_len: Option<usize>,
+    pub(super) metric: Metric,
+    pub(super) baseline: Vec<f64>,
+    pub(super) candidate: Vec<f64>,
+    /// Samples behind the arm that has fewer.
+    pub(super) samples: usize,
+}
+
+/// Something of which there are no samples to compare, and why.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Absent {
+    pub(super) measure: Measure,
+    pub(super) reason: String,
+}
+
+const SPEED: [(Measure, Metric); 2] = [(Measure::Ttft, Metric::Ttft), (Measure::Tps, Metric::Tps)];
+const OF_LAUNCHES: [(Measure, Metric); 2] =
+    [(Measure::Load, Metric::Load), (Measure::MemoryPeak, Metric::MemoryPeak)];
+
+/// Launches that completed.
+pub(super) fn completed(report: &Report) -> Vec<&Launch> {
+    report.launches.iter().filter(|launch| launch.outcome == Outcome::Completed).collect()
+}
+
+/// All series of two arms at some sequence lengths.
+pub(super) fn all(base: &[&Launch], candidate: &[&Launch], seq_lens: &[usize]) -> (Vec<Series>, Vec<Absent>) {
+    let (mut series, mut absent) = (Vec::new(), Vec::new());
+    let mut lacks =
+        |measure, what: String| absent.push(Absent { measure, reason: format!("there are launches {what}") });
+    for (measure, metric) in SPEED {
+        match speed(measure, metric, [base, candidate], seq_lens) {
+            Some(found) => series.extend(found),
+            None => lacks(measure, format!("without samples of {metric}")),
+        }
+    }
+    for (measure, metric) in OF_LAUNCHES {
+        let values = |arm: &[&Launch]| -> Option<Vec<f64>> {
+            arm.iter().map(|launch| metric.of_launch(launch).filter(|v| v.is_finite() && *v > 0.0)).collect()
+        };
+        let (Some(base), Some(candidate)) = (values(base), values(candidate)) else {
+            lacks(measure, format!("that do not tell their {metric}"));
+            continue;
+        };
+        let logs = |values: Vec<f64>| values.into_iter().map(f64::ln).collect();
+        series.push(Series {
+            measure,
+            statistic: Statistic::P50,
+            seq_len: None,
+            metric,
+            samples: candidate.len().min(base.len()),
+            baseline: logs(base),
+            candidate: logs(candidate),
+        });
+    }
+    (series, absent)
+}
+
+/// Medians, tails and the pooled tail of one metric. `None` if a launch has no sample at a length.
+fn speed(measure: Measure, metric: Metric, arms: [&[&Launch]; 2], seq_lens: &[usize]) -> Option<Vec<Series>> {
+    let samples: Vec<[Vec<Vec<f64>>; 2]> = seq_lens
+        .iter()
+        .map(|&seq_len| {
+            arms.map(|arm| arm.iter().map(|launch| at_seq_len(metric, launch, seq_len)).collect())
+        })
+        .collect();
+    let count = |arm: &[Vec<f64>]| arm.iter().map(Vec::len).sum::<usize>();
+    let fewer = |arms: &[Vec<Vec<f64>>; 2]| count(&arms[0]).min(count(&arms[1]));
+    let mut series = Vec::new();
+    for statistic in [Statistic::P50, Statistic::P95] {
+        let of_launches = if statistic == Statistic::P50 { launch_medians } else { launch_tails };
+        for (arms, &seq_len) in samples.iter().zip(seq_lens) {
+            let (baseline, candidate) = (of_launches(&arms[0])?, of_launches(&arms[1])?);
+            let (seq_len, samples) = (Some(seq_len), fewer(arms));
+            series.push(Series { measure, statistic, seq_len, metric, baseline, candidate, samples });
+        }
+    }
+    // One centre for both arms: with one each, a slower candidate would be measured against itself.
+    let centres: Vec<f64> =
+        samples.iter().map(|arms| centre(&[&arms[0], &arms[1]])).collect::<Option<_>>()?;
+    let pooled = |arm: usize| {
+        let samples: Vec<Vec<Vec<f64>>> = samples.iter().map(|arms| arms[arm].clone()).collect();
+        pooled_tails(&samples, &centres)
+    };
+    series.push(Series {
+        measure,
+        statistic: Statistic::PooledTail,
+        seq_len: None,
+        metric,
+        baseline: pooled(0)?,
+        candidate: pooled(1)?,
+        samples: samples.iter().map(fewer).sum(),
+    });
+    Some(series)
+}
+
+fn at_seq_len(metric: Metric, launch: &Launch, seq_len: usize) -> Vec<f64> {
+    let requests = launch.requests.iter().filter(|request| request.seq_len == seq_len);
+    let values = requests.flat_map(|request| metric.of_request(request));
+    values.map(|value| metric.direction().slow_log(value)).collect()
+}
+
+/// Per cent worse as a difference of slow-oriented logarithms.
+pub(super) fn log_of_pct(pct: f64, direction: Direction) -> f64 {
+    match direction {
+        Direction::LowerIsBetter => (pct / 100.0).ln_1p(),
+        // A rate that is 5 % lower takes 1 / 0.95 of the time; no rate is lower by 100 %.
+        Direction::HigherIsBetter => -(-pct.min(99.0) / 100.0).ln_1p(),
+    }
+}
+
+/// A difference of slow-oriented logarithms as per cent worse.
+pub(super) fn pct_of_log(log: f64, direction: Direction) -> f64 {
+    100.0
+        * match direction {
+            Direction::LowerIsBetter => log.exp_m1(),
+            Direction::HigherIsBetter => -(-log).exp_m1(),
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::testing;
+
+    #[test]
+    fn a_family_has_every_statistic_of_every_seq_len() {
+        let report = testing::report();
+        let arm = completed(&report);
+        let (series, absent) = all(&arm, &arm, &[128, 512]);
+        assert_eq!((series.len(), absent.len()), (2 * (2 + 2 + 1) + 2, 0));
+        assert!(series.iter().all(|s| s.baseline == s.candidate && s.baseline.len() == 2));
+        let tail = |s: &&Series| s.statistic == Statistic::PooledTail && s.measure == Measure::Ttft;
+        assert_eq!(series.iter().find(tail).unwrap().samples, 8);
+        let median = &series[0];
+        assert_eq!((median.measure, median.seq_len, median.samples), (Measure::Ttft, Some(128), 4));
+        let expected = (10.0f64.ln() + 15.0f64.ln()) / 2.0;
+        assert!((median.baseline[0] - expected).abs() < 1e-12);
+    }
+
+    #[test]
+    fn what_has_no_samples_is_named() {
+        let mut report = testing::report();
+        for launch in &mut report.launches {
+            launch.memory = None;
+            launch.requests.iter_mut().for_each(|request| request.steps_ms.clear());
+        }
+        let arm = completed(&report);
+        let (_, absent) = all(&arm, &arm, &[128, 512]);
+        let reasons: Vec<&str> = absent.iter().map(|a| a.reason.as_str()).collect();
+        assert_eq!(
+            reasons,
+            [
+                "there are launches without samples of TPS",
+                "there are launches that do not tell their memory peak"
+            ]
+        );
+    }
+
+    #[test]
+    fn per_cent_and_logarithms() {
+        for (direction, expected) in
+            [(Direction::LowerIsBetter, 1.05f64.ln()), (Direction::HigherIsBetter, -(0.95f64.ln()))]
+        {
+            assert!((log_of_pct(5.0, direction) - expected).abs() < 1e-12);
+            assert!((pct_of_log(expected, direction) - 5.0).abs() < 1e-9);
+        }
+    }
+}

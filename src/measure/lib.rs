@@ -1,0 +1,10 @@
+//! Measurements as data: reports, statistics, regression gates, baselines, comparisons, and how they are shown.
+//! Nothing in here runs a model.
+
+pub mod baseline;
+pub mod compare;
+pub mod gate;
+pub mod render;
+pub mod report;
+pub mod stats;
+pub mod sweep;

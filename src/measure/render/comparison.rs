@@ -1,0 +1,93 @@
+//! Comparisons of reports as tables.
+
+use super::number::figure;
+use super::table::{Align, Table, table, texts};
+use crate::compare::{Change, Comparison, Speed};
+use crate::gate::Status;
+
+/// Digests and commits are shown so far.
+const SHOWN: usize = 32;
+
+/// All tables of a comparison that have rows.
+pub fn comparison_tables(compared: &Comparison) -> Vec<Table> {
+    let reasons = compared.not_comparable.iter().map(|reason| vec![reason.clone()]).collect();
+    let not_alike = texts("Not measured alike", &[""], reasons);
+    let all = [speeds(compared), not_alike].into_iter().filter(|table| !table.rows.is_empty());
+    all.chain(explained(compared)).collect()
+}
+
+/// What changed and may be the cause, if anything did.
+pub fn explained(compared: &Comparison) -> Option<Table> {
+    let headings = ["what", "A", "B", "cause of slower", "how it acts"];
+    let mut found = texts("What changed", &headings, compared.changes.iter().map(changed).collect());
+    found.note = "The likeliest cause first. A ranking by what such changes act on, not a proof.".to_owned();
+    (!found.rows.is_empty()).then_some(found)
+}
+
+fn changed(change: &Change) -> Vec<String> {
+    let on: Vec<&str> = change.on.iter().map(|metric| metric.label()).collect();
+    let cause = match on.is_empty() {
+        true => change.cause.label().to_owned(),
+        false => format!("{} ({})", change.cause.label(), on.join(", ")),
+    };
+    let [before, after] = [&change.baseline, &change.candidate].map(|text| short(text));
+    vec![change.what.to_owned(), before, after, cause, change.acts.to_owned()]
+}
+
+fn short(text: &str) -> String {
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+fn speeds(compared: &Comparison) -> Table {
+    let (title, note) = match compared.verdict {
+        Some(_) => ("Medians", "Judged where the gate judges; worse is slower or more, the worst first."),
+        None => ("Plain changes of medians", "Not judged: a difference may be noise or another workload."),
+    };
+    let row = |speed: &Speed| {
+        vec![
+            speed.metric.label().to_owned(),
+            speed.seq_len.map(|seq_len| seq_len.to_string()).unwrap_or_default(),
+            figure(speed.baseline, speed.unit),
+            figure(speed.candidate, speed.unit),
+            format!("{:+.1} %", speed.worse_pct),
+            speed.status.map(Status::label).unwrap_or_default().to_owned(),
+        ]
+    };
+    let headings = ["metric", "seq_len", "A", "B", "worse by", "gate"];
+    let mut medians = table(title, note, &headings, compared.speeds.iter().map(row).collect());
+    if let Some(last) = medians.columns.last_mut() {
+        last.align = Align::Left;
+    }
+    medians
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::written;
+    use super::*;
+    use crate::compare::testing;
+
+    fn shown(compared: &Comparison) -> String {
+        let tables: String = comparison_tables(compared).iter().map(written).collect();
+        format!("{}\n\n{tables}", compared.headline())
+    }
+
+    #[test]
+    fn judged_reports_read_well() {
+        insta::assert_snapshot!(shown(&testing::slower()));
+    }
+
+    #[test]
+    fn plain_changes_say_that_they_are() {
+        insta::assert_snapshot!(shown(&testing::not_alike()));
+    }
+
+    #[test]
+    fn long_texts_are_cut_between_letters() {
+        assert_eq!(short(&"é".repeat(40)), format!("{}…", "é".repeat(32)));
+        assert_eq!(short("short"), "short");
+    }
+}

@@ -1,0 +1,117 @@
+//! What `verify` and `eval` found about the measured packages, as tables of their report.
+
+use super::number::{ABSENT, digits};
+use super::table::{Table, table, texts};
+use crate::report::{Quality, Verification};
+
+/// What `verify` recorded.
+pub(super) fn verification(found: &Verification) -> Table {
+    let cosine = |value: Option<f64>| value.map_or(ABSENT.to_owned(), |cosine| format!("{cosine:.6}"));
+    let compared = found.compared.iter().map(|compared| {
+        let seq_lens: Vec<String> = compared.seq_lens.iter().map(ToString::to_string).collect();
+        format!("{} at {}", compared.kv, seq_lens.join(", "))
+    });
+    let origin = match found.checkpoint_is_the_exported_one {
+        true => "the one that was exported",
+        false => "NOT the one that was exported",
+    };
+    let mut rows = vec![
+        ("verdict", if found.passed { "passed" } else { "FAILED" }.to_owned()),
+        ("smallest cosine", cosine(found.cosine_min)),
+        ("smallest cosine between lengths", cosine(found.drift_cosine_min)),
+        ("not finite", format!("{} NaN, {} infinite", found.nan, found.inf)),
+        ("compared", compared.collect::<Vec<_>>().join("; ")),
+        ("positions", format!("{} of {} prompts", found.positions, found.prompts)),
+        ("reference", found.reference.clone()),
+        ("checkpoint", origin.to_owned()),
+        ("fp16", found.numerics.clone()),
+    ];
+    rows.extend(found.failures.iter().map(|failure| ("not good enough", failure.clone())));
+    let rows = rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
+    texts("Verification", &["", ""], rows)
+}
+
+/// What `eval` recorded, a row per sequence length.
+pub(super) fn quality(found: &Quality) -> Table {
+    let number = |value: Option<f64>| value.map_or(ABSENT.to_owned(), digits);
+    let rows = found.per_seq_len.iter().map(|at| {
+        vec![
+            at.seq_len.to_string(),
+            at.cases.to_string(),
+            at.too_long.to_string(),
+            format!("{:.3}", at.f1),
+            format!("{:.3}", at.name_f1),
+            format!("{:.3}", at.exact),
+            at.without_call.to_string(),
+            number(at.ttfa_p50),
+            number(at.ttfa_p95),
+        ]
+    });
+    let drift = found.f1_drift.map_or(ABSENT.to_owned(), |drift| format!("{drift:.3}"));
+    let note = format!(
+        "{} cases on {}, KV {}, at most {} tokens each. F1 drift between sequence lengths: {drift}. Over all: TTFA p50 {}, p95 {} tokens.",
+        found.cases,
+        found.runtime,
+        found.kv,
+        found.max_tokens,
+        number(found.ttfa_p50),
+        number(found.ttfa_p95)
+    );
+    let calls = ["F1", "F1 of names", "exact", "without a call", "TTFA p50", "TTFA p95"];
+    table("Tool calls", &note, &[&["seq_len", "cases", "too long"], &calls[..]].concat(), rows.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::render::{markdown, tables};
+    use crate::report::testing;
+
+    fn verified(passed: bool, failures: &[&str]) -> Verification {
+        let record = json!({
+            "schema": "anemeter.verification/1", "tool_version": "0.1.0", "package_digests": [], "checkpoint_digest": "",
+            "checkpoint_is_the_exported_one": passed, "passed": passed, "cosine_min": 0.999_95, "drift_cosine_min": null,
+            "nan": 0, "inf": 2, "reference": "llama at f32", "numerics": "fast",
+            "compared": [{ "kv": "io", "seq_lens": [128, 512] }], "prompts": 8, "positions": 256, "failures": failures,
+        });
+        serde_json::from_value(record).unwrap()
+    }
+
+    fn evaluated() -> Quality {
+        let quality = json!({
+            "seq_len": 128, "cases": 20, "too_long": 1, "f1": 0.875, "name_f1": 0.95, "exact": 0.7, "without_call": 2,
+            "ttfa_p50": 4.0, "ttfa_p95": null,
+        });
+        let record = json!({
+            "schema": "anemeter.quality/1", "tool_version": "0.1.0", "package_digests": [], "cases_digest": "",
+            "cases": 21, "runtime": "cpu", "max_tokens": 64, "kv": "io", "per_seq_len": [quality], "f1_drift": 0.005,
+            "ttfa_p50": 4.0, "ttfa_p95": 12.5,
+        });
+        serde_json::from_value(record).unwrap()
+    }
+
+    #[test]
+    fn what_was_found_is_in_the_tables_of_a_report() {
+        let mut report = testing::report();
+        let found = |title: &str| ["Verification", "Tool calls"].contains(&title);
+        assert!(!tables(&report).iter().any(|table| found(&table.title)));
+        (report.verification, report.quality) = (Some(verified(true, &[])), Some(evaluated()));
+        let text = markdown(&[report]);
+        let written = |title: &str| {
+            let from = text.find(&format!("## {title}")).unwrap();
+            text[from..].split("\n## ").next().unwrap().to_owned()
+        };
+        insta::assert_snapshot!(written("Verification") + &written("Tool calls"));
+    }
+
+    #[test]
+    fn what_is_not_good_enough_is_named() {
+        let table = verification(&verified(false, &["cosine 0.9 at 512"]));
+        let has = |row: [&str; 2]| table.rows.contains(&row.map(str::to_owned).to_vec());
+        assert!(has(["verdict", "FAILED"]) && has(["not good enough", "cosine 0.9 at 512"]));
+        assert!(has(["checkpoint", "NOT the one that was exported"]));
+        assert!(has(["not finite", "0 NaN, 2 infinite"]));
+    }
+}

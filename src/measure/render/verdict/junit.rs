@@ -1,0 +1,52 @@
+//! A verdict as JUnit XML: a test case per check.
+
+use quick_junit::{NonSuccessKind, Report, TestCase, TestCaseStatus, TestSuite};
+
+use super::rows::{headline, why};
+use crate::gate::{Check, Status, Verdict};
+use crate::render::{RenderError, Result};
+
+/// A verdict as JUnit XML. What failed is a failure, what is inconclusive an error, what was not gated is skipped.
+pub fn junit(verdict: &Verdict) -> Result<String> {
+    let mut report = Report::new("anemeter gate");
+    let name = format!("{}/{}", verdict.candidate.hardware_profile_key, verdict.candidate.name);
+    let mut suite = TestSuite::new(&name);
+    suite.set_system_out(headline(verdict));
+    for warning in &verdict.warnings {
+        suite.add_property(("warning", warning.as_str()));
+    }
+    suite.add_test_cases(verdict.checks.iter().map(|check| {
+        let mut case = TestCase::new(check.label(), status(check));
+        case.set_classname(&name);
+        case
+    }));
+    report.add_test_suite(suite);
+    report.to_string().map_err(|error| RenderError::new("JUnit XML", error))
+}
+
+fn status(check: &Check) -> TestCaseStatus {
+    let mut status = match check.status {
+        Status::Pass => TestCaseStatus::success(),
+        Status::Fail => TestCaseStatus::non_success(NonSuccessKind::Failure),
+        Status::Inconclusive => TestCaseStatus::non_success(NonSuccessKind::Error),
+        Status::NotGated => TestCaseStatus::skipped(),
+    };
+    if check.status != Status::Pass {
+        status.set_type(check.status.label());
+        status.set_message(why(check));
+    }
+    status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::verdict;
+    use super::*;
+
+    #[test]
+    fn a_verdict_is_a_test_suite() {
+        let xml = junit(&verdict()).unwrap();
+        assert!(xml.contains(r#"tests="5" skipped="1" errors="1" failures="1""#), "{xml}");
+        insta::assert_snapshot!(xml);
+    }
+}

@@ -1,0 +1,241 @@
+//! Reports: what was measured, on what, how, and every sample; plain data with a version.
+//!
+//! A report keeps raw samples per launch, so that a gate can judge launches and anyone can compute again. Figures are
+//! computed from the samples by [`figures`]; units and directions come from [`Metric`].
+
+mod advice;
+mod compression;
+mod extend;
+mod figure;
+mod launch;
+mod metric;
+mod provenance;
+mod record;
+mod residency;
+mod soak;
+mod speed_limit;
+
+use std::path::{Path, PathBuf};
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use advice::advice;
+pub use compression::CompressedWeight;
+pub use extend::ExtendError;
+pub use figure::{Figure, MixFigure, figures, mix_figures};
+pub use launch::{Failure, Launch, Load, Memory, Outcome, Request};
+pub use metric::{Metric, Scope};
+pub use provenance::{Git, Header, RuntimeUse, Subject, Workload};
+pub use record::{Perplexity, Quality, Record, SeqLenQuality, Verification, VerifiedLengths};
+pub use residency::{
+    FunctionResidency, KvChoice, LoadRegimes, OffAneOperation, PredictedResidency, Residency,
+};
+pub use soak::{LatencyDrift, LeakVerdict, MemoryTrend, Soak, SoakPoint};
+pub use speed_limit::{MeasuredBandwidth, SpeedLimit};
+
+use anemeter_base::hardware::{Conditions, Machine, Noise};
+
+/// Format and version of reports.
+pub const SCHEMA: &str = "anemeter.report/1";
+
+/// A report is never longer than this.
+const LONGEST: u64 = 1 << 30;
+
+/// Everything that is known of one benchmark.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Report {
+    /// Format and version: `anemeter.report/1`.
+    pub schema: String,
+    /// When, by what and where in one glance.
+    pub header: Header,
+    /// What was measured.
+    pub subject: Subject,
+    /// What executed it.
+    pub runtime: RuntimeUse,
+    /// What it was measured on.
+    pub machine: Machine,
+    /// The state of the machine before the first launch.
+    pub conditions_at_start: Conditions,
+    /// The state of the machine after the last launch.
+    pub conditions_at_end: Conditions,
+    /// What was likely to disturb the measurement.
+    pub noise: Vec<Noise>,
+    /// What was asked for.
+    pub workload: Workload,
+    /// Every launch in order, failed ones too.
+    pub launches: Vec<Launch>,
+    /// Figures over all launches.
+    pub figures: Vec<Figure>,
+    /// Figures over the production mix of sequence lengths.
+    pub mix: Vec<MixFigure>,
+    /// How far decoding is from what memory allows, per sequence length.
+    pub speed_limits: Vec<SpeedLimit>,
+    /// Bandwidth as the probe measured it in the same run.
+    pub bandwidth: Option<MeasuredBandwidth>,
+    /// Time that the harness adds to a step, measured with a model that does nothing.
+    pub overhead_us_per_step: Option<f64>,
+    /// How the form of the KV cache was chosen, if a probe was asked to.
+    #[serde(default)]
+    pub kv_choice: Option<KvChoice>,
+    /// What making the model ready took in each situation, where the runtime compiles.
+    #[serde(default)]
+    pub load_regimes: Option<LoadRegimes>,
+    /// Where operations ran; absent if the runtime cannot tell or does not use the Neural Engine.
+    pub residency: Option<Residency>,
+    /// Why residency is absent, or what the figure is worth.
+    pub residency_note: String,
+    /// Where static rules expect operations to run. A prediction, never a measurement.
+    pub predicted_residency: Vec<PredictedResidency>,
+    /// The long run, if one was asked for.
+    pub soak: Option<Soak>,
+    /// What `verify` found about the same packages; absent if it was not run on them.
+    #[serde(default)]
+    pub verification: Option<Verification>,
+    /// How well the same packages call tools and predict a text, as `eval` found; absent if it was not run on them.
+    #[serde(default)]
+    pub quality: Option<Quality>,
+    /// How near compressed weights are to what they were; absent if none is compressed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub compression: Vec<CompressedWeight>,
+}
+
+/// A report file that cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{}: {problem}", path.display())]
+pub struct ReportError {
+    path: PathBuf,
+    problem: String,
+}
+
+/// Why bytes are no document of this version.
+#[derive(Debug, thiserror::Error)]
+pub enum ParseError {
+    /// They are something else.
+    #[error("is not a {what}: {error}")]
+    NotOne {
+        /// What was expected.
+        what: &'static str,
+        /// Why it is not.
+        error: serde_json::Error,
+    },
+    /// They are of another version.
+    #[error("has the schema `{found}`; this version reads `{read}`")]
+    OtherSchema {
+        /// The schema of the document.
+        found: String,
+        /// The schema of this version.
+        read: &'static str,
+    },
+}
+
+impl Report {
+    /// Reads a report file, or `report.json` in a folder.
+    pub fn read(path: &Path) -> Result<Report, ReportError> {
+        let file = if path.is_dir() { path.join("report.json") } else { path.to_owned() };
+        log::debug!("reads {}", file.display());
+        let refuse = |problem: String| ReportError { path: file.clone(), problem };
+        let length = std::fs::metadata(&file).map_err(|e| refuse(e.to_string()))?.len();
+        if length > LONGEST {
+            return Err(refuse(format!("has {length} bytes, a report at most {LONGEST}")));
+        }
+        let bytes = std::fs::read(&file).map_err(|e| refuse(e.to_string()))?;
+        Report::parse(&bytes).map_err(|e| refuse(e.to_string()))
+    }
+
+    /// Reads a report of this version.
+    pub fn parse(bytes: &[u8]) -> Result<Report, ParseError> {
+        #[derive(Deserialize)]
+        struct Version {
+            schema: String,
+        }
+        let unreadable = |error| ParseError::NotOne { what: "report", error };
+        let parsed = match serde_json::from_slice::<Report>(bytes) {
+            Ok(report) if report.schema == SCHEMA => return Ok(report),
+            parsed => parsed,
+        };
+        // Another version explains a field that is missing or not known.
+        let Version { schema } = serde_json::from_slice(bytes).map_err(unreadable)?;
+        match schema == SCHEMA {
+            true => parsed.map_err(unreadable),
+            false => Err(ParseError::OtherSchema { found: schema, read: SCHEMA }),
+        }
+    }
+
+    /// Drops the samples. Figures stay; nothing can be computed again.
+    pub fn forget_samples(&mut self) {
+        for launch in &mut self.launches {
+            launch.requests = Vec::new();
+            launch.stderr = None;
+        }
+    }
+
+    /// Requests that were measured, with the number of their launch.
+    pub fn requests(&self) -> impl Iterator<Item = (usize, &Request)> {
+        self.launches.iter().flat_map(|launch| launch.requests.iter().map(|request| (launch.index, request)))
+    }
+
+    /// Sequence lengths that were measured, in order.
+    pub fn seq_lens(&self) -> Vec<usize> {
+        let mut seq_lens: Vec<usize> = self.requests().map(|(_, request)| request.seq_len).collect();
+        seq_lens.sort_unstable();
+        seq_lens.dedup();
+        seq_lens
+    }
+
+    /// A figure by metric and sequence length.
+    pub fn figure(&self, metric: Metric, seq_len: Option<usize>) -> Option<&Figure> {
+        self.figures.iter().find(|figure| figure.metric == metric && figure.seq_len == seq_len)
+    }
+
+    /// Launches that did not complete.
+    pub fn failures(&self) -> impl Iterator<Item = (&Launch, &Failure)> {
+        self.launches.iter().filter_map(|launch| match &launch.outcome {
+            Outcome::Completed => None,
+            Outcome::Failed(failure) => Some((launch, failure)),
+        })
+    }
+}
+
+#[cfg(any(test, feature = "testing"))]
+#[allow(clippy::unwrap_used, reason = "it serves tests only")]
+pub mod testing;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_survive_a_round_trip() {
+        let report = testing::report();
+        let text = serde_json::to_vec(&report).unwrap();
+        let read = Report::parse(&text).unwrap();
+        assert!(read.launches == report.launches, "raw samples are read exactly");
+        assert!(figures(&read.launches) == report.figures, "so figures can be computed again");
+        assert_eq!((&read.header, &read.subject), (&report.header, &report.subject));
+        assert_eq!(read.seq_lens(), [128, 512]);
+    }
+
+    #[test]
+    fn other_things_are_refused() {
+        for (text, expected) in [
+            ("{", "is not a report"),
+            ("[]", "is not a report"),
+            (r#"{"schema": "anemeter.report/9"}"#, "this version reads `anemeter.report/1`"),
+            (r#"{"schema": "anemeter.report/1"}"#, "missing field"),
+        ] {
+            let problem = Report::parse(text.as_bytes()).unwrap_err().to_string();
+            assert!(problem.contains(expected), "{problem}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        assert!(Report::read(folder.path()).unwrap_err().to_string().contains("report.json: "));
+    }
+
+    #[test]
+    fn failed_launches_are_told_apart() {
+        let report = testing::report();
+        let failures: Vec<usize> = report.failures().map(|(launch, _)| launch.index).collect();
+        assert_eq!(failures, [2]);
+    }
+}

@@ -1,0 +1,192 @@
+//! A small report for tests.
+
+use super::*;
+use anemeter_base::hardware::{PowerSource, ProductionMix};
+use anemeter_base::vocabulary::{ComputeUnits, KvForm, Numerics, RuntimeName};
+
+/// A request whose times are multiples of `scale`.
+pub fn request(slot: usize, seq_len: usize, scale: f64) -> Request {
+    Request {
+        slot,
+        seq_len,
+        batch: 1,
+        prompt_tokens: seq_len - 16,
+        generated_tokens: 5,
+        started_ms: 100.0 * slot as f64,
+        ttft_ms: 10.0 * scale,
+        tokenizer_ms: Some(0.5 * scale),
+        first_step_ms: 9.5 * scale,
+        embed_ms: 0.25 * scale,
+        prefill_ms: 9.0 * scale,
+        sample_ms: 0.25 * scale,
+        steps_ms: [2.0, 2.5, 2.0, 3.5].map(|ms| ms * scale).to_vec(),
+        resident_bytes: Some(300_000_000 + 1000 * slot as u64),
+        private_bytes: Some(40_000_000),
+    }
+}
+
+/// A completed launch with two requests at each of two sequence lengths.
+pub fn launch(index: usize, scale: f64) -> Launch {
+    let at = |slot: usize, seq_len: usize, factor: f64| request(slot, seq_len, scale * factor);
+    Launch {
+        index,
+        outcome: Outcome::Completed,
+        conditions: conditions(),
+        canary_ms: Some(1.5),
+        load: Some(Load {
+            open_ms: 1.25,
+            compile_ms: None,
+            compiled_before: None,
+            load_ms: 20.0 * scale,
+            first_prediction_ms: Some(12.0 * scale),
+        }),
+        memory: Some(Memory {
+            at_load_bytes: Some(280_000_000),
+            peak_bytes: Some(310_000_000),
+            available_bytes: Some(8_000_000_000),
+        }),
+        energy_joules_per_token: Some(0.25),
+        warm_up_requests: 2,
+        requests: vec![at(2, 512, 4.0), at(3, 128, 1.0), at(4, 128, 1.5), at(5, 512, 4.5)],
+        stderr: None,
+    }
+}
+
+fn conditions() -> Conditions {
+    Conditions { load_average: Some(0.5), power_source: Some(PowerSource::Mains), ..Conditions::default() }
+}
+
+/// A report with two completed launches and a failed one.
+pub fn report() -> Report {
+    let failed = Launch {
+        outcome: Outcome::Failed(Failure::Crashed("signal 9".to_owned())),
+        requests: vec![request(0, 128, 50.0)],
+        stderr: Some("out of memory\n".to_owned()),
+        ..launch(2, 1.0)
+    };
+    with_launches(vec![launch(0, 1.0), launch(1, 1.25), failed])
+}
+
+/// A report over given launches.
+pub fn with_launches(launches: Vec<Launch>) -> Report {
+    let weights = ProductionMix { seq_lens: vec![128, 512], weights: vec![0.5, 0.5] };
+    let figures = figures(&launches);
+    let mix = mix_figures(&figures, &weights);
+    Report {
+        schema: SCHEMA.to_owned(),
+        header: header(),
+        subject: subject(),
+        runtime: RuntimeUse {
+            name: RuntimeName::Cpu,
+            compute_units: ComputeUnits::Cpu,
+            threads: Some(2),
+            numerics: Some(Numerics::Fast),
+            slowed_down_pct: None,
+            remarks: Vec::new(),
+        },
+        machine: machine(),
+        conditions_at_start: conditions(),
+        conditions_at_end: conditions(),
+        noise: vec![Noise { found: "frequency boost is on".to_owned(), advice: "turn boost off".to_owned() }],
+        workload: workload(weights, launches.len()),
+        launches,
+        figures,
+        mix,
+        speed_limits: vec![SpeedLimit::new(128, 2_949_120, 269_000_000, (40.0, "probe".to_owned()), 60.0)],
+        bandwidth: Some(MeasuredBandwidth { gb_per_s: 40.0, threads: 2, buffer_bytes: 256 << 20 }),
+        overhead_us_per_step: Some(0.4),
+        kv_choice: None,
+        load_regimes: None,
+        residency: None,
+        residency_note: "the cpu runtime does not use the Neural Engine".to_owned(),
+        predicted_residency: vec![PredictedResidency {
+            package: "model.mlpackage".to_owned(),
+            function: "decode".to_owned(),
+            shape: None,
+            share: Some(0.97),
+            transitions: 2,
+        }],
+        soak: None,
+        verification: None,
+        quality: None,
+        compression: Vec::new(),
+    }
+}
+
+/// The weights of three layers and the ends around them, the middle layer in more bits.
+pub fn compression() -> Vec<CompressedWeight> {
+    let of = |name: String, layer: Option<usize>, bits: f64, snr_db: Option<f64>| CompressedWeight {
+        name,
+        layer,
+        bits,
+        snr_db,
+    };
+    let layer = |layer: usize, bits: f64, snr: f64| {
+        [
+            of(format!("layers_{layer}_attention_query_weight"), Some(layer), bits, Some(snr)),
+            of(format!("layers_{layer}_mlp_down_weight"), Some(layer), bits, Some(snr + 0.5)),
+        ]
+    };
+    let ends = [of("embedding_weight".to_owned(), None, 8.0, Some(41.0))];
+    ends.into_iter()
+        .chain(layer(0, 4.03, 20.5))
+        .chain(layer(1, 6.1, 32.0))
+        .chain(layer(2, 4.03, 21.0))
+        .collect()
+}
+
+fn header() -> Header {
+    Header {
+        created: "2026-01-31T12:00:00Z".to_owned(),
+        hardware_profile_key: "linux-test-2c-24gb".to_owned(),
+        hardware_profile_listed: false,
+        tool_version: "0.1.0".to_owned(),
+        tool_digest: Some("xxh3:00".to_owned()),
+        git: Some(Git { commit: "0123456789abcdef".to_owned(), dirty: false }),
+    }
+}
+
+fn subject() -> Subject {
+    Subject {
+        name: "tiny".to_owned(),
+        architecture: "llama".to_owned(),
+        parameters: 134_515_008,
+        precision: "fp16".to_owned(),
+        kv_form: KvForm::Io,
+        kv_bytes_per_token: 23_040,
+        package_bytes: 269_000_000,
+        weight_bytes_per_token: Some(269_000_000),
+        package_digests: vec!["xxh3:01".to_owned()],
+        checkpoint_digest: "xxh3:02".to_owned(),
+        tokenizer_digest: Some("xxh3:03".to_owned()),
+    }
+}
+
+fn machine() -> Machine {
+    Machine {
+        os: "linux".to_owned(),
+        os_version: Some("6.1.0".to_owned()),
+        os_build: None,
+        architecture: "x86_64".to_owned(),
+        chip: Some("Test".to_owned()),
+        model: None,
+        logical_cores: 2,
+        physical_cores: 2,
+        memory_bytes: Some(24 << 30),
+    }
+}
+
+fn workload(mix: ProductionMix, launches: usize) -> Workload {
+    Workload {
+        digest: "xxh3:04".to_owned(),
+        seq_lens: vec![128, 512],
+        batch: 1,
+        mix,
+        launches,
+        requests_per_seq_len: 2,
+        warm_up_rounds: 1,
+        generated_tokens: 5,
+        seed: 7,
+        clock_resolution_ns: Some(30),
+    }
+}

@@ -1,0 +1,225 @@
+//! Configurations side by side: speed-up against a named one, memory, size; and which is best, and why.
+
+use serde::Serialize;
+
+use crate::report::{Metric, Report};
+use anemeter_base::hardware::ProductionMix;
+use anemeter_base::vocabulary::{ComputeUnits, KvForm, RuntimeName};
+
+/// Format and version of a sweep's result.
+pub const SCHEMA: &str = "anemeter.sweep_report/1";
+
+/// A sweep that was made.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Sweep {
+    /// Format and version.
+    pub schema: &'static str,
+    /// The sequence length that all are compared at.
+    pub seq_len: usize,
+    /// Name of the row that others are compared with.
+    pub reference: String,
+    /// Every configuration that was measured.
+    pub rows: Vec<SweepRow>,
+    /// Configurations that the runtime cannot run as they are meant.
+    pub not_run: Vec<NotRun>,
+    /// The fastest that fits into the memory limit.
+    pub best: Option<Best>,
+}
+
+/// A configuration with its figures; those that were not measured are absent.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct SweepRow {
+    /// Its name.
+    pub name: String,
+    /// Hardware profile of the machine.
+    pub hardware_profile_key: String,
+    /// What executed it.
+    pub runtime: RuntimeName,
+    /// Where operations could run.
+    pub compute_units: ComputeUnits,
+    /// Form of the KV cache.
+    pub kv_form: KvForm,
+    /// Threads, if the runtime has a choice.
+    pub threads: Option<usize>,
+    /// Precision of the weights.
+    pub precision: String,
+    /// Sequences at once.
+    pub batch: usize,
+    /// Time to the first token, p50, in milliseconds.
+    pub ttft_ms: Option<f64>,
+    /// Tokens per second, p50.
+    pub tokens_per_second: Option<f64>,
+    /// Tokens per second against the reference.
+    pub speed_up: Option<f64>,
+    /// The reference's time to the first token against this one.
+    pub prefill_speed_up: Option<f64>,
+    /// The most memory that any launch had.
+    pub memory_peak_bytes: Option<f64>,
+    /// Tokens per second and gigabyte of peak memory.
+    pub tokens_per_second_per_gb: Option<f64>,
+    /// Bytes of the packages.
+    pub package_bytes: u64,
+    /// Bytes of the reference's packages against these.
+    pub compression_ratio: f64,
+    /// Launches that failed.
+    pub failed_launches: usize,
+}
+
+/// A configuration that was not measured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct NotRun {
+    /// Its name.
+    pub name: String,
+    /// Why it was left out.
+    pub reason: String,
+}
+
+/// The best configuration.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Best {
+    /// Its name.
+    pub name: String,
+    /// Why it is the best.
+    pub reason: String,
+}
+
+impl Sweep {
+    /// Puts reports side by side at the sequence length that occurs most among those that all have. `None` if they
+    /// have none in common or the reference is not among them.
+    pub fn new(
+        reports: &[(String, Report)],
+        reference: &str,
+        mix: &ProductionMix,
+        limit_bytes: Option<f64>,
+    ) -> Option<Sweep> {
+        let seq_len = common_seq_len(reports, mix)?;
+        let (_, base) = reports.iter().find(|(name, _)| name == reference)?;
+        let rows: Vec<_> = reports.iter().map(|(name, report)| row(name, report, base, seq_len)).collect();
+        let best = best(&rows, limit_bytes);
+        let reference = reference.to_owned();
+        Some(Sweep { schema: SCHEMA, seq_len, reference, rows, not_run: Vec::new(), best })
+    }
+
+    /// The sweep with what was left out of it.
+    pub fn without(self, not_run: Vec<NotRun>) -> Sweep {
+        Sweep { not_run, ..self }
+    }
+}
+
+fn common_seq_len(reports: &[(String, Report)], mix: &ProductionMix) -> Option<usize> {
+    let (_, first) = reports.first()?;
+    let common = first.workload.seq_lens.iter().copied();
+    let common =
+        common.filter(|seq_len| reports.iter().all(|(_, report)| report.workload.seq_lens.contains(seq_len)));
+    common.rev().max_by(|a, b| mix.weight(*a).total_cmp(&mix.weight(*b)))
+}
+
+fn row(name: &str, report: &Report, base: &Report, seq_len: usize) -> SweepRow {
+    let p50 = |report: &Report, metric| report.figure(metric, Some(seq_len))?.summary.percentiles.p50;
+    let ratio = |a: Option<f64>, b: Option<f64>| Some(a? / b?).filter(|ratio| ratio.is_finite());
+    let (ttft_ms, tps) = (p50(report, Metric::Ttft), p50(report, Metric::Tps));
+    let peak = report.figure(Metric::MemoryPeak, None).map(|figure| figure.summary.maximum);
+    SweepRow {
+        name: name.to_owned(),
+        hardware_profile_key: report.header.hardware_profile_key.clone(),
+        runtime: report.runtime.name,
+        compute_units: report.runtime.compute_units,
+        kv_form: report.subject.kv_form,
+        threads: report.runtime.threads,
+        precision: report.subject.precision.clone(),
+        batch: report.workload.batch,
+        ttft_ms,
+        tokens_per_second: tps,
+        speed_up: ratio(tps, p50(base, Metric::Tps)),
+        prefill_speed_up: ratio(p50(base, Metric::Ttft), ttft_ms),
+        memory_peak_bytes: peak,
+        tokens_per_second_per_gb: ratio(tps, peak.map(|bytes| bytes / 1e9)),
+        package_bytes: report.subject.package_bytes,
+        compression_ratio: base.subject.package_bytes as f64 / report.subject.package_bytes.max(1) as f64,
+        failed_launches: report.failures().count(),
+    }
+}
+
+/// The fastest row without failures that fits into the limit. Batches above one are for offline work and do
+/// not compete with interactive rows.
+fn best(rows: &[SweepRow], limit_bytes: Option<f64>) -> Option<Best> {
+    let smallest_batch = rows.iter().map(|row| row.batch).min()?;
+    let interactive: Vec<&SweepRow> =
+        rows.iter().filter(|row| row.batch == smallest_batch && row.failed_launches == 0).collect();
+    let fits = |row: &&&SweepRow| match (row.memory_peak_bytes, limit_bytes) {
+        (Some(peak), Some(limit)) => peak <= limit,
+        _ => true,
+    };
+    let speed = |row: &SweepRow| row.tokens_per_second.unwrap_or(0.0);
+    let fastest = |a: &&&SweepRow, b: &&&SweepRow| speed(a).total_cmp(&speed(b));
+    let best = interactive.iter().filter(fits).max_by(fastest)?;
+    let excluded: Vec<&str> = interactive
+        .iter()
+        .filter(|row| !fits(row) && speed(row) > speed(best))
+        .map(|row| row.name.as_str())
+        .collect();
+    let mut reason = format!("{:.1} tokens per second is the fastest", best.tokens_per_second?);
+    if let Some(limit) = limit_bytes {
+        reason += &format!(" within {:.1} GB", limit / 1e9);
+    }
+    if !excluded.is_empty() {
+        reason += &format!("; faster but too large: {}", excluded.join(", "));
+    }
+    Some(Best { name: best.name.clone(), reason })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::testing;
+
+    fn named(name: &str, scale: f64, package_bytes: u64, peak: u64) -> (String, Report) {
+        let mut launch = testing::launch(0, scale);
+        if let Some(memory) = &mut launch.memory {
+            memory.peak_bytes = Some(peak);
+        }
+        let mut report = testing::with_launches(vec![launch]);
+        report.subject.package_bytes = package_bytes;
+        (name.to_owned(), report)
+    }
+
+    fn mix() -> ProductionMix {
+        ProductionMix { seq_lens: vec![128, 512], weights: vec![0.25, 0.75] }
+    }
+
+    #[test]
+    fn rows_are_compared_with_the_reference() {
+        let reports = [named("fp16", 1.0, 400, 4_000_000_000), named("int8", 0.5, 200, 2_000_000_000)];
+        let sweep = Sweep::new(&reports, "fp16", &mix(), None).unwrap();
+        assert_eq!((sweep.seq_len, sweep.rows[0].speed_up), (512, Some(1.0)));
+        let int8 = &sweep.rows[1];
+        assert!((int8.speed_up.unwrap() - 2.0).abs() < 1e-9);
+        assert!((int8.prefill_speed_up.unwrap() - 2.0).abs() < 1e-9);
+        assert_eq!(int8.compression_ratio, 2.0);
+        let efficiency = int8.tokens_per_second.unwrap() / 2.0;
+        assert!((int8.tokens_per_second_per_gb.unwrap() - efficiency).abs() < 1e-9);
+        assert_eq!(sweep.best.unwrap().name, "int8");
+        assert_eq!(Sweep::new(&reports, "fp32", &mix(), None), None);
+        assert_eq!(Sweep::new(&[], "fp32", &mix(), None), None);
+    }
+
+    #[test]
+    fn the_best_fits_the_limit_and_what_does_not_is_named() {
+        let reports = [named("small", 1.0, 100, 1_000_000_000), named("large", 0.5, 400, 9_000_000_000)];
+        let best = Sweep::new(&reports, "small", &mix(), Some(2e9)).unwrap().best.unwrap();
+        assert_eq!(best.name, "small");
+        assert!(best.reason.ends_with("within 2.0 GB; faster but too large: large"), "{}", best.reason);
+        let none = Sweep::new(&reports, "small", &mix(), Some(1.0)).unwrap();
+        assert_eq!(none.best, None);
+    }
+
+    #[test]
+    fn failures_and_larger_batches_do_not_win() {
+        let (name, mut offline) = named("batch 4", 0.1, 100, 1);
+        offline.workload.batch = 4;
+        let mut reports = vec![named("one", 1.0, 100, 1), (name, offline)];
+        assert_eq!(Sweep::new(&reports, "one", &mix(), None).unwrap().best.unwrap().name, "one");
+        reports[1] = ("failing".to_owned(), testing::report());
+        assert_eq!(Sweep::new(&reports, "one", &mix(), None).unwrap().best.unwrap().name, "one");
+    }
+}

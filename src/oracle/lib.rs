@@ -1,0 +1,121 @@
+//! Independent references: each checkpoint at f32 in its textbook form on candle.
+//!
+//! From the exporter's code they take the mapped bytes of the files, the name of the architecture, the names of
+//! the tensors, the check that each is there in its shape, and typed access to JSON keys. Configurations, weights
+//! in every format and layout, rotations, masks and layers are read and computed anew.
+
+mod error;
+mod network;
+mod reader;
+mod settings;
+mod textbook;
+mod trace;
+mod weights;
+
+use candle_core::{DType, Device, Tensor};
+use candle_nn::VarBuilder;
+
+use anemeter_convert::checkpoint::{Checkpoint, Config};
+use anemeter_convert::model;
+use anemeter_harness::verify::{Oracle, OracleError};
+use error::Result;
+use network::Network;
+use reader::{GPT2, LLAMA, Names};
+
+pub use trace::trace;
+
+/// The reference of an architecture.
+struct Entry {
+    name: &'static str,
+    names: Names,
+    open: fn(&Config, usize, &VarBuilder<'_>) -> Result<Box<dyn Network>>,
+}
+
+const ENTRIES: &[Entry] = &[
+    Entry { name: "llama", names: LLAMA, open: textbook::llama::open },
+    Entry { name: "mistral", names: LLAMA, open: textbook::mistral::open },
+    Entry { name: "qwen2", names: LLAMA, open: textbook::qwen2::open },
+    Entry { name: "qwen3", names: LLAMA, open: textbook::qwen3::open },
+    Entry { name: "gemma3", names: LLAMA, open: textbook::gemma3::open },
+    Entry { name: "phi3", names: LLAMA, open: textbook::phi3::open },
+    Entry { name: "gpt2", names: GPT2, open: textbook::gpt2::open },
+    Entry { name: "pagating", names: GPT2, open: textbook::pagating::open },
+    Entry { name: "student", names: LLAMA, open: textbook::llama::open },
+];
+
+/// Opens the reference of a checkpoint for sequences of up to `positions` tokens. All weights are held as f32.
+pub fn open(checkpoint: &Checkpoint, positions: usize) -> std::result::Result<Box<dyn Oracle>, OracleError> {
+    Ok(Box::new(Reference::open(checkpoint, positions)?))
+}
+
+struct Reference {
+    network: Box<dyn Network>,
+    architecture: &'static str,
+    vocabulary: usize,
+    /// Tokens so far.
+    fed: usize,
+    limit: usize,
+}
+
+impl Reference {
+    fn open(checkpoint: &Checkpoint, positions: usize) -> std::result::Result<Reference, OracleError> {
+        let decoder = model::build(checkpoint)?;
+        let architecture = decoder.architecture;
+        let unknown = || OracleError::Computation { architecture, message: "there is none".to_owned() };
+        let entry = ENTRIES.iter().find(|entry| entry.name == architecture).ok_or_else(unknown)?;
+        let open = || {
+            let (weights, config) = weights::open(checkpoint)?;
+            (entry.open)(&config, positions, &reader::builder(checkpoint, weights, entry.names))
+        };
+        let network = open().map_err(|problem| problem.of(architecture))?;
+        Ok(Reference { network, architecture, vocabulary: decoder.vocabulary, fed: 0, limit: positions })
+    }
+
+    fn check(&self, ids: &[u32]) -> std::result::Result<(), OracleError> {
+        if ids.is_empty() {
+            return Err(OracleError::NoTokens);
+        }
+        let found = self.fed + ids.len();
+        if found > self.limit {
+            return Err(OracleError::Length { found, limit: self.limit });
+        }
+        let vocabulary = self.vocabulary;
+        match ids.iter().position(|&id| id as usize >= vocabulary) {
+            Some(i) => Err(OracleError::Token { token: ids[i], position: self.fed + i, vocabulary }),
+            None => Ok(()),
+        }
+    }
+
+    fn forward(&mut self, ids: &[u32]) -> candle_core::Result<Vec<f32>> {
+        let ids = Tensor::new(ids, &Device::Cpu)?.unsqueeze(0)?;
+        let logits = self.network.forward(&ids, self.fed)?;
+        self.fed += ids.elem_count();
+        logits.to_dtype(DType::F32)?.flatten_all()?.to_vec1()
+    }
+}
+
+impl Oracle for Reference {
+    fn feed(&mut self, ids: &[u32]) -> std::result::Result<Vec<f32>, OracleError> {
+        self.check(ids)?;
+        let at_once = if self.fed == 0 { ids.len() } else { 1 };
+        let mut logits = Vec::new();
+        for part in ids.chunks(at_once) {
+            let architecture = self.architecture;
+            logits = self.forward(part).map_err(|error| error::computation(architecture, &error))?;
+        }
+        Ok(logits)
+    }
+
+    fn reset(&mut self) {
+        self.network.clear();
+        self.fed = 0;
+    }
+
+    fn vocabulary(&self) -> usize {
+        self.vocabulary
+    }
+
+    fn describe(&self) -> String {
+        format!("{} (textbook, candle-core, f32)", self.architecture)
+    }
+}

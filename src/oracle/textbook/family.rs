@@ -1,0 +1,129 @@
+//! The parts of Llama and its descendants by their names.
+
+use std::rc::Rc;
+
+use candle_core::{Module, Result, Tensor};
+use candle_nn::{Linear, VarBuilder, linear_b};
+
+use super::decoder::{Attention, Decoder, GatedMlp, Heads, Layer, rms};
+use super::rotary::Rotary;
+use crate::error;
+use crate::network::Network;
+use crate::settings::Settings;
+
+/// Query, key, value and output.
+pub(super) type Projections = [Linear; 4];
+
+/// Four projections, with biases on the first three and on the last as told.
+pub(super) fn projections(
+    settings: &Settings,
+    layer: &VarBuilder<'_>,
+    (inner_bias, output_bias): (bool, bool),
+) -> Result<Projections> {
+    let at = layer.pp("self_attn");
+    let Settings { hidden, heads, kv_heads, head_dim, .. } = *settings;
+    let inner = |name: &str, count: usize| {
+        linear_b(hidden, count * head_dim, inner_bias, at.pp(format!("{name}_proj")))
+    };
+    Ok([
+        inner("q", heads)?,
+        inner("k", kv_heads)?,
+        inner("v", kv_heads)?,
+        linear_b(heads * head_dim, hidden, output_bias, at.pp("o_proj"))?,
+    ])
+}
+
+/// Attention without norms of heads.
+pub(super) fn attention(
+    settings: &Settings,
+    projections: Projections,
+    rotary: &Rc<Rotary>,
+    window: Option<usize>,
+) -> Attention {
+    let [query, key, value, output] = projections;
+    Attention {
+        query,
+        key,
+        value,
+        output,
+        query_norm: None,
+        key_norm: None,
+        rotary: Some(rotary.clone()),
+        shape: Heads {
+            heads: settings.heads,
+            kv_heads: settings.kv_heads,
+            head_dim: settings.head_dim,
+            scale: 1.0 / (settings.head_dim as f64).sqrt(),
+            window,
+        },
+        cache: None,
+    }
+}
+
+pub(super) fn gated_mlp(settings: &Settings, layer: &VarBuilder<'_>, bias: bool) -> Result<Box<dyn Module>> {
+    let at = layer.pp("mlp");
+    let (narrow, wide) = (settings.hidden, settings.intermediate);
+    Ok(Box::new(GatedMlp {
+        gate: linear_b(narrow, wide, bias, at.pp("gate_proj"))?,
+        up: linear_b(narrow, wide, bias, at.pp("up_proj"))?,
+        down: linear_b(wide, narrow, bias, at.pp("down_proj"))?,
+        activation: settings.activation,
+    }))
+}
+
+/// A layer with two norms.
+pub(super) fn layer(
+    settings: &Settings,
+    at: &VarBuilder<'_>,
+    attention: Attention,
+    mlp: Box<dyn Module>,
+) -> Result<Layer> {
+    let norm = |name: &str| rms(settings.hidden, settings.epsilon, &at.pp(name));
+    Ok(Layer {
+        attention_norm: norm("input_layernorm")?,
+        attention,
+        post_attention_norm: None,
+        mlp_norm: norm("post_attention_layernorm")?,
+        mlp,
+        post_mlp_norm: None,
+    })
+}
+
+/// A model of Llama's layers: biases on the first three projections, on the last and in MLPs as told, and the window
+/// of each layer.
+pub(super) fn open(
+    settings: &Settings,
+    tensors: &VarBuilder<'_>,
+    [inner_bias, output_bias, mlp_bias]: [bool; 3],
+    window: impl Fn(usize) -> Option<usize>,
+) -> error::Result<Box<dyn Network>> {
+    let rotary = Rc::new(Rotary::new(&settings.rope()?, settings.positions)?);
+    let decoder = decoder(settings, tensors, |i, at| {
+        let projections = projections(settings, at, (inner_bias, output_bias))?;
+        let attention = attention(settings, projections, &rotary, window(i));
+        layer(settings, at, attention, gated_mlp(settings, at, mlp_bias)?)
+    })?;
+    Ok(Box::new(decoder))
+}
+
+/// The model around its layers, each built from its index and the place of its tensors.
+pub(super) fn decoder(
+    settings: &Settings,
+    tensors: &VarBuilder<'_>,
+    mut layer: impl FnMut(usize, &VarBuilder<'_>) -> Result<Layer>,
+) -> Result<Decoder> {
+    let body = tensors.pp("model");
+    let shape = (settings.vocabulary, settings.hidden);
+    let embedding: Tensor = body.get(shape, "embed_tokens.weight")?;
+    let head = if settings.tied { embedding.clone() } else { tensors.get(shape, "lm_head.weight")? };
+    let at = body.pp("layers");
+    Ok(Decoder {
+        embedding,
+        embedding_scale: 1.0,
+        positions: None,
+        layers: (0..settings.layers).map(|i| layer(i, &at.pp(i))).collect::<Result<_>>()?,
+        norm: rms(settings.hidden, settings.epsilon, &body.pp("norm"))?,
+        head: Linear::new(head, None),
+        softcap: None,
+    })
+}

@@ -1,0 +1,10 @@
+//! What tests are made of: checkpoints, models, damaged packages, and the program itself.
+
+pub(crate) mod architectures;
+pub(crate) mod checkpoints;
+pub(crate) mod command;
+pub(crate) mod damage;
+pub(crate) mod fixtures;
+pub(crate) mod numbers;
+pub(crate) mod scene;
+pub(crate) mod tiny;

@@ -1,0 +1,223 @@
+//! `cargo xtask bench quality`: what each precision costs a real model, as the perplexity of a text that nothing was
+//! chosen by.
+
+use std::fs;
+use std::path::Path;
+
+use anemeter::bundle::Bundle;
+use anemeter::compress::TensorLog;
+use anemeter::harness::records;
+use anemeter::report::{Quality, Record};
+use anyhow::{Context, Result, bail, ensure};
+use pico_args::Arguments;
+
+use crate::fetch_smollm2::{Fetched, fetch};
+use xtask::outcome::Outcome;
+use xtask::process::succeed;
+use xtask::project::Project;
+use xtask::record;
+
+/// The text that is scored, and the fewest tokens it must have. `--precision auto` chooses by another.
+const TEXT: &str = "src/quickstart/merrow.txt";
+const LEAST_TOKENS: usize = 4000;
+const SEQ_LEN: &str = "512";
+
+/// How much worse than fp16 int8 may be, in per cent.
+const MOST_INT8: f64 = 0.5;
+
+const FP16: &str = "fp16";
+const INT8: &str = "int8";
+const UNIFORM: &str = "lut4:group=16 for every weight";
+const AUTO: &str = "auto, 4.5 bits";
+
+/// What is exported: a name and how it is asked for.
+const FORMS: &[(&str, Wish)] = &[
+    (FP16, Wish::Flags(&["--precision", "fp16"])),
+    (INT8, Wish::Flags(&["--precision", "int8"])),
+    ("int4", Wish::Flags(&["--precision", "int4"])),
+    ("lut6:group=16", Wish::Flags(&["--precision", "lut6:group=16"])),
+    ("lut4:group=16", Wish::Flags(&["--precision", "lut4:group=16"])),
+    (UNIFORM, Wish::Every("lut4:group=16")),
+    (AUTO, Wish::Flags(&["--precision", "auto", "--target-bits", "4.5"])),
+];
+
+/// How a precision is asked for.
+enum Wish {
+    /// Flags of `export`.
+    Flags(&'static [&'static str]),
+    /// One precision for every weight, embedding and head too.
+    Every(&'static str),
+}
+
+/// What a form came to.
+#[derive(Debug, Clone, PartialEq)]
+struct Row {
+    name: &'static str,
+    bits: f64,
+    bytes: u64,
+    tokens: usize,
+    perplexity: f64,
+}
+
+pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
+    let recorded = arguments.contains("--record");
+    xtask::finish(arguments)?;
+    let model = match fetch(project)? {
+        Fetched::There(path) => path,
+        Fetched::NotAvailable(why) => return Ok(Outcome::not_checked("quality", &why)),
+    };
+    println!("building for speed");
+    let program = project.release("anemeter")?;
+    let folder = project.target.join("bench-quality");
+    fs::create_dir_all(&folder)?;
+    let mut rows = Vec::new();
+    for (name, wish) in FORMS {
+        let row = measure(project, &program, &model, &folder, (name, wish))?;
+        println!("{name}: {:.2} bits, perplexity {:.4} over {} tokens", row.bits, row.perplexity, row.tokens);
+        rows.push(row);
+    }
+    fs::remove_dir_all(&folder)?;
+    let (table, met) = (table(&rows)?, targets(&rows)?);
+    println!("\n{table}\n{}", met.text());
+    if recorded {
+        let tokens = rows.first().map_or(0, |row| row.tokens);
+        let text = format!("{tokens} tokens of `{TEXT}` scored.\n\n{table}\n{}", met.text());
+        record::write(project, "bench quality", "cargo xtask bench quality", &text)?;
+    }
+    match met.0.iter().all(|target| target.2) {
+        true => Ok(Outcome::Checked(String::new())),
+        false => bail!("a target is missed"),
+    }
+}
+
+/// A configuration that leaves no weight out, embedding and head included.
+pub(crate) fn every_weight(precision: &str) -> String {
+    let rule = format!("{{default: fp16, rules: [{{match: '*', precision: '{precision}'}}]}}");
+    format!("coreml:\n  precision: {rule}\n")
+}
+
+fn measure(
+    project: &Project,
+    program: &Path,
+    model: &Path,
+    folder: &Path,
+    (name, wish): (&'static str, &Wish),
+) -> Result<Row> {
+    let output = folder.join("bundle");
+    let mut export = project.command(program);
+    export.arg("export").arg(model).arg("-o").arg(&output).args(["--overwrite", "--shapes", SEQ_LEN]);
+    match wish {
+        Wish::Flags(flags) => export.args(*flags),
+        Wish::Every(precision) => {
+            let config = folder.join("every.yaml");
+            fs::write(&config, every_weight(precision))?;
+            export.arg("--config").arg(config)
+        }
+    };
+    succeed(&mut export)?;
+    let text = project.root.join(TEXT);
+    succeed(
+        project.command(program).arg("eval").arg(&output).arg("--text").arg(text).args(["--runtime", "cpu"]),
+    )?;
+    row(name, &output)
+}
+
+/// What an export and an evaluation of it left behind.
+fn row(name: &'static str, folder: &Path) -> Result<Row> {
+    let bundle = Bundle::open(folder)?;
+    let quality: Quality =
+        records::read(&bundle)?.with_context(|| format!("there is no {}", Quality::FILE))?;
+    let found = quality.perplexity.context("the evaluation has no perplexity")?;
+    ensure!(found.tokens >= LEAST_TOKENS, "only {} tokens were scored", found.tokens);
+    let manifest = bundle.manifest();
+    let weights = manifest.compression.iter().flat_map(|log| &log.tensors);
+    let is_compressed = |weight: &&TensorLog| !["fp16", "fp32"].contains(&weight.precision.as_str());
+    let (elements, bytes) = weights.filter(is_compressed).fold((0, 0), |sums, weight| {
+        (sums.0 + weight.shape.iter().product::<usize>() as u64, sums.1 + weight.bytes_after)
+    });
+    Ok(Row {
+        name,
+        bits: if elements == 0 { 16.0 } else { bytes as f64 * 8.0 / elements as f64 },
+        bytes: manifest.chunks.iter().map(|chunk| chunk.file.bytes).sum(),
+        tokens: found.tokens,
+        perplexity: found.perplexity,
+    })
+}
+
+fn table(rows: &[Row]) -> Result<String> {
+    let reference = perplexity(rows, FP16)?;
+    let mut text =
+        "| precision | bits per weight | package | perplexity | against fp16 |\n|---|---|---|---|---|\n"
+            .to_owned();
+    for row in rows {
+        let change = (row.perplexity / reference - 1.0) * 100.0;
+        text += &format!(
+            "| {} | {:.2} | {:.1} MB | {:.3} | {change:+.2} % |\n",
+            row.name,
+            row.bits,
+            row.bytes as f64 / 1e6,
+            row.perplexity
+        );
+    }
+    Ok(text)
+}
+
+/// Targets: what, how it came out, and whether it is met.
+struct Targets(Vec<(String, String, bool)>);
+
+impl Targets {
+    fn text(&self) -> String {
+        let mut text = "| target | measured | |\n|---|---|---|\n".to_owned();
+        for (what, measured, met) in &self.0 {
+            text += &format!("| {what} | {measured} | {} |\n", if *met { "met" } else { "MISSED" });
+        }
+        text
+    }
+}
+
+fn targets(rows: &[Row]) -> Result<Targets> {
+    let [reference, int8, uniform, auto] = [FP16, INT8, UNIFORM, AUTO].map(|name| perplexity(rows, name));
+    let (reference, int8, uniform, auto) = (reference?, int8?, uniform?, auto?);
+    let change = (int8 / reference - 1.0) * 100.0;
+    Ok(Targets(vec![
+        (format!("int8 within {MOST_INT8} % of fp16"), format!("{change:+.2} %"), change.abs() <= MOST_INT8),
+        (
+            "auto at 4.5 bits better than lut4 for every weight".to_owned(),
+            format!("{auto:.3} against {uniform:.3}"),
+            auto < uniform,
+        ),
+    ]))
+}
+
+fn perplexity(rows: &[Row], name: &str) -> Result<f64> {
+    let row = rows.iter().find(|row| row.name == name);
+    row.map(|row| row.perplexity).with_context(|| format!("`{name}` was not measured"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rows(int8: f64, auto: f64) -> Vec<Row> {
+        let row = |name, bits, perplexity| Row { name, bits, bytes: 270_800_000, tokens: 4600, perplexity };
+        vec![row(FP16, 16.0, 20.0), row(INT8, 8.02, int8), row(UNIFORM, 4.03, 25.0), row(AUTO, 4.5, auto)]
+    }
+
+    #[test]
+    fn each_target_can_be_missed() {
+        let met = |rows: &[Row]| targets(rows).unwrap().0.iter().map(|target| target.2).collect::<Vec<_>>();
+        assert_eq!(met(&rows(20.09, 24.0)), [true, true]);
+        assert_eq!(met(&rows(20.11, 24.0)), [false, true]);
+        assert_eq!(met(&rows(19.89, 24.0)), [false, true]);
+        assert_eq!(met(&rows(20.0, 25.0)), [true, false]);
+        assert!(targets(&rows(20.0, 25.0)[..3]).is_err());
+    }
+
+    #[test]
+    fn the_table_compares_with_fp16() {
+        let text = table(&rows(20.1, 24.0)).unwrap();
+        assert!(text.contains("| fp16 | 16.00 | 270.8 MB | 20.000 | +0.00 % |\n"), "{text}");
+        assert!(text.contains("| int8 | 8.02 | 270.8 MB | 20.100 | +0.50 % |\n"), "{text}");
+        assert!(targets(&rows(20.2, 24.0)).unwrap().text().contains("| +1.00 % | MISSED |"));
+    }
+}

@@ -1,0 +1,76 @@
+//! `cargo xtask fuzz-seeds`: what fuzz targets start from, written by the library.
+
+use std::fs;
+
+use anemeter::mil::verify::verify;
+use anemeter::package::{self, WriteOptions, decode_model};
+use anyhow::{Result, bail};
+use pico_args::Arguments;
+
+use xtask::fuzz::PROGRAM_SEED_LENGTH;
+use xtask::outcome::Outcome;
+use xtask::project::Project;
+
+#[path = "../../../fuzz/src/lib.rs"]
+#[allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "a crate of its own for the fuzz targets")]
+mod shared_by_targets;
+
+/// Gives every target the files of a small package to start from.
+pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
+    let mut targets = Vec::new();
+    while let Some(target) = arguments.opt_free_from_str::<String>()? {
+        targets.push(target);
+    }
+    xtask::finish(arguments)?;
+    let package = project.target.join("fuzz-seeds/tiny.mlpackage");
+    fs::create_dir_all(project.target.join("fuzz-seeds"))?;
+    let tiny = shared_by_targets::tiny_model();
+    let model = decode_model(&tiny.model, &shared_by_targets::weight_files(&tiny.weights))?;
+    package::write(&verify(model)?, &package, WriteOptions { overwrite: true, ..WriteOptions::default() })?;
+    let manifest = fs::read(package.join("Manifest.json"))?;
+    let whole = shared_by_targets::join(&manifest, &tiny.model, &tiny.weights);
+    for target in &targets {
+        let seed = match target.as_str() {
+            "manifest" => &manifest,
+            "protobuf" => &tiny.model,
+            "weights" => &tiny.weights,
+            "package" | "run" => &whole,
+            other => bail!("there is no seed for the fuzz target `{other}`"),
+        };
+        let folder = project.root.join("fuzz/corpus").join(target);
+        fs::create_dir_all(&folder)?;
+        fs::write(folder.join("tiny"), seed)?;
+        if target == "run" {
+            for index in 0..PROGRAM_SEEDS {
+                fs::write(folder.join(format!("noise-{index:02}")), noise(index))?;
+            }
+        }
+    }
+    Ok(Outcome::Checked(format!("seeds of {} targets", targets.len())))
+}
+
+/// `run` makes a program of any bytes, but of few bytes only a short one, so it starts from long noise as well.
+const PROGRAM_SEEDS: u64 = 64;
+
+/// The same noise for the same index (SplitMix64).
+fn noise(index: u64) -> Vec<u8> {
+    let word = |step: u64| {
+        let mut x = (index << 32 | step).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ x >> 31
+    };
+    (0..).flat_map(|step| word(step).to_le_bytes()).take(PROGRAM_SEED_LENGTH).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn noise_is_long_and_reproducible() {
+        assert_eq!(noise(3).len(), PROGRAM_SEED_LENGTH);
+        assert_eq!(noise(3), noise(3));
+        assert_ne!(noise(3), noise(4));
+    }
+}

@@ -1,0 +1,45 @@
+//! Lint rules.
+
+use std::fmt::Write;
+
+use anemeter::lint::{Rule, rules};
+use anyhow::Result;
+
+use super::Page;
+
+pub(super) const PAGE: Page = Page {
+    name: "rules.md",
+    title: "Lint rules",
+    source: "the rules in src/mil/lint/rules/",
+    body: |_| page(),
+};
+
+const INTRODUCTION: &str = "\
+`anemeter lint --explain ID` prints a rule in full; options and waivers take its id or its name. [Lint](../lint.md) says \
+what severities and confidences mean.\n";
+
+fn page() -> Result<String> {
+    let mut text = format!("{} rules. {INTRODUCTION}\n", rules().len());
+    text +=
+        "| id | name | severity | confidence | rule | keeps off | needs |\n|---|---|---|---|---|---|---|\n";
+    for rule in rules() {
+        let off = if rule.off_ane { "yes" } else { "" };
+        let (severity, confidence) = (rule.severity.name(), rule.confidence.name());
+        let needs = rule.needs().unwrap_or("");
+        let Rule { id, slug, title, .. } = rule;
+        writeln!(text, "| {id} | {slug} | {severity} | {confidence} | {title} | {off} | {needs} |")?;
+    }
+    for rule in rules() {
+        section(rule, &mut text)?;
+    }
+    Ok(text)
+}
+
+fn section(rule: &Rule, text: &mut String) -> Result<()> {
+    writeln!(text, "\n## {}: {}\n\n{}\n", rule.id, rule.title, rule.why)?;
+    for source in rule.evidence {
+        writeln!(text, "- {source}")?;
+    }
+    writeln!(text, "\nWhat to do: {}.", rule.remedy)?;
+    Ok(())
+}
