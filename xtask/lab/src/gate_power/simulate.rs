@@ -185,7 +185,7 @@ pub(crate) fn blank() -> Result<Report> {
             "kv_form": "io", "kv_bytes_per_token": 1, "package_bytes": 1, "weight_bytes_per_token": null,
             "package_digests": [], "checkpoint_digest": "", "tokenizer_digest": null,
         },
-        "runtime": { "name": "simulated", "compute_units": "cpu", "threads": null, "numerics": null },
+        "runtime": { "name": "cpu", "compute_units": "cpu", "threads": null, "numerics": null },
         "machine": {
             "os": "none", "os_version": null, "os_build": null, "architecture": "none", "chip": null,
             "model": null, "logical_cores": 1, "physical_cores": 1, "memory_bytes": null,
