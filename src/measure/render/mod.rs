@@ -1,6 +1,6 @@
 //! Reports and verdicts for people, spreadsheets and CI: tables, Markdown, CSV, SVG charts, one HTML page.
 //!
-//! Everything is made from the same [`mod@tables`] and [charts](chart). Whatever comes from a report is text:
+//! Everything is made from the same [`tables()`] and [charts](chart). Whatever comes from a report is text:
 //! it is escaped for the format that it goes into.
 
 mod census;
