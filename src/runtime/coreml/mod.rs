@@ -22,6 +22,7 @@ use super::{
     Availability, Compilation, LoadOptions, LoadedModel, Loading, Placement, Runtime, RuntimeError, Session,
 };
 use anemeter_base::hardware::os_version;
+use anemeter_base::vocabulary::RuntimeName;
 use anemeter_mil::Model;
 use anemeter_mil::package::Package;
 use model::FunctionModel;
