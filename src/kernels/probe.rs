@@ -1,6 +1,8 @@
 //! What the machine can do at most: how fast memory is read and how fast numbers are multiplied.
 
 use std::hint::black_box;
+use std::io;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use super::simd::{LANES, Op, Simd, WIDE, dispatch};
@@ -22,31 +24,70 @@ pub struct Limits {
 }
 
 /// Measures both with so many threads; memory by reading so many bytes, which should be more than caches hold.
-pub fn limits(threads: usize, bytes: usize) -> Limits {
+///
+/// # Errors
+/// If the system does not start so many threads.
+pub fn limits(threads: usize, bytes: usize) -> io::Result<Limits> {
     const ROUNDS: usize = 3;
-    let threads = threads.max(1);
-    // Not zero: a buffer of zeros may be one page of the system's, mapped all over.
-    let buffers: Vec<Vec<f32>> =
-        (0..threads).map(|_| vec![1.0; bytes / size_of::<f32>() / threads]).collect();
-    let best = |round: &dyn Fn() -> f64| (0..ROUNDS).map(|_| round()).fold(0.0, f64::max);
-    Limits {
-        bytes_per_second: best(&|| read_speed(&buffers)),
-        flops_per_second: best(&|| multiply_speed::<FEW>(threads).max(multiply_speed::<MANY>(threads))),
+    let memory = MemoryProbe::new(threads, bytes);
+    let (mut read, mut multiplied) = (0f64, 0f64);
+    for _ in 0..ROUNDS {
+        let started = Instant::now();
+        memory.read()?;
+        read = read.max(memory.bytes() as f64 / started.elapsed().as_secs_f64());
+        for speed in [multiply_speed::<FEW>(threads)?, multiply_speed::<MANY>(threads)?] {
+            multiplied = multiplied.max(speed);
+        }
+    }
+    Ok(Limits { bytes_per_second: read, flops_per_second: multiplied })
+}
+
+/// Memory to be read by threads, a part each.
+#[derive(Debug)]
+pub struct MemoryProbe {
+    parts: Vec<Vec<f32>>,
+}
+
+impl MemoryProbe {
+    /// So many bytes, which should be more than caches hold, in equal parts.
+    pub fn new(threads: usize, bytes: usize) -> MemoryProbe {
+        let threads = threads.max(1);
+        // Not zero: a buffer of zeros may be one page of the system's, mapped all over.
+        let part = || vec![1.0; bytes / size_of::<f32>() / threads];
+        MemoryProbe { parts: (0..threads).map(|_| part()).collect() }
+    }
+
+    /// Bytes that are read.
+    pub fn bytes(&self) -> usize {
+        self.parts.iter().map(|part| size_of_val(&part[..])).sum()
+    }
+
+    /// Reads everything once, with a thread for each part.
+    ///
+    /// # Errors
+    /// If the system does not start so many threads.
+    pub fn read(&self) -> io::Result<()> {
+        on_threads(self.parts.iter().map(|part| || black_box(dispatch(Total { data: part })))).map(|_| ())
     }
 }
 
-fn read_speed(buffers: &[Vec<f32>]) -> f64 {
-    let started = Instant::now();
-    std::thread::scope(|scope| {
-        for buffer in buffers {
-            scope.spawn(|| black_box(dispatch(Total { data: buffer })));
-        }
-    });
-    let bytes: usize = buffers.iter().map(|buffer| size_of_val(&buffer[..])).sum();
-    bytes as f64 / started.elapsed().as_secs_f64()
+/// A fixed computation in the first cache: `x <- 0.999 x + 0.001` for every number.
+pub fn decay(numbers: &mut [f32]) {
+    for number in numbers {
+        *number = number.mul_add(0.999, 0.001);
+    }
 }
 
-fn multiply_speed<const CHAINS: usize>(threads: usize) -> f64 {
+/// What each does, all at the same time.
+fn on_threads<T: Send>(work: impl Iterator<Item = impl FnOnce() -> T + Send>) -> io::Result<Vec<T>> {
+    thread::scope(|scope| {
+        let started: io::Result<Vec<_>> =
+            work.map(|work| thread::Builder::new().spawn_scoped(scope, work)).collect();
+        Ok(started?.into_iter().map(|thread| thread.join().expect("a probe does not panic")).collect())
+    })
+}
+
+fn multiply_speed<const CHAINS: usize>(threads: usize) -> io::Result<f64> {
     let run = || {
         let (started, mut rounds) = (Instant::now(), 0);
         while started.elapsed() < Duration::from_millis(40) {
@@ -56,10 +97,7 @@ fn multiply_speed<const CHAINS: usize>(threads: usize) -> f64 {
         }
         (rounds * STEPS * CHAINS * WIDE * 2) as f64 / started.elapsed().as_secs_f64()
     };
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..threads).map(|_| scope.spawn(run)).collect();
-        threads.into_iter().map(|thread| thread.join().unwrap_or(0.0)).sum()
-    })
+    Ok(on_threads((0..threads.max(1)).map(|_| run))?.into_iter().sum())
 }
 
 /// The sum of all elements, in an order that is as fast as any.
@@ -121,5 +159,20 @@ mod tests {
             let fixed_point = isa.run(Chains::<FEW> { factor: 0.5 }) / (FEW * WIDE) as f32;
             assert!((fixed_point - 1.0).abs() < 1e-6, "{fixed_point}");
         }
+    }
+
+    #[test]
+    fn memory_is_divided_among_threads() {
+        let memory = MemoryProbe::new(3, 12 << 10);
+        assert_eq!((memory.parts.len(), memory.bytes()), (3, 12 << 10));
+        memory.read().unwrap();
+        assert_eq!(MemoryProbe::new(0, 64).parts.len(), 1);
+    }
+
+    #[test]
+    fn decay_tends_to_one() {
+        let mut numbers = [0.0, 1.0, 2.0];
+        (0..20_000).for_each(|_| decay(&mut numbers));
+        assert!(numbers.iter().all(|number| (number - 1.0).abs() < 1e-3), "{numbers:?}");
     }
 }

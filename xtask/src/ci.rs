@@ -36,7 +36,9 @@ const STEPS: &[(&str, How)] = &[
     (
         "clippy",
         How::Here(|project| {
-            cargo(project, &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+            let everything =
+                ["clippy", "--workspace", "--all-targets", "--features", "lab/candle-transformers"];
+            cargo(project, &[&everything[..], &["--", "-D", "warnings"]].concat())
         }),
     ),
     ("test", How::Tests),

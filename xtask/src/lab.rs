@@ -17,6 +17,9 @@ use crate::task::{Run, Task};
 /// The package.
 pub const PACKAGE: &str = "lab";
 
+/// Its feature for the networks of candle-transformers.
+const CROSS_CHECK: &str = "candle-transformers";
+
 pub(crate) const BENCH_BUILD: Task = Task {
     name: "build",
     arguments: "[--base REV] [--only quickstart|test|tidy] [--skip-base] [--record]",
@@ -217,6 +220,9 @@ pub(crate) fn run(project: &Project, words: &[&str], arguments: Vec<OsString>) -
     let file = folder.join(format!("outcome-{}.txt", std::process::id()));
     let mut command = Command::new("cargo");
     command.args(["run", "--package", PACKAGE, "--manifest-path"]).arg(project.root.join("Cargo.toml"));
+    if words == ["check", CHECK_CONFORMANCE.name] {
+        command.args(["--features", CROSS_CHECK]);
+    }
     command.args(["--", OUTCOME_FLAG]).arg(&file).args(words).args(arguments);
     let status = command.status().context("start cargo")?;
     let told = fs::read_to_string(&file);

@@ -13,7 +13,7 @@ use crate::kernels::probe;
 use crate::mil::op::Numerics;
 use crate::package::Package;
 use crate::render::Table;
-use crate::runtime::{LoadOptions, Session, choose};
+use crate::runtime::{LoadOptions, RuntimeError, Session, choose};
 use crate::tensor::TensorView;
 use crate::vocabulary::{ComputeUnits, RuntimeName};
 use observe::{Overflow, take};
@@ -127,7 +127,9 @@ fn profile(
 ) -> Result<()> {
     let threads = args.threads.map_or_else(num_cpus::get_physical, usize::from);
     session.predict(function, inputs)?;
-    session.observe(Some(Box::new(Profile::new(probe::limits(threads, PROBED_BYTES)))));
+    let limits = probe::limits(threads, PROBED_BYTES)
+        .map_err(|e| RuntimeError::Environment(format!("cannot start {threads} threads: {e}")))?;
+    session.observe(Some(Box::new(Profile::new(limits))));
     session.predict(function, inputs)?;
     let profile: Profile = take(session)?;
     output.text(profile.tables())?;

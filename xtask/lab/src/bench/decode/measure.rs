@@ -81,7 +81,7 @@ impl Bench {
         let memory = peak_bytes()?;
         let mut limits = Vec::new();
         for _ in 0..self.rounds {
-            limits.push(probe::limits(self.threads, READ_BYTES));
+            limits.push(probe::limits(self.threads, READ_BYTES)?);
             for case in &mut cases {
                 case.round(session.as_mut())?;
             }

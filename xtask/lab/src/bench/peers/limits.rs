@@ -43,7 +43,7 @@ impl Products {
 
 /// Probes in this process and gives a line of JSON.
 pub(super) fn probe() -> Result<String> {
-    let limits = probe::limits(THREADS, READ_BYTES);
+    let limits = probe::limits(THREADS, READ_BYTES)?;
     let machine = Machine { bytes: limits.bytes_per_second, flops: limits.flops_per_second };
     Ok(serde_json::to_string(&machine)?)
 }

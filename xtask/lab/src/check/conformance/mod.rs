@@ -5,6 +5,7 @@ mod compression;
 mod corpus;
 mod lint;
 mod ops;
+#[cfg(feature = "candle-transformers")]
 mod oracle;
 mod round_trip;
 mod signatures;
@@ -31,7 +32,7 @@ const PARTS: &[Part] = &[
     Part { flag: "--signatures", on_request: false, run: |project, _| signatures::check(project) },
     Part { flag: "--ops", on_request: false, run: ops::check },
     Part { flag: "--compression", on_request: false, run: compression::check },
-    Part { flag: "--oracle", on_request: false, run: |_, _| oracle::check() },
+    Part { flag: "--oracle", on_request: false, run: |_, _| cross_check() },
     Part { flag: "--torch", on_request: true, run: torch::check },
     Part { flag: "--lint", on_request: true, run: lint::check },
     Part { flag: "--architectures", on_request: true, run: architectures::check },
@@ -67,6 +68,18 @@ pub(crate) fn run(project: &Project, arguments: Arguments) -> Result<Outcome> {
     let selection = Selection::parse(arguments)?;
     let parts = selection.parts.iter().map(|part| (part.flag, || (part.run)(project, selection.limit)));
     Outcome::of_parts("conformance", parts)
+}
+
+/// The oracle beside candle-transformers.
+#[cfg(feature = "candle-transformers")]
+fn cross_check() -> Result<Outcome> {
+    oracle::check()
+}
+
+/// `cargo xtask check conformance` builds with it; the tests do not, which saves them a long build.
+#[cfg(not(feature = "candle-transformers"))]
+fn cross_check() -> Result<Outcome> {
+    anyhow::bail!("the laboratory was built without the feature `candle-transformers`")
 }
 
 /// A share as a percentage that shows 100 only when it is complete.
