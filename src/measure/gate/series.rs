@@ -82,11 +82,8 @@ fn speed(measure: Measure, metric: Metric, arms: [&[&Launch]; 2], seq_lens: &[us
     let count = |arm: &[Vec<f64>]| arm.iter().map(Vec::len).sum::<usize>();
     let fewer = |arms: &[Vec<Vec<f64>>; 2]| count(&arms[0]).min(count(&arms[1]));
     let mut series = Vec::new();
-    for statistic in [Statistic::P50, Statistic::P95] {
-        let (of_launches, percentile): (fn(&[Vec<f64>]) -> Option<Vec<f64>>, _) = match statistic {
-            Statistic::P50 => (launch_medians, Percentile::P50),
-            _ => (launch_tails, Percentile::P95),
-        };
+    for (statistic, percentile) in [(Statistic::P50, Percentile::P50), (Statistic::P95, Percentile::P95)] {
+        let of_launches = if statistic == Statistic::P50 { launch_medians } else { launch_tails };
         for (logs, &seq_len) in samples.iter().zip(seq_lens) {
             let (baseline, candidate) = (of_launches(&logs[0])?, of_launches(&logs[1])?);
             let (samples, figures) =
