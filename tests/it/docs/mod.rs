@@ -9,6 +9,8 @@
 
 mod page;
 mod pattern;
+#[cfg(unix)]
+mod runner;
 
 use std::fs;
 use std::path::{Path, PathBuf};
