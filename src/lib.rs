@@ -36,6 +36,40 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! A benchmark starts a fresh process per launch. A program of one's own can be that process, or name another one, such
+//! as an installed `anemeter` ([`Processes::of_program`](harness::Processes::of_program)). Every error is an
+//! [`std::error::Error`] that can be sent between threads, so `?` works with any boxed error:
+//!
+//! ```no_run
+//! use anemeter::bundle::Bundle;
+//! use anemeter::evaluate::{self, Baseline, BenchRequest, GateRules};
+//! use anemeter::gate::InterimLook;
+//! use anemeter::harness::{self, BenchConfig, Processes};
+//! use anemeter::report::Report;
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+//!     // A launch is this program again, which then does nothing else.
+//!     if harness::serve_if_worker()? {
+//!         return Ok(());
+//!     }
+//!     let rules = GateRules::read(None, None)?;
+//!     let request = BenchRequest {
+//!         config: BenchConfig { launches: 6, ..BenchConfig::built_in()? },
+//!         runtime: None,
+//!         probe_kv: false,
+//!         soak: None,
+//!         slow_down_pct: None,
+//!         profiles: &rules.profiles,
+//!     };
+//!     let bundle = Bundle::open("bundle")?;
+//!     let report = evaluate::measure(&bundle, &request, &mut Processes::of_this_program()?, &mut |_| ())?;
+//!     let sessions = [Report::read("reports/blessed".as_ref())?];
+//!     let verdict = rules.judge(&report, Baseline::Sessions(&sessions), InterimLook::only())?;
+//!     println!("{}", anemeter::render::headline(&verdict));
+//!     Ok(())
+//! }
+//! ```
 
 pub mod cli;
 pub mod evaluate;

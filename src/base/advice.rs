@@ -24,6 +24,8 @@ pub trait Advice: Error {
 /// Its text names no option, so that it is true of every program; [`Remedy::Other`] is for what no option does.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Remedy {
+    /// Accept a session of a busy machine, giving the reason.
+    AcceptNoise,
     /// Accept a regression, giving the reason.
     AcceptRegression,
     /// Accept what was measured differently, giving the reason.
@@ -32,8 +34,12 @@ pub enum Remedy {
     AllowCrossHardware,
     /// Bless a report.
     Bless,
+    /// Bless in the repository, or without one.
+    BlessInRepository,
     /// Remove compiled models.
     ClearCompileCache,
+    /// Commit first, or bless without a repository.
+    CommitFirst,
     /// Compare what two bundles have in common.
     CommonWorkload,
     /// Evaluate the bundle again.
@@ -92,6 +98,7 @@ pub enum Remedy {
 impl fmt::Display for Remedy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Remedy::AcceptNoise => "measure again while nothing else runs, or give a reason to accept it",
             Remedy::AcceptRegression => "mend it, or give a reason to accept it",
             Remedy::AcceptOtherMeasurement => {
                 "measure as the baseline was measured, or give a reason to accept it"
@@ -100,7 +107,11 @@ impl fmt::Display for Remedy {
                 "bless a report of this hardware profile, or allow a comparison across hardware"
             }
             Remedy::Bless => "bless a report of this machine, model and workload",
+            Remedy::BlessInRepository => {
+                "bless in the repository that the bundle was exported from, or without git to try it out"
+            }
             Remedy::ClearCompileCache => "remove compiled models",
+            Remedy::CommitFirst => "commit first, or bless without git to try it out",
             Remedy::CommonWorkload => {
                 "choose what both bundles have, or export one again with the settings of the other"
             }

@@ -125,10 +125,13 @@ pub(super) fn phrase(remedy: &Remedy) -> String {
 
 fn carried_out_by(remedy: &Remedy) -> Option<Cow<'static, str>> {
     let flags = match remedy {
+        Remedy::AcceptNoise => "--accept-noise REASON",
         Remedy::AcceptRegression | Remedy::AcceptOtherMeasurement => "--accept-regression REASON",
         Remedy::AllowCrossHardware => "`anemeter bless REPORT`, or --allow-cross-hw",
         Remedy::Bless => "`anemeter bless REPORT`",
+        Remedy::BlessInRepository => "--scratch",
         Remedy::ClearCompileCache => "`anemeter cache clear`",
+        Remedy::CommitFirst => "`git commit`, or --scratch",
         Remedy::CommonWorkload => "--shapes, --kv",
         Remedy::EvaluateAgain => "`anemeter eval BUNDLE`",
         Remedy::Export => "`anemeter export CHECKPOINT -o DIR`",

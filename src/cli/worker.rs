@@ -1,7 +1,5 @@
 //! `anemeter worker`: one launch of a benchmark, started by `anemeter bench`.
 
-use std::io;
-
 use super::{Failure, Result, Status};
 use crate::harness;
 
@@ -11,9 +9,7 @@ use crate::harness;
 pub(super) struct Args {}
 
 pub(super) fn run(_: &Args) -> Result<Status> {
-    let mut input = io::BufReader::new(io::stdin());
-    let mut output = io::stdout().lock();
-    match harness::serve(&mut input, &mut output) {
+    match harness::serve_standard() {
         Ok(()) => Ok(Status::Good),
         // The parent has gone, and so has everyone who could read a message.
         Err(_) => Err(Failure::closed_pipe()),

@@ -3,10 +3,10 @@
 use crate::advice::Remedy;
 use crate::baseline::{
     BlessError, Blessed, Blessing, Facts, Judgement, Proposal, Provenance, Refusal, Refusals, Sessions,
-    Store, Tree, refusals,
+    Store, Tree, noise, refusals,
 };
 use crate::evaluate::{Baseline, GateRules};
-use crate::gate::{InterimLook, Outcome, Status};
+use crate::gate::{InterimLook, Outcome, Status, Steadiness};
 use crate::hardware::Profiles;
 use crate::report::Report;
 
@@ -60,6 +60,10 @@ pub struct BlessRequest<'a> {
     pub provenance: Provenance,
     /// Why a failing gate is to be overruled.
     pub accept_regression: Option<String>,
+    /// How steady the machine must have been.
+    pub steadiness: Steadiness,
+    /// Why a session of a busy machine is good enough.
+    pub accept_noise: Option<String>,
 }
 
 /// Makes reports the baseline of their key.
@@ -69,14 +73,19 @@ pub fn bless(
     gate: &mut Gate<'_>,
 ) -> Result<Blessing, BlessError<Refusals>> {
     let facts = Facts { profiles: request.profiles, tree: request.tree.clone() };
-    let refused = refusals(&request.reports, &facts);
+    let mut refused = refusals(&request.reports, &facts);
+    let noise = noise(&request.reports, &request.steadiness);
+    let accepted_noise = request.accept_noise.clone().filter(|_| !noise.is_empty());
+    if request.accept_noise.is_none() {
+        refused.extend(noise);
+    }
     if !refused.is_empty() {
         return Err(BlessError::Refused(Refusals(refused)));
     }
     let proposal = Proposal {
         reports: request.reports.clone(),
         sessions: request.sessions,
-        provenance: request.provenance.clone(),
+        provenance: Provenance { accepted_noise, ..request.provenance.clone() },
     };
     store.bless(&proposal, |present| match present {
         None => Ok(Judgement { gate: "first baseline".to_owned(), accepted_regression: None }),
@@ -140,6 +149,8 @@ mod tests {
             tree: Tree::NotAsked,
             provenance: Provenance::default(),
             accept_regression: None,
+            steadiness: Steadiness::default(),
+            accept_noise: None,
         }
     }
 
@@ -182,6 +193,43 @@ mod tests {
     }
 
     #[test]
+    fn a_busy_machine_needs_a_reason() {
+        let (_folder, store) = store();
+        let profiles = Profiles::built_in().unwrap();
+        let mut gate = |_: &Report, _: &Blessed| GateVerdict::Pass(String::new());
+        let mut busy = session(1);
+        busy.conditions_at_end.load_average = Some(4.0);
+        let mut busy = request(&profiles, busy);
+        let found = refused(bless(&store, &busy, &mut gate));
+        assert!(matches!(&*found, [only] if only.contains("on a busy machine")), "{found:?}");
+        busy.accept_noise = Some("a laptop".to_owned());
+        let provenance = bless(&store, &busy, &mut gate).unwrap().blessed.provenance;
+        assert_eq!(provenance.accepted_noise.as_deref(), Some("a laptop"));
+        busy.reports = vec![session(2)];
+        let provenance = bless(&store, &busy, &mut gate).unwrap().blessed.provenance;
+        assert_eq!(provenance.accepted_noise, None, "there was nothing to accept");
+    }
+
+    #[test]
+    fn a_report_is_blessed_once() {
+        let (_folder, store) = store();
+        let profiles = Profiles::built_in().unwrap();
+        let mut gate = |_: &Report, _: &Blessed| GateVerdict::Pass(String::new());
+        let mut again = request(&profiles, session(1));
+        bless(&store, &again, &mut gate).unwrap();
+        let error = bless(&store, &again, &mut gate).unwrap_err().to_string();
+        assert!(
+            error.ends_with("the report of 2026-02-01T12:00:00Z is a session of this baseline already"),
+            "{error}"
+        );
+        again.reports = vec![session(2), session(2)];
+        let error = bless(&store, &again, &mut gate).unwrap_err().to_string();
+        assert_eq!(error, "the report of 2026-02-02T12:00:00Z is given more than once");
+        again.reports = vec![session(1), session(2)];
+        assert_eq!(bless(&store, &again, &mut gate).unwrap().blessed.sessions.len(), 2, "one of them is new");
+    }
+
+    #[test]
     fn the_stored_gate_tells_slower_from_other() {
         let (_folder, store) = store();
         let profiles = Profiles::built_in().unwrap();
@@ -189,7 +237,10 @@ mod tests {
         let mut gate = stored_gate(&rules);
         bless(&store, &request(&profiles, session(1)), &mut gate).unwrap();
         let present = store.latest(&Key::of(&session(1))).unwrap();
-        let slower = gate(&scaled(2, 1.5), &present);
+        let mut slower = scaled(2, 1.5);
+        assert!(matches!(gate(&slower, &present), GateVerdict::Inconclusive(_)), "the same packages");
+        slower.subject.package_digests = vec!["xxh3:09".to_owned()];
+        let slower = gate(&slower, &present);
         assert!(matches!(&slower, GateVerdict::Fail(text) if text.contains("TTFT p50 at 128")), "{slower:?}");
         let mut other = session(2);
         other.runtime.threads = Some(1);

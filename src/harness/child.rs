@@ -56,6 +56,9 @@ pub struct WorkerExit {
     pub stderr: String,
 }
 
+/// The argument that makes a program a worker.
+pub(super) const WORKER: &str = "worker";
+
 /// Starts a program with arguments; the job goes to its standard input.
 #[derive(Debug, Clone)]
 pub struct Processes {
@@ -66,9 +69,14 @@ pub struct Processes {
 }
 
 impl Processes {
-    /// Workers of this very program.
+    /// Workers of this very program, which has to call [`serve_if_worker`](super::serve_if_worker) before anything else.
     pub fn of_this_program() -> io::Result<Processes> {
-        Ok(Processes { program: std::env::current_exe()?, arguments: vec!["worker".to_owned()] })
+        Ok(Processes::of_program(std::env::current_exe()?))
+    }
+
+    /// Workers of another program: `anemeter`, or one that calls [`serve_if_worker`](super::serve_if_worker).
+    pub fn of_program(program: impl Into<PathBuf>) -> Processes {
+        Processes { program: program.into(), arguments: vec![WORKER.to_owned()] }
     }
 }
 

@@ -42,7 +42,7 @@ pub use provenance::{folder_name, header};
 pub use residency::PlannedPlacement;
 pub use run::{BenchEnv, Event, Observations, run};
 pub use schedule::{Slot, schedule};
-pub use worker::serve;
+pub use worker::{serve, serve_if_worker, serve_standard};
 
 #[cfg(any(test, feature = "testing"))]
 pub mod testing {

@@ -1,10 +1,12 @@
 //! The worker: a fresh process that does one job and tells what it measures, line by line.
 
+use std::ffi::OsString;
 use std::io::{self, BufRead, Write};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::child::WORKER;
 use super::open::{self, OpenError, Ready, ReadyPart};
 use super::prompts::Prompts;
 use super::protocol::{Job, Message, ModelUse};
@@ -86,6 +88,23 @@ pub fn serve(input: &mut dyn BufRead, output: &mut dyn Write) -> io::Result<()> 
         Err(Stop::Failed(why)) => emit(&Message::Failed(why)),
         Err(Stop::Unheard(error)) => Err(error),
     }
+}
+
+/// Does the job that a line on standard input describes and answers on standard output.
+pub fn serve_standard() -> io::Result<()> {
+    serve(&mut io::BufReader::new(io::stdin()), &mut io::stdout().lock())
+}
+
+/// Does the job of a worker if this process was started as one, and says whether it was. A program that measures with
+/// workers of its own ([`Processes::of_this_program`](super::Processes::of_this_program)) calls this before anything
+/// else, and ends if it was.
+pub fn serve_if_worker() -> io::Result<bool> {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    let is_worker = arguments == [WORKER];
+    if is_worker {
+        serve_standard()?;
+    }
+    Ok(is_worker)
 }
 
 /// Where a worker tells what it measures.

@@ -8,3 +8,4 @@ pub mod render;
 pub mod report;
 pub mod stats;
 pub mod sweep;
+mod words;

@@ -70,7 +70,8 @@ impl Repository {
     }
 
     fn bless(&self, args: &[&str]) -> Outcome {
-        self.anemeter(&[&["bless"], args].concat())
+        // Tests run at the same time as others do.
+        self.anemeter(&[&["bless", "--accept-noise", "tests"], args].concat())
     }
 
     /// The only file that holds a present baseline.
@@ -148,7 +149,12 @@ fn what_may_not_be_blessed_is_refused_with_its_reason() {
         refused(&|report| report["header"]["git"]["dirty"] = json!(true))
             .contains("differed from the commit")
     );
-    let slower = |report: &mut Value| scale(report, 3.0);
+    let slower = |report: &mut Value| {
+        scale(report, 3.0);
+        for record in ["subject", "verification"] {
+            report[record]["package_digests"] = json!(["xxh3:00"]);
+        }
+    };
     let text = refused(&slower);
     assert!(
         text.contains("the gate against the present baseline says fail: ")
@@ -168,12 +174,52 @@ fn what_may_not_be_blessed_is_refused_with_its_reason() {
 
     write_text(&repository.path("bench.yaml"), "changed: true\n");
     assert!(refused(&|_| {}).contains("files differ from the commit: bench.yaml"));
+}
+
+#[test]
+fn without_a_commit_it_says_what_to_do() {
+    let repository = Repository::new();
+    let alone = |arguments: &[&str]| {
+        let bless = ["bless", "out", "--accept-noise", "tests"];
+        run(repository
+            .command(&[&bless, arguments].concat())
+            .env("GIT_CEILING_DIRECTORIES", repository.scene.folder().parent().unwrap()))
+    };
     fs::remove_dir_all(repository.path(".git")).unwrap();
-    let report = repository.report(11, |_| {});
-    let alone = run(repository
-        .command(&["bless", &report])
-        .env("GIT_CEILING_DIRECTORIES", repository.scene.folder().parent().unwrap()));
-    assert!(alone.stdout.contains("there is no git repository here"), "{}{}", alone.stdout, alone.stderr);
+    let nowhere = alone(&[]);
+    assert_eq!(nowhere.code, 1, "{}", nowhere.stderr);
+    assert!(nowhere.stdout.contains("there is no git repository here"), "{}", nowhere.stdout);
+    assert!(nowhere.stdout.contains("or without git to try it out: --scratch"), "{}", nowhere.stdout);
+    git(repository.scene.folder(), &["init", "--quiet"]);
+    let fresh = alone(&[]);
+    assert!(fresh.stdout.contains("the git repository here has no commit"), "{}", fresh.stdout);
+    assert!(fresh.stdout.contains("`git commit`, or --scratch"), "{}", fresh.stdout);
+    alone(&["--scratch"]).good();
+    git(repository.scene.folder(), &["add", "baselines"]);
+    let mut staged = Command::new("git");
+    let staged =
+        run(staged.current_dir(repository.scene.folder()).args(["diff", "--cached", "--name-only"])).stdout;
+    assert!(staged.contains("baselines/.gitignore") && !staged.contains(".lock"), "{staged}");
+    let again = alone(&["--scratch"]);
+    assert!(again.refused().contains("is a session of this baseline already"), "{}", again.stderr);
+}
+
+#[test]
+fn a_busy_machine_is_blessed_with_a_word_on_it_only() {
+    let repository = Repository::new();
+    let report = repository.report(1, |report| report["conditions_at_end"]["load_average"] = json!(99.0));
+    let refused = repository.anemeter(&["bless", &report]);
+    assert_eq!(refused.code, 1, "{}", refused.stderr);
+    assert!(
+        refused.stdout.contains("was measured on a busy machine: the load average was 99.0"),
+        "{}",
+        refused.stdout
+    );
+    assert!(refused.stdout.contains("--accept-noise REASON"), "{}", refused.stdout);
+    let blessed = repository.bless(&[&report]);
+    assert!(blessed.succeeded().contains("accepted a busy machine: tests"), "{}", blessed.stdout);
+    let shown = repository.anemeter(&["baselines", "show"]);
+    assert!(shown.succeeded().contains("noise       tests"), "{}", shown.stdout);
 }
 
 /// The same report as of a machine without noise, so that its gate knows what to say.
@@ -228,7 +274,7 @@ fn an_interrupt_leaves_nothing_unfinished_among_baselines() {
     let interrupted = (0..ATTEMPTS).any(|attempt| {
         let name = format!("interrupted{attempt}");
         let mut child = repository
-            .command(&["bless", &large, "--baselines", &name])
+            .command(&["bless", &large, "--baselines", &name, "--accept-noise", "tests"])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -257,7 +303,7 @@ fn many_at_once_lose_nothing_even_if_some_are_killed() {
             })
             .collect();
         let bless = |index: usize| {
-            let args = ["bless", &reports[index].1, "--baselines", "many"];
+            let args = ["bless", &reports[index].1, "--baselines", "many", "--accept-noise", "tests"];
             let mut child =
                 repository.command(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
             // From at once, when it has surely not finished, to about when it finishes.

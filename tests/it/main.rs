@@ -15,6 +15,7 @@ mod generate;
 mod hostile;
 mod inspect;
 mod kept;
+mod library;
 mod lint;
 mod lower;
 mod oracle;

@@ -9,7 +9,7 @@ use crate::task::{Run, Task};
 
 pub(crate) const TASK: Task = Task {
     name: "bless",
-    arguments: "REPORT... [--baselines DIR] [--add-session] [--accept-regression REASON]",
+    arguments: "REPORT... [--baselines DIR] [--add-session] [--accept-regression REASON] [--accept-noise REASON]",
     about: "promote reports to a baseline, as `anemeter bless` does",
     not_checked: 1,
     run: Run::Here(run),

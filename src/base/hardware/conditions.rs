@@ -64,6 +64,12 @@ impl Conditions {
         Conditions { thermal: told.thermal, low_power_mode, ..conditions }
     }
 
+    /// Whether processes wanted to run besides `own` threads of a measurement.
+    pub fn is_busy_beside(&self, own: usize, machine: &Machine) -> bool {
+        let cores = machine.logical_cores.max(1) as f64;
+        self.load_average.is_some_and(|load| load > own as f64 + cores * BUSY_SHARE)
+    }
+
     /// What is likely to disturb a measurement that starts now.
     pub fn noise(&self, machine: &Machine) -> Vec<Noise> {
         let mut found = Vec::new();
@@ -75,7 +81,7 @@ impl Conditions {
         let cool = "let the machine cool down";
         if let Some(load) = self.load_average {
             let cores = machine.logical_cores.max(1) as f64;
-            let busy = load > cores * BUSY_SHARE;
+            let busy = self.is_busy_beside(0, machine);
             add(busy, &format!("load average {load:.2} on {cores} cores"), "stop other work, then measure");
         }
         let battery = self.power_source == Some(PowerSource::Battery);

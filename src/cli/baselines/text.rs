@@ -14,9 +14,10 @@ pub(super) fn log(histories: &[Vec<Blessed>]) -> String {
         let mut table =
             Table::new(&[">number", "when", "who", "commit", "content", "gate", "digest"]).indented(2);
         for blessed in history {
-            let Provenance { who, when, gate, accepted_regression, .. } = &blessed.provenance;
-            let accepted =
-                accepted_regression.as_ref().map_or(String::new(), |why| format!(", accepted: {why}"));
+            let Provenance { who, when, gate, accepted_regression, accepted_noise, .. } = &blessed.provenance;
+            let mut accepted = String::new();
+            accepted.extend(accepted_regression.iter().map(|why| format!(", accepted: {why}")));
+            accepted.extend(accepted_noise.iter().map(|why| format!(", accepted a busy machine: {why}")));
             table.row([
                 blessed.number.to_string(),
                 when.clone(),
@@ -49,6 +50,7 @@ fn shown(blessed: &Blessed, place: &str) -> String {
         ("commit", commit(provenance)),
         ("gate", provenance.gate.clone()),
         ("accepted", or_dash(provenance.accepted_regression.as_deref())),
+        ("noise", or_dash(provenance.accepted_noise.as_deref())),
         ("packages", provenance.package_digests.join(" ")),
         ("checkpoint", provenance.checkpoint_digest.clone()),
         ("anemeter", provenance.tool_version.clone()),
@@ -190,6 +192,7 @@ mod tests {
           commit      0123456789ab
           gate        fail: slower
           accepted    a new tokenizer
+          noise       –
           packages    xxh3:01
           checkpoint  xxh3:02
           anemeter    0.1.0

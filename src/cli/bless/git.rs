@@ -24,9 +24,11 @@ pub(super) fn repository(source: &dyn Source, baselines: &Path) -> Repository {
         (Some(name), Some(address)) => Some(format!("{name} <{address}>")),
         (name, address) => name.or(address),
     };
-    let top = line(&["rev-parse", "--show-toplevel"]);
-    let (Some(top), Some(commit)) = (top, line(&["rev-parse", "HEAD"])) else {
+    let Some(top) = line(&["rev-parse", "--show-toplevel"]) else {
         return Repository { who, git: None, tree: Tree::NoRepository };
+    };
+    let Some(commit) = line(&["rev-parse", "--verify", "HEAD"]) else {
+        return Repository { who, git: None, tree: Tree::NoCommit };
     };
     let status = ["status", "--porcelain", "-z", "--no-renames", "--untracked-files=no"];
     let Some(status) = source.command("git", &status) else {
@@ -81,7 +83,7 @@ mod tests {
             ("config user.name", "Ada\n"),
             ("config user.email", "ada@example.org\n"),
             ("rev-parse --show-toplevel", "/nowhere/at/all\n"),
-            ("rev-parse HEAD", "abc123\n"),
+            ("rev-parse --verify HEAD", "abc123\n"),
             ("status", " M src/a b.rs\0M  c.yaml\0"),
         ]);
         let found = repository(&git, Path::new("baselines"));
@@ -90,6 +92,8 @@ mod tests {
         assert_eq!(found.tree, Tree::Changed(vec!["src/a b.rs".to_owned(), "c.yaml".to_owned()]));
         let nothing = repository(&Scripted(Vec::new()), Path::new("baselines"));
         assert_eq!(nothing, Repository { who: None, git: None, tree: Tree::NoRepository });
+        let fresh = Scripted(vec![("rev-parse --show-toplevel", "/nowhere/at/all\n")]);
+        assert_eq!(repository(&fresh, Path::new("baselines")).tree, Tree::NoCommit);
     }
 
     #[test]

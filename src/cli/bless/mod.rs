@@ -21,9 +21,9 @@ pub(super) const BASELINES: &str = "baselines";
 /// Promote reports to the baseline of their hardware profile, model and workload, which later gates compare with.
 #[derive(clap::Args)]
 #[command(
-    after_help = "A report is accepted if `anemeter verify` passed on the measured packages, the machine matches the profile, \
-every launch completed and there are enough of them, the working tree is clean, and the gate against the current \
-baseline does not fail. Exit code 1: a report was refused.\n\n\
+    after_help = "A report is accepted if `anemeter verify` passed on the measured packages, the machine matches the profile \
+and was quiet, every launch completed and there are enough of them, the working tree is clean, and the gate against the \
+current baseline does not fail. A report is blessed once. Exit code 1: a report was refused.\n\n\
 Several reports are several sessions of one baseline. Three sessions of eight launches give a gate with little noise.\n\n\
 Examples:\n  anemeter bless reports/a\n  anemeter bless reports/monday reports/tuesday reports/wednesday\n  \
 anemeter bless reports/thursday --add-session\n  \
@@ -42,6 +42,9 @@ pub(super) struct Args {
     /// Bless although the gate fails; the reason is recorded.
     #[arg(long, value_name = "REASON", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     accept_regression: Option<String>,
+    /// Bless although a report was measured on a busy machine; the reason is recorded.
+    #[arg(long, value_name = "REASON", value_parser = clap::builder::NonEmptyStringValueParser::new())]
+    accept_noise: Option<String>,
     /// Skip the checks of the git working tree, to try things out in a folder of your own.
     #[arg(long)]
     scratch: bool,
@@ -70,6 +73,8 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
             ..Provenance::default()
         },
         accept_regression: args.accept_regression.clone(),
+        steadiness: rules.gates.steadiness(),
+        accept_noise: args.accept_noise.clone(),
     };
     match bless(&store, &request, &mut stored_gate(&rules)) {
         Ok(blessing) => {

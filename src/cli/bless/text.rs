@@ -20,6 +20,9 @@ pub(super) fn blessed(blessing: &Blessing, place: &str) -> String {
     if let Some(reason) = &blessed.provenance.accepted_regression {
         text += &format!("  accepted: {}\n", visible(reason));
     }
+    if let Some(reason) = &blessed.provenance.accepted_noise {
+        text += &format!("  accepted a busy machine: {}\n", visible(reason));
+    }
     text += &format!("  file: {place}\n\n");
     text += &table(&change_of(blessing), before.is_some()).to_string();
     if let Some(warning) = warning(blessed) {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::Serialize;
 
 use super::choice::{AUTO, OrAuto, choice, choice_or_auto};
-use super::gate::Format;
+use super::gate::{Format, Junit};
 use super::inputs::{GateFiles, duration, is_url};
 use super::{Failure, Output, Result, Status};
 use crate::render;
@@ -78,6 +78,8 @@ pub(super) struct Args {
     /// Short for --format json.
     #[arg(long, conflicts_with = "format")]
     json: bool,
+    #[command(flatten)]
+    junit: Junit,
 }
 
 impl Args {

@@ -42,6 +42,8 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "format")]
     json: bool,
     #[command(flatten)]
+    junit: Junit,
+    #[command(flatten)]
     files: GateFiles,
     /// While the verdict is inconclusive, benchmark this bundle again; the launches are added to a copy of the report.
     #[arg(long, value_name = "BUNDLE")]
@@ -66,6 +68,33 @@ pub(super) enum Format {
     Junit,
 }
 
+/// How JUnit XML tells what it has no word for.
+#[derive(clap::Args)]
+pub(super) struct Junit {
+    /// What an inconclusive check is in JUnit XML.
+    #[arg(long, value_name = "RESULT", value_enum, default_value_t = Inconclusive::Skipped)]
+    junit_inconclusive: Inconclusive,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Inconclusive {
+    /// A skipped test.
+    Skipped,
+    /// A failed test.
+    Failed,
+}
+
+impl Junit {
+    /// A verdict as JUnit XML.
+    pub(super) fn of(&self, verdict: &Verdict) -> Result<String> {
+        let inconclusive = match self.junit_inconclusive {
+            Inconclusive::Skipped => render::JunitInconclusive::Skipped,
+            Inconclusive::Failed => render::JunitInconclusive::Failed,
+        };
+        Ok(render::junit(verdict, inconclusive)?)
+    }
+}
+
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let report = read_report(&args.report)?;
     let mut rules = args.files.rules()?;
@@ -78,7 +107,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         Some(bundle) => rerun::run(args, bundle, report, &sessions, &rules)?,
         None => rules.judge(&report, Baseline::Sessions(&sessions), InterimLook::only())?,
     };
-    print(&verdict, if args.json { Format::Json } else { args.format }, output)?;
+    print(&verdict, args, output)?;
     if verdict.outcome == Outcome::Inconclusive && args.rerun.is_none() {
         note("help: --rerun BUNDLE measures more launches while the verdict is inconclusive");
     }
@@ -106,11 +135,11 @@ pub(super) fn status(outcome: Outcome) -> Status {
     }
 }
 
-fn print(verdict: &Verdict, format: Format, output: &mut Output) -> Result<()> {
-    match format {
+fn print(verdict: &Verdict, args: &Args, output: &mut Output) -> Result<()> {
+    match if args.json { Format::Json } else { args.format } {
         Format::Json => output.json(verdict),
         Format::Md => output.text(render::verdict_markdown(verdict)),
-        Format::Junit => output.text(render::junit(verdict)?),
+        Format::Junit => output.text(args.junit.of(verdict)?),
         Format::Text => output.text(text(verdict)),
     }
 }

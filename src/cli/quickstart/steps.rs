@@ -15,8 +15,9 @@ On a checkpoint of your own (a Hugging Face folder, a GGUF file or a PyTorch sta
     anemeter export CHECKPOINT -o bundle --shapes 512,1024 --kv io,state
     anemeter lint bundle
     anemeter verify bundle --checkpoint CHECKPOINT
+    anemeter bench bundle -o reports/first
+    anemeter bless reports/first        # once, when it is as it should be, on a machine that does nothing else
     anemeter bench bundle -o reports/today
-    anemeter bless reports/today        # once, when it is as it should be
     anemeter gate reports/today         # after every change: exit code 1 is a regression, 3 is `cannot tell`
 `anemeter doctor` says what this machine is and what disturbs a measurement on it.";
 
@@ -108,7 +109,7 @@ fn measured() -> [Step; 6] {
         bench("Benchmark it: fresh processes, requests in a random order.", "reports/first"),
         Step::new(
             "Bless that report: later ones are compared with it.",
-            ["bless", "reports/first", "--baselines", "baselines", "--scratch"],
+            ["bless", "reports/first", "--scratch", "--accept-noise", "only to try it out"],
         )
         .more(&[])
         .summarised_by(summary::bless),

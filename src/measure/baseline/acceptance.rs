@@ -2,6 +2,8 @@
 
 use super::content::completed;
 use super::key::Key;
+use super::quiet::disturbances;
+use crate::gate::Steadiness;
 use crate::report::{LeakVerdict, Outcome, Report};
 use anemeter_base::advice::{Advice, Remedy};
 use anemeter_base::hardware::{Match, Profiles, match_profile};
@@ -26,6 +28,8 @@ pub enum Tree {
     Changed(Vec<String>),
     /// There is no repository.
     NoRepository,
+    /// There is a repository without a commit.
+    NoCommit,
     /// It does not matter, as in a scratch folder.
     NotAsked,
 }
@@ -61,16 +65,34 @@ pub fn refusals(reports: &[Report], facts: &Facts<'_>) -> Vec<Refusal> {
     let mut found: Vec<Refusal> = tree(&facts.tree).into_iter().collect();
     found.extend(together(reports));
     for (index, report) in reports.iter().enumerate() {
-        let which = match reports {
-            [_] => "the report".to_owned(),
-            _ => format!("report {}", index + 1),
-        };
+        let which = which(reports, index);
         let refused = RULES.iter().filter_map(|rule| rule(report, facts));
         found.extend(
             refused.map(|refusal| Refusal { found: format!("{which} {}", refusal.found), ..refusal }),
         );
     }
     found
+}
+
+/// What shows of each report that its machine was not quiet.
+pub fn noise(reports: &[Report], bars: &Steadiness) -> Vec<Refusal> {
+    let disturbed = |(index, report): (usize, &Report)| {
+        let signs = disturbances(report, bars);
+        let which = which(reports, index);
+        (!signs.is_empty()).then(|| Refusal {
+            found: format!("{which} was measured on a busy machine: {}", signs.join("; ")),
+            remedy: Remedy::AcceptNoise,
+        })
+    };
+    reports.iter().enumerate().filter_map(disturbed).collect()
+}
+
+/// A report in words.
+fn which(reports: &[Report], index: usize) -> String {
+    match reports {
+        [_] => "the report".to_owned(),
+        _ => format!("report {}", index + 1),
+    }
 }
 
 fn refuse(found: impl Into<String>, remedy: impl Into<Remedy>) -> Option<Refusal> {
@@ -82,7 +104,11 @@ fn tree(tree: &Tree) -> Option<Refusal> {
         Tree::Clean | Tree::NotAsked => None,
         Tree::NoRepository => refuse(
             "there is no git repository here, so nothing says what was blessed",
-            "bless in the repository that the bundle was exported from",
+            Remedy::BlessInRepository,
+        ),
+        Tree::NoCommit => refuse(
+            "the git repository here has no commit, so nothing says what was blessed",
+            Remedy::CommitFirst,
         ),
         Tree::Changed(files) => {
             let more = files.len().saturating_sub(3);
@@ -233,6 +259,14 @@ mod tests {
     }
 
     #[test]
+    fn a_busy_machine_is_an_objection_of_its_own() {
+        let mut busy = testing::session(2);
+        busy.conditions_at_start.load_average = Some(4.0);
+        let found = noise(&[testing::session(1), busy], &Steadiness::default());
+        insta::assert_snapshot!(Refusals(found), @"report 2 was measured on a busy machine: the load average was 4.0 on 2 cores, of which the benchmark takes 2");
+    }
+
+    #[test]
     fn each_rule_says_what_it_found() {
         insta::assert_snapshot!(refused(|report| report.verification = None), @r"
         the report measured packages that nobody verified
@@ -312,7 +346,11 @@ mod tests {
         ");
         insta::assert_snapshot!(listed(&one, Tree::NoRepository), @r"
         there is no git repository here, so nothing says what was blessed
-          bless in the repository that the bundle was exported from
+          bless in the repository that the bundle was exported from, or without git to try it out
+        ");
+        insta::assert_snapshot!(listed(&one, Tree::NoCommit), @r"
+        the git repository here has no commit, so nothing says what was blessed
+          commit first, or bless without git to try it out
         ");
     }
 

@@ -67,11 +67,3 @@ fn times(request: &Request) -> Vec<(&'static str, f64)> {
     times.extend(request.steps_ms.iter().map(|&value| ("a step", value)));
     times
 }
-
-/// Whether two reports are of one session. Times may differ by what reading a number loses.
-pub(super) fn same_session(a: &Report, b: &Report) -> bool {
-    let near = |(x, y): (f64, f64)| (x - y).abs() <= 1e-9 * x.abs();
-    let first = |report: &Report| report.requests().map(|(_, request)| request.ttft_ms).collect::<Vec<_>>();
-    let (x, y) = (first(a), first(b));
-    a.header.created == b.header.created && x.len() == y.len() && x.into_iter().zip(y).all(near)
-}

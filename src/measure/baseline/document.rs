@@ -48,6 +48,9 @@ pub struct Provenance {
     pub gate: String,
     /// Why it was blessed although the gate failed.
     pub accepted_regression: Option<String>,
+    /// Why it was blessed although a session was measured on a busy machine.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted_noise: Option<String>,
 }
 
 /// Everything but schema and digest, which the seal adds.

@@ -15,6 +15,8 @@ use super::storage::{Storage, StorageError, StoredObject, Version};
 
 /// The file that writers lock.
 const LOCK: &str = ".lock";
+/// Keeps that file out of a repository; it is written beside it unless there is one.
+const GITIGNORE: (&str, &[u8]) = (".gitignore", b"/.lock\n");
 /// A document is never longer than this.
 const LONGEST: u64 = 1 << 30;
 
@@ -41,7 +43,12 @@ impl Folder {
     /// Waits until no other writer is at work.
     fn lock(&self) -> Result<File, StorageError> {
         let locked = fs::create_dir_all(&self.root).and_then(|()| lock_file(&self.path(LOCK)));
-        locked.map_err(|e| self.failed(LOCK, &e))
+        let locked = locked.map_err(|e| self.failed(LOCK, &e))?;
+        let (name, lines) = GITIGNORE;
+        if !self.path(name).exists() {
+            create_file(&self.path(name), lines).map_err(|e| self.failed(name, &e))?;
+        }
+        Ok(locked)
     }
 
     /// The path of a document, in a folder that exists.
@@ -147,6 +154,18 @@ mod tests {
         assert!(!folder.replace("a/none.json", b"three", &one.version).unwrap());
         assert_eq!(folder.read("a/b.json").unwrap().unwrap().bytes, b"two");
         assert_eq!(folder.names().unwrap(), ["a/b.json"]);
+    }
+
+    #[test]
+    fn the_lock_stays_out_of_a_repository() {
+        let (_temporary, folder) = folder();
+        folder.create("a/b.json", b"one").unwrap();
+        let ignored = folder.path(".gitignore");
+        assert_eq!(fs::read_to_string(&ignored).unwrap(), "/.lock\n");
+        write_file(&ignored, b"# ours\n").unwrap();
+        folder.create("a/c.json", b"two").unwrap();
+        assert_eq!(fs::read_to_string(&ignored).unwrap(), "# ours\n", "a file that is there stays");
+        assert_eq!(folder.names().unwrap(), ["a/b.json", "a/c.json"]);
     }
 
     #[test]

@@ -19,13 +19,14 @@ mod error;
 mod folder;
 mod key;
 mod place;
+mod quiet;
 #[cfg(feature = "remote")]
 mod remote;
 mod seal;
 mod storage;
 mod store;
 
-pub use acceptance::{Facts, Refusal, Refusals, Tree, refusals};
+pub use acceptance::{Facts, Refusal, Refusals, Tree, noise, refusals};
 pub use audit::{Audit, Finding};
 pub use change::{Change, changes};
 pub use document::{Blessed, Provenance, SCHEMA};

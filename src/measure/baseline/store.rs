@@ -5,7 +5,6 @@ use std::path::Path;
 
 use rayon::prelude::*;
 
-use super::content;
 use super::document::{Blessed, Provenance};
 use super::error::{BaselineError, Problem};
 use super::key::Key;
@@ -80,6 +79,9 @@ pub enum BlessError<E: Error + 'static> {
         /// When the report was made.
         created: String,
     },
+    /// A report was given more than once.
+    #[error("the report of {0} is given more than once")]
+    GivenTwice(String),
     /// Others were always faster.
     #[error("{0}: others change it all the time")]
     Busy(String),
@@ -92,6 +94,7 @@ impl<E: Error + 'static> Advice for BlessError<E> {
             BlessError::Refused(_) => None,
             BlessError::NothingToAddTo(_) => Some(Remedy::NewBaseline),
             BlessError::Repeated { .. } => Some("measure again: a session counts once".into()),
+            BlessError::GivenTwice(_) => Some("give each session once".into()),
             BlessError::Busy(_) => Some("try again".into()),
         }
     }
@@ -210,6 +213,7 @@ impl Store {
         for _ in 0..ATTEMPTS {
             let stored = self.storage.read(&key.file()).map_err(BaselineError::from)?;
             let before = stored.as_ref().map(|stored| self.parse(&key.file(), stored, &key)).transpose()?;
+            self.refuse_repeated(proposal, before.as_ref())?;
             let judgement = judge(before.as_ref()).map_err(BlessError::Refused)?;
             let mut blessed = self.next(&key, proposal, before.as_ref(), judgement)?;
             let bytes = blessed.seal().map_err(|problem| BaselineError::new(self.place(&key), problem))?;
@@ -218,6 +222,34 @@ impl Store {
             }
         }
         Err(BlessError::Busy(self.place(&key)))
+    }
+
+    /// Refuses a report that would be blessed twice: added to a baseline that has it, given more than once, or proposed
+    /// with nothing new beside it. A new baseline may keep sessions of the present one beside others.
+    fn refuse_repeated<E: Error + 'static>(
+        &self,
+        proposal: &Proposal,
+        before: Option<&Blessed>,
+    ) -> Result<(), BlessError<E>> {
+        let reports = &proposal.reports;
+        let present = before.map_or(&[][..], |before| &before.sessions);
+        let is_present = |report: &&Report| present.iter().any(|session| session.is_of_session(report));
+        let given_before = |(index, report): &(usize, &Report)| {
+            reports[..*index].iter().any(|earlier| earlier.is_of_session(report))
+        };
+        let twice = reports.iter().enumerate().find(given_before).map(|(_, report)| report);
+        let known = match proposal.sessions {
+            Sessions::Added => reports.iter().find(is_present),
+            Sessions::New => reports.first().filter(|_| reports.iter().all(|report| is_present(&report))),
+        };
+        match (twice, known) {
+            (Some(report), _) => Err(BlessError::GivenTwice(report.header.created.clone())),
+            (None, Some(report)) => {
+                let at = self.place(&Key::of(report));
+                Err(BlessError::Repeated { at, created: report.header.created.clone() })
+            }
+            (None, None) => Ok(()),
+        }
     }
 
     fn next<E: Error + 'static>(
@@ -232,13 +264,7 @@ impl Store {
             (Sessions::Added, Some(before)) => before.sessions.clone(),
             (Sessions::Added, None) => return Err(BlessError::NothingToAddTo(self.place(key))),
         };
-        for report in &proposal.reports {
-            if sessions.iter().any(|session| content::same_session(session, report)) {
-                let created = report.header.created.clone();
-                return Err(BlessError::Repeated { at: self.place(key), created });
-            }
-            sessions.push(report.clone());
-        }
+        sessions.extend(proposal.reports.iter().cloned());
         let subject = sessions.first().map(|session| session.subject.clone());
         let provenance = Provenance {
             package_digests: subject.as_ref().map(|s| s.package_digests.clone()).unwrap_or_default(),

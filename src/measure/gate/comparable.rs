@@ -123,13 +123,15 @@ pub(super) fn differences(
     profile.into_iter().chain(others).collect()
 }
 
+/// Version and build of the system that a report was measured on.
+pub(super) fn system(report: &Report) -> String {
+    let machine = &report.machine;
+    let parts = [machine.os_version.as_deref(), machine.os_build.as_deref()];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
+}
+
 /// What differs and may be compared all the same, but is worth knowing.
 pub(super) fn remarks(candidate: &Report, session: &Report, policy: &Policy) -> Vec<String> {
-    let system = |report: &Report| {
-        let machine = &report.machine;
-        let parts = [machine.os_version.as_deref(), machine.os_build.as_deref()];
-        parts.into_iter().flatten().collect::<Vec<_>>().join(" ")
-    };
     let mut remarks: Vec<String> = Vec::new();
     let mut differ = |what: &str, now: String, before: String| {
         if now != before {

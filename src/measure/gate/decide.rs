@@ -15,8 +15,9 @@ use super::needed::more_launches;
 use super::policy::Policy;
 use super::rates::{Family, InterimLook};
 use super::series::{Series, log_of_pct, pct_of_log};
-use super::verdict::{Check, Effect, Limit, Measure, Range, Statistic, Status};
+use super::verdict::{Check, Effect, Limit, Range, Statistic, Status};
 use crate::stats::Shift;
+use crate::words::configured;
 
 /// Confidence of the intervals that are shown.
 const CONFIDENCE: f64 = 0.95;
@@ -92,20 +93,24 @@ pub(super) fn check(judged: &JudgedSeries<'_>, policy: &Policy, look: InterimLoo
     let status = thresholds.status(shift, *significant);
     let direction = series.metric.direction();
     let pct = |log: f64| pct_of_log(log, direction);
-    let worse = worse(series.measure);
-    let limit = policy.limit_pct(series.measure);
-    let observed = pct(shift.estimate);
+    let [worse, _] = series.measure.words();
+    let limit = configured(policy.limit_pct(series.measure));
+    let excluded = configured(policy.excluded_pct(series.measure, series.statistic));
+    let observed = series.measure.change(pct(shift.estimate));
     let most = pct(shift.upper(look.passes()));
+    let beyond = shift.estimate > thresholds.limit;
     let reason = match status {
-        Status::Fail => format!("{observed:.1} % {worse}, {limit} % is allowed, and chance is ruled out"),
-        Status::Pass => format!("at most {:.1} % {worse}", most.max(0.0)),
-        _ if shift.estimate > thresholds.limit && thresholds.limit_binds => {
-            format!("{observed:.1} % {worse}, {limit} % is allowed, but chance may do that")
+        Status::Fail => format!("{observed}, {limit} % is allowed, and chance is ruled out"),
+        Status::Pass if beyond => format!(
+            "{observed} in these samples, {limit} % is allowed; a tail differs so much by chance, and {excluded} % \
+             {worse} is ruled out"
+        ),
+        Status::Pass if most < 0.0 => format!("at least {}", series.measure.change(most)),
+        Status::Pass => format!("at most {most:.1} % {worse}"),
+        _ if beyond && thresholds.limit_binds => {
+            format!("{observed}, {limit} % is allowed, but chance may do that")
         }
-        _ => {
-            let excluded = policy.excluded_pct(series.measure, series.statistic);
-            format!("may be {most:.1} % {worse}; less than {excluded} % would have to be shown")
-        }
+        _ => format!("may be {most:.1} % {worse}; less than {excluded} % would have to be shown"),
     };
     Check {
         status,
@@ -151,19 +156,14 @@ fn effect(series: &Series, shift: &Shift) -> Effect {
     let range = |[a, b]: [f64; 2]| Range { low: a.min(b), high: a.max(b), confidence: CONFIDENCE };
     let logs = [shift.lower(tail), shift.upper(tail)];
     let finite = logs.iter().all(|log| log.is_finite());
-    // A pooled tail is relative to the centres of sequence lengths, so it has no value of its own.
-    let pooled = series.statistic == Statistic::PooledTail;
-    let value = |log: f64| direction.from_slow_log(shift.origin + log);
+    let [baseline, candidate] = series.figures;
+    let moved = |from: f64| logs.map(|log| direction.from_slow_log(direction.slow_log(from) + log) - from);
     Effect {
         regression_pct: pct_of_log(shift.estimate, direction),
         interval_pct: finite.then(|| range(logs.map(|log| pct_of_log(log, direction)))),
-        baseline: (!pooled).then(|| value(0.0)),
-        candidate: (!pooled).then(|| value(shift.estimate)),
-        interval_units: (finite && !pooled).then(|| range(logs.map(|log| value(log) - value(0.0)))),
-        unit: (!pooled).then(|| series.metric.unit()),
+        baseline,
+        candidate,
+        interval_units: baseline.filter(|_| finite).map(|baseline| range(moved(baseline))),
+        unit: baseline.or(candidate).map(|_| series.metric.unit()),
     }
-}
-
-fn worse(measure: Measure) -> &'static str {
-    if measure == Measure::MemoryPeak { "larger" } else { "slower" }
 }

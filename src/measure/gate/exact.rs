@@ -51,7 +51,7 @@ fn growth(measure: Measure, values: [f64; 2], unit: Unit, limit: f64) -> Check {
         return Check::exact(measure, Status::NotGated, "the baseline has none");
     }
     let regression = compared(values, Direction::LowerIsBetter);
-    let reason = format!("{regression:+.1} % against the baseline");
+    let reason = measure.change(regression);
     Check {
         effect: Some(exactly(regression, [Some(baseline), Some(candidate)], Some(unit))),
         limit: Some(Limit::RegressionPct(limit)),
@@ -289,7 +289,7 @@ mod tests {
             })
         };
         assert_eq!(size(1.05).0, Status::Pass);
-        assert_eq!(size(1.06), (Status::Fail, "+6.0 % against the baseline".to_owned()));
+        assert_eq!(size(1.06), (Status::Fail, "6.0 % larger".to_owned()));
         assert_eq!(size(0.5).0, Status::Pass);
         assert_eq!(judged(Measure::KvBytes, |_, c| c.subject.kv_bytes_per_token += 1).0, Status::Fail);
         assert_eq!(judged(Measure::KvBytes, |b, _| b.subject.kv_bytes_per_token = 0).0, Status::NotGated);

@@ -12,6 +12,7 @@ mod needed;
 mod paired;
 mod policy;
 mod rates;
+mod same_packages;
 mod series;
 mod stored;
 mod verdict;
@@ -23,6 +24,7 @@ pub use comparable::{Difference, GateError};
 pub use paired::{Arm, draw_order};
 pub use policy::{GatesFile, Minimum, Policy, Regression, Steadiness};
 pub use rates::{InterimLook, paired_looks};
+pub use stored::launch_dispersion_pct;
 pub use verdict::{
     Check, Effect, Limit, Measure, Outcome, Range, Rule, SCHEMA, Side, Statistic, Status, Verdict,
 };
@@ -116,6 +118,7 @@ fn verdict(
         sessions.last().into_iter().flat_map(|newest| comparable::remarks(candidate, newest, policy)),
     );
     warnings.extend(bands::warnings(candidate, policy));
+    warnings.extend(same_packages::apply(candidate, sessions, &mut checks));
     let profile = &candidate.header.hardware_profile_key;
     warnings.extend(waiver::apply(&policy.waivers, profile, options.today, &mut checks));
     checks.sort_by_key(|check| (check.measure, check.statistic, check.seq_len));
@@ -124,6 +127,7 @@ fn verdict(
         outcome: Outcome::of(&checks),
         rule,
         cross_hardware,
+        same_packages: same_packages::are_measured(candidate, sessions),
         candidate: side(&[candidate]),
         baseline: side(sessions),
         false_alarm: options.look.false_alarms(),

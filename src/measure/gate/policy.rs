@@ -81,9 +81,14 @@ pub struct Steadiness {
     pub dispersion_pct: f64,
 }
 
+impl Default for Steadiness {
+    fn default() -> Steadiness {
+        Steadiness { canary_shift_pct: 2.0, dispersion_pct: 3.0 }
+    }
+}
+
 // Below six launches no bound is narrow enough to pass. Twenty samples: one is expected beyond a p95.
 const MINIMUM: Minimum = Minimum { launches: 6, tail_samples: 20 };
-const STEADINESS: Steadiness = Steadiness { canary_shift_pct: 2.0, dispersion_pct: 3.0 };
 
 /// Limits that hardware profiles do not state.
 const LOAD_PCT: f64 = 25.0;
@@ -136,6 +141,11 @@ struct RegressionFile {
 }
 
 impl GatesFile {
+    /// How steady the machine must have been.
+    pub fn steadiness(&self) -> Steadiness {
+        self.steadiness.clone().unwrap_or_default()
+    }
+
     /// The file that comes with the program.
     pub fn built_in() -> Result<GatesFile, ConfigFileError> {
         let path = Path::new(BUILT_IN_PATH);
@@ -210,7 +220,7 @@ impl Policy {
                 .max_ttfa_p95_tokens
                 .unwrap_or_else(|| f64::from(gating.max_ttfa_p95_tokens)),
             minimum: file.minimum.clone().unwrap_or(MINIMUM),
-            steadiness: file.steadiness.clone().unwrap_or(STEADINESS),
+            steadiness: file.steadiness(),
             speed_targets: profile.speed_targets.clone(),
             batch_policy: profile.batch_policy.clone(),
             waivers: file.waivers.clone(),

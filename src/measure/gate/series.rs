@@ -2,7 +2,7 @@
 
 use super::verdict::{Measure, Statistic};
 use crate::report::{Launch, Metric, Outcome, Report};
-use crate::stats::{Direction, centre, launch_medians, launch_tails, pooled_tails};
+use crate::stats::{Direction, Ordered, Percentile, centre, launch_medians, launch_tails, pooled_tails};
 
 /// One statistic of every launch of both arms, as slow-oriented logarithms.
 #[derive(Debug, Clone, PartialEq)]
@@ -13,6 +13,9 @@ pub(super) struct Series {
     pub(super) metric: Metric,
     pub(super) baseline: Vec<f64>,
     pub(super) candidate: Vec<f64>,
+    /// The figure of each arm as reports and baselines show it, over the samples of all its launches. Absent where they
+    /// are too few for it, and for a pooled tail, which is relative to the centres of sequence lengths.
+    pub(super) figures: [Option<f64>; 2],
     /// Samples behind the arm that has fewer.
     pub(super) samples: usize,
 }
@@ -45,19 +48,21 @@ pub(super) fn all(base: &[&Launch], candidate: &[&Launch], seq_lens: &[usize]) -
         }
     }
     for (measure, metric) in OF_LAUNCHES {
-        let values = |arm: &[&Launch]| -> Option<Vec<f64>> {
+        let of_launches = |arm: &[&Launch]| -> Option<Vec<f64>> {
             arm.iter().map(|launch| metric.of_launch(launch).filter(|v| v.is_finite() && *v > 0.0)).collect()
         };
-        let (Some(base), Some(candidate)) = (values(base), values(candidate)) else {
+        let (Some(base), Some(candidate)) = (of_launches(base), of_launches(candidate)) else {
             lacks(measure, format!("that do not tell their {metric}"));
             continue;
         };
+        let figures = [&base, &candidate].map(|values| figure(metric, Percentile::P50, values));
         let logs = |values: Vec<f64>| values.into_iter().map(f64::ln).collect();
         series.push(Series {
             measure,
             statistic: Statistic::P50,
             seq_len: None,
             metric,
+            figures,
             samples: candidate.len().min(base.len()),
             baseline: logs(base),
             candidate: logs(candidate),
@@ -77,12 +82,23 @@ fn speed(measure: Measure, metric: Metric, arms: [&[&Launch]; 2], seq_lens: &[us
     let count = |arm: &[Vec<f64>]| arm.iter().map(Vec::len).sum::<usize>();
     let fewer = |arms: &[Vec<Vec<f64>>; 2]| count(&arms[0]).min(count(&arms[1]));
     let mut series = Vec::new();
-    for statistic in [Statistic::P50, Statistic::P95] {
+    for (statistic, percentile) in [(Statistic::P50, Percentile::P50), (Statistic::P95, Percentile::P95)] {
         let of_launches = if statistic == Statistic::P50 { launch_medians } else { launch_tails };
-        for (arms, &seq_len) in samples.iter().zip(seq_lens) {
-            let (baseline, candidate) = (of_launches(&arms[0])?, of_launches(&arms[1])?);
-            let (seq_len, samples) = (Some(seq_len), fewer(arms));
-            series.push(Series { measure, statistic, seq_len, metric, baseline, candidate, samples });
+        for (logs, &seq_len) in samples.iter().zip(seq_lens) {
+            let (baseline, candidate) = (of_launches(&logs[0])?, of_launches(&logs[1])?);
+            let (samples, figures) =
+                (fewer(logs), arms.map(|arm| pooled_figure(metric, percentile, arm, seq_len)));
+            let seq_len = Some(seq_len);
+            series.push(Series {
+                measure,
+                statistic,
+                seq_len,
+                metric,
+                baseline,
+                candidate,
+                figures,
+                samples,
+            });
         }
     }
     // One centre for both arms: with one each, a slower candidate would be measured against itself.
@@ -99,15 +115,28 @@ fn speed(measure: Measure, metric: Metric, arms: [&[&Launch]; 2], seq_lens: &[us
         metric,
         baseline: pooled(0)?,
         candidate: pooled(1)?,
+        figures: [None; 2],
         samples: samples.iter().map(fewer).sum(),
     });
     Some(series)
 }
 
+fn values(metric: Metric, launch: &Launch, seq_len: usize) -> impl Iterator<Item = f64> {
+    let requests = launch.requests.iter().filter(move |request| request.seq_len == seq_len);
+    requests.flat_map(move |request| metric.of_request(request))
+}
+
 fn at_seq_len(metric: Metric, launch: &Launch, seq_len: usize) -> Vec<f64> {
-    let requests = launch.requests.iter().filter(|request| request.seq_len == seq_len);
-    let values = requests.flat_map(|request| metric.of_request(request));
-    values.map(|value| metric.direction().slow_log(value)).collect()
+    values(metric, launch, seq_len).map(|value| metric.direction().slow_log(value)).collect()
+}
+
+fn pooled_figure(metric: Metric, percentile: Percentile, arm: &[&Launch], seq_len: usize) -> Option<f64> {
+    let samples: Vec<f64> = arm.iter().flat_map(|launch| values(metric, launch, seq_len)).collect();
+    figure(metric, percentile, &samples)
+}
+
+fn figure(metric: Metric, percentile: Percentile, samples: &[f64]) -> Option<f64> {
+    Ordered::new(samples, metric.direction())?.percentile(percentile)
 }
 
 /// Per cent worse as a difference of slow-oriented logarithms.

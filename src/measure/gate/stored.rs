@@ -7,7 +7,7 @@ use super::decide::{JudgedSeries, check, inconclusive};
 use super::policy::Policy;
 use super::rates::{Family, InterimLook};
 use super::series::{self, Series, completed};
-use super::verdict::{Check, Status};
+use super::verdict::{Check, Measure, Statistic, Status};
 use crate::report::{Launch, Report};
 use crate::stats::{Direction, ExtraVariance, Ordered, Shift, launch_medians, locate};
 
@@ -25,8 +25,11 @@ const BEYOND_DOUBT_PCT: f64 = 25.0;
 struct Obstacle {
     reason: String,
     more_launches: Option<usize>,
-    /// The regression from which it does not matter, on slow-oriented logarithms.
+    /// The regression of a median from which it does not matter, on slow-oriented logarithms. A tail is never beyond
+    /// doubt on such a machine: it consists of what disturbs.
     overruled_above: Option<f64>,
+    /// Whether it is about time, which memory does not depend on.
+    timings_only: bool,
 }
 
 /// Checks of everything that is compared launch by launch.
@@ -38,15 +41,21 @@ pub(super) fn checks(report: &Report, blessed: &[&Report], policy: &Policy, look
     let sizes: Vec<usize> = arms.iter().map(Vec::len).collect();
     let extra_variance = session_variance(&series, &sizes);
     let obstacle = too_few(baseline.len(), launches.len(), policy)
-        .map(|(reason, more_launches)| Obstacle { reason, more_launches, overruled_above: None })
+        .map(|(reason, more_launches)| Obstacle {
+            reason,
+            more_launches,
+            overruled_above: None,
+            timings_only: false,
+        })
         .or_else(|| unsteady(&baseline, &launches, &series, policy));
     let judge = |one: &Series| {
         let shift = Shift::between(&one.baseline, &one.candidate)
             .map(|shift| shift.with_extra_variance(extra_variance));
         let certainly_above =
             |bar: f64| shift.is_some_and(|shift| shift.lower(false_alarm(one, &series, look)) > bar);
-        if let Some(Obstacle { reason, more_launches, overruled_above }) = &obstacle
-            && !overruled_above.is_some_and(certainly_above)
+        if let Some(Obstacle { reason, more_launches, overruled_above, timings_only }) = &obstacle
+            && !(*timings_only && one.measure == Measure::MemoryPeak)
+            && !overruled_above.filter(|_| one.statistic == Statistic::P50).is_some_and(certainly_above)
         {
             return inconclusive(one, policy, look, reason, *more_launches);
         }
@@ -63,6 +72,10 @@ pub(super) fn checks(report: &Report, blessed: &[&Report], policy: &Policy, look
         absent.into_iter().map(|absent| Check::exact(absent.measure, Status::NotGated, absent.reason)),
     );
     checks
+}
+
+fn is_median(series: &Series) -> bool {
+    Family::of(series.measure, series.statistic) == Family::Medians
 }
 
 /// Series of the same family, among which its false alarms are divided.
@@ -123,7 +136,7 @@ fn session_variance(series: &[Series], sizes: &[usize]) -> ExtraVariance {
     if sizes.len() < SESSIONS_TO_MEASURE {
         return ExtraVariance { variance: SESSION_DEVIATION.powi(2) * spread, degrees: None };
     }
-    let medians = series.iter().filter(|s| Family::of(s.measure, s.statistic) == Family::Medians);
+    let medians = series.iter().filter(|s| is_median(s));
     let variances: Vec<f64> = medians.filter_map(|s| variance_of_sessions(&s.baseline, sizes)).collect();
     // Pooled over series: a single one has only as many degrees of freedom as sessions less one.
     let mean = variances.iter().sum::<f64>() / variances.len().max(1) as f64;
@@ -149,8 +162,9 @@ fn variance_of_sessions(values: &[f64], sizes: &[usize]) -> Option<f64> {
 /// Why a machine was not steady enough for a stored baseline.
 fn unsteady(before: &[&Launch], after: &[&Launch], series: &[Series], policy: &Policy) -> Option<Obstacle> {
     let bars = &policy.steadiness;
-    let obstacle =
-        |reason: String, overruled_above| Some(Obstacle { reason, more_launches: None, overruled_above });
+    let obstacle = |reason: String, overruled_above| {
+        Some(Obstacle { reason, more_launches: None, overruled_above, timings_only: true })
+    };
     let canary = |arm: &[&Launch]| {
         let times: Vec<f64> = arm.iter().filter_map(|launch| launch.canary_ms).collect();
         let median = Ordered::new(&times, Direction::LowerIsBetter)?.quantile(0.5);
@@ -173,16 +187,30 @@ fn unsteady(before: &[&Launch], after: &[&Launch], series: &[Series], policy: &P
         // Twice: what slows the machine may slow a model, which is bound by memory, more than the canary.
         return obstacle(reason, Some(beyond_doubt + 2.0 * slower.max(0.0)));
     }
-    let medians = series.iter().filter(|s| Family::of(s.measure, s.statistic) == Family::Medians);
-    let mut scales: Vec<f64> =
-        medians.filter_map(|s| Some(locate([s.candidate.as_slice()])?.scale.exp_m1() * 100.0)).collect();
-    scales.sort_unstable_by(f64::total_cmp);
-    // The median over series: one unsteady series does not make an unsteady machine.
-    let dispersion = *scales.get(scales.len() / 2)?;
+    let dispersion = dispersion_pct(series)?;
     let allowed = bars.dispersion_pct;
     if dispersion <= allowed {
         return None;
     }
     let reason = format!("launches differ by {dispersion:.1} %, {allowed} % is allowed: quieten the machine");
-    obstacle(reason, Some(beyond_doubt))
+    // The error that a shift states is that of both arms together, which a quiet baseline makes small. By the launches of
+    // the candidate alone, the fewest that are judged leave 2.8 deviations open: t(0.05 %, 5) / sqrt(6).
+    obstacle(reason, Some(beyond_doubt + 3.0 * (dispersion / 100.0).ln_1p()))
+}
+
+/// Per cent by which launches of the candidate differ.
+fn dispersion_pct(series: &[Series]) -> Option<f64> {
+    let medians = series.iter().filter(|s| is_median(s));
+    let mut scales: Vec<f64> =
+        medians.filter_map(|s| Some(locate([s.candidate.as_slice()])?.scale.exp_m1() * 100.0)).collect();
+    scales.sort_unstable_by(f64::total_cmp);
+    // The median over series: one unsteady series does not make an unsteady machine.
+    scales.get(scales.len() / 2).copied()
+}
+
+/// Per cent by which the launches of a report differ, as its gate sees it; `None` if it has no samples.
+pub fn launch_dispersion_pct(report: &Report) -> Option<f64> {
+    let launches = completed(report);
+    let (series, _) = series::all(&launches, &launches, &report.workload.seq_lens);
+    dispersion_pct(&series)
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::report::{self, Launch, Metric, testing};
+use crate::stats::Percentile;
 
 const SEQ_LENS: [usize; 2] = [128, 512];
 
@@ -26,7 +27,13 @@ fn same(_: usize) -> f64 {
 }
 
 fn sessions() -> Vec<Report> {
-    (0..3).map(|session| noisy(100 + session, 8, 0.008, same)).collect()
+    (0..3).map(|session| of_other_packages(noisy(100 + session, 8, 0.008, same))).collect()
+}
+
+/// The same as measured with other packages, so that a difference is one of the model.
+fn of_other_packages(mut report: Report) -> Report {
+    report.subject.package_digests = vec!["xxh3:00".to_owned()];
+    report
 }
 
 fn options(look: InterimLook) -> Options {
@@ -115,7 +122,7 @@ fn few_launches_and_unsteady_machines_are_inconclusive_with_a_reason() {
 
 #[test]
 fn between_the_bars_it_says_how_many_launches_would_do() {
-    let session = noisy(400, 8, 0.02, same);
+    let session = of_other_packages(noisy(400, 8, 0.02, same));
     let open = |seed: u64| {
         let candidate = noisy(seed, 6, 0.02, |_| 1.055);
         let verdict = judge(&candidate, &[&session], &policy(), &options(InterimLook::only())).unwrap();
@@ -196,7 +203,7 @@ fn interleaved(order: &[Arm], factor: f64) -> [Report; 2] {
         report.figures = report::figures(&report.launches);
         report
     };
-    [arm(Arm::Baseline, 20, 1.0), arm(Arm::Candidate, 21, factor)]
+    [of_other_packages(arm(Arm::Baseline, 20, 1.0)), arm(Arm::Candidate, 21, factor)]
 }
 
 #[test]
@@ -271,4 +278,108 @@ fn a_report_without_second_tokens_is_judged_by_its_first() {
     assert_eq!(find(&verdict, "tps").status, Status::NotGated);
     assert_eq!(find(&verdict, "ttft.p50.128").status, Status::Pass);
     assert!(Metric::Tps.of_request(&candidate.launches[0].requests[0]).is_empty());
+}
+
+#[test]
+fn the_same_packages_are_never_called_a_regression_of_the_model() {
+    let session = noisy(100, 8, 0.008, same);
+    let mut later = noisy(15, 10, 0.008, |_| 1.12);
+    later.header.created = "2026-05-01T12:00:00Z".to_owned();
+    let against =
+        |candidate: &Report| judge(candidate, &[&session], &policy(), &options(InterimLook::only())).unwrap();
+    let slower = against(&later);
+    assert_eq!((slower.outcome, slower.same_packages), (Outcome::Inconclusive, true));
+    let reason = find(&slower, "ttft.p50.128").reason;
+    assert!(reason.starts_with("the same packages: the machine changed, not the model: 1"), "{reason}");
+    later.runtime.slowed_down_pct = Some(12);
+    assert_eq!(against(&later).outcome, Outcome::Fail, "what was slowed down on purpose is found");
+    let itself = against(&session);
+    assert_eq!(itself.outcome, Outcome::Pass);
+    assert!(itself.warnings.iter().any(|w| w.contains("compared with itself")), "{:?}", itself.warnings);
+}
+
+#[test]
+fn a_tail_does_not_fail_where_launches_differ_too_much_to_tell() {
+    for seed in 0..20 {
+        let mut restless = noisy(seed, 10, 0.6, |_| 1.2);
+        for launch in &mut restless.launches {
+            // One request in five took eight times as long.
+            for request in launch.requests.iter_mut().step_by(5) {
+                request.ttft_ms *= 8.0;
+                request.steps_ms.iter_mut().for_each(|step| *step *= 8.0);
+            }
+        }
+        let verdict = judged(&restless);
+        assert_eq!(
+            verdict.outcome,
+            Outcome::Inconclusive,
+            "{:?}",
+            verdict.with(Status::Fail).collect::<Vec<_>>()
+        );
+        assert!(find(&verdict, "ttft.p95.128").reason.starts_with("launches differ by "));
+    }
+}
+
+#[test]
+fn memory_is_judged_on_a_machine_whose_timings_are_not() {
+    let mut hot = noisy(5, 10, 0.008, |_| 1.3);
+    for launch in &mut hot.launches {
+        launch.canary_ms = Some(1.6);
+        launch.memory.as_mut().unwrap().peak_bytes = Some(310_310_000);
+    }
+    let check = find(&judged(&hot), "memory_peak.p50");
+    assert_eq!(check.status, Status::Pass, "{check:?}");
+    hot.launches.iter_mut().for_each(|launch| launch.memory.as_mut().unwrap().peak_bytes = Some(400_000_000));
+    let check = find(&judged(&hot), "memory_peak.p50");
+    assert_eq!(
+        (check.status, &*check.reason),
+        (Status::Fail, "29.0 % larger, 10 % is allowed, and chance is ruled out")
+    );
+}
+
+#[test]
+fn a_baseline_shows_the_value_that_its_report_shows() {
+    let (session, slower) = (of_other_packages(noisy(100, 8, 0.008, same)), noisy(2, 10, 0.03, |_| 1.4));
+    for candidate in [&slower, &noisy(3, 10, 0.008, |_| 0.7)] {
+        let verdict = judge(candidate, &[&session], &policy(), &options(InterimLook::only())).unwrap();
+        for (id, metric, percentile) in [
+            ("ttft.p50.128", Metric::Ttft, Percentile::P50),
+            ("tps.p95.512", Metric::Tps, Percentile::P95),
+            ("load.p50", Metric::Load, Percentile::P50),
+        ] {
+            let check = find(&verdict, id);
+            let shown = |report: &Report| {
+                report.figure(metric, check.seq_len).unwrap().summary.percentiles.get(percentile)
+            };
+            let effect = check.effect.as_ref().unwrap();
+            assert_eq!((effect.baseline, effect.candidate), (shown(&session), shown(candidate)), "{id}");
+        }
+    }
+}
+
+#[test]
+fn reasons_are_sentences_that_people_would_say() {
+    let faster = find(&judged(&noisy(3, 10, 0.008, |_| 0.2)), "ttft.p50.128");
+    assert!(
+        faster.reason.starts_with("at least 7") && faster.reason.ends_with(" % faster"),
+        "{}",
+        faster.reason
+    );
+    let tail = |seed: u64| {
+        let mut candidate = noisy(seed, 10, 0.008, same);
+        // The slowest request of every launch is slower, more or less.
+        for (index, launch) in candidate.launches.iter_mut().enumerate() {
+            launch.requests[0].ttft_ms *= 1.02 + 0.05 * (index % 4) as f64;
+        }
+        let check = find(&judged(&candidate), "ttft.p95.128");
+        let beyond = check.effect.as_ref().unwrap().regression_pct > 5.0;
+        (check.status == Status::Pass && beyond).then_some(check.reason)
+    };
+    let reason = (0..20).find_map(tail).unwrap();
+    assert!(
+        reason.ends_with(
+            " % slower in these samples, 5 % is allowed; a tail differs so much by chance, and 25 % slower is ruled out"
+        ),
+        "{reason}"
+    );
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::{ParseError, Report};
 use crate::stats::Unit;
+use crate::words::{self, SIZE, SPEED, Words, configured};
 
 /// Format and version of verdicts.
 pub const SCHEMA: &str = "anemeter.verdict/1";
@@ -23,6 +24,9 @@ pub struct Verdict {
     pub rule: Rule,
     /// Whether speeds of different hardware profiles were compared. Such a verdict blesses nothing.
     pub cross_hardware: bool,
+    /// Whether both sides are the very same packages. Then a difference is not one of the model.
+    #[serde(default)]
+    pub same_packages: bool,
     /// The report that was judged.
     pub candidate: Side,
     /// What it was compared with.
@@ -175,9 +179,10 @@ pub struct Effect {
     pub regression_pct: f64,
     /// A range that covers the true regression.
     pub interval_pct: Option<Range>,
-    /// The baseline's value.
+    /// The baseline's value over all of its samples, as it is shown everywhere.
     pub baseline: Option<f64>,
-    /// The candidate's value.
+    /// The candidate's value over all of its samples. The regression is not their quotient: it is estimated over
+    /// launches, without those that lie far out.
     pub candidate: Option<f64>,
     /// The candidate's value less the baseline's, over the same range.
     pub interval_units: Option<Range>,
@@ -329,6 +334,19 @@ impl Measure {
         }
     }
 
+    /// A change of it in words, such as `8.1 % slower`; positive is worse.
+    pub fn change(self, worse_pct: f64) -> String {
+        words::change(worse_pct, self.words())
+    }
+
+    pub(crate) fn words(self) -> Words {
+        match self {
+            Measure::MemoryPeak | Measure::PackageSize | Measure::KvBytes => SIZE,
+            Measure::ResidencyDrop => ["less", "more"],
+            _ => SPEED,
+        }
+    }
+
     /// Its name in files.
     pub fn id(self) -> &'static str {
         match self {
@@ -375,9 +393,9 @@ impl Statistic {
 impl fmt::Display for Limit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Limit::RegressionPct(pct) => write!(f, "{pct} % worse"),
-            Limit::AtLeast(value) => write!(f, "at least {value}"),
-            Limit::AtMost(value) => write!(f, "at most {value}"),
+            Limit::RegressionPct(pct) => write!(f, "{} % worse", configured(*pct)),
+            Limit::AtLeast(value) => write!(f, "at least {}", configured(*value)),
+            Limit::AtMost(value) => write!(f, "at most {}", configured(*value)),
         }
     }
 }

@@ -4,6 +4,8 @@ use super::number::figure;
 use super::table::{Align, Table, table, texts};
 use crate::compare::{Change, Comparison, Speed};
 use crate::gate::Status;
+use crate::stats::Unit;
+use crate::words::{SIZE, SPEED, Words, change};
 
 /// Digests and commits are shown so far.
 const SHOWN: usize = 32;
@@ -41,9 +43,17 @@ fn short(text: &str) -> String {
     }
 }
 
+fn words(unit: Unit) -> Words {
+    match unit {
+        Unit::Milliseconds | Unit::TokensPerSecond | Unit::GigabytesPerSecond => SPEED,
+        Unit::Bytes => SIZE,
+        Unit::Joules | Unit::Share => ["worse", "better"],
+    }
+}
+
 fn speeds(compared: &Comparison) -> Table {
     let (title, note) = match compared.verdict {
-        Some(_) => ("Medians", "Judged where the gate judges; worse is slower or more, the worst first."),
+        Some(_) => ("Medians", "Judged where the gate judges; the worst first."),
         None => ("Plain changes of medians", "Not judged: a difference may be noise or another workload."),
     };
     let row = |speed: &Speed| {
@@ -52,11 +62,11 @@ fn speeds(compared: &Comparison) -> Table {
             speed.seq_len.map(|seq_len| seq_len.to_string()).unwrap_or_default(),
             figure(speed.baseline, speed.unit),
             figure(speed.candidate, speed.unit),
-            format!("{:+.1} %", speed.worse_pct),
+            change(speed.worse_pct, words(speed.unit)),
             speed.status.map(Status::label).unwrap_or_default().to_owned(),
         ]
     };
-    let headings = ["metric", "seq_len", "A", "B", "worse by", "gate"];
+    let headings = ["metric", "seq_len", "A", "B", "change", "gate"];
     let mut medians = table(title, note, &headings, compared.speeds.iter().map(row).collect());
     if let Some(last) = medians.columns.last_mut() {
         last.align = Align::Left;

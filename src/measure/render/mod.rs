@@ -29,7 +29,7 @@ pub use number::{figure, maybe};
 pub use table::{Align, Column, Table};
 pub use tables::tables;
 pub use terminal::fit_tables;
-pub use verdict::{annotations, headline, junit, verdict_markdown, verdict_tables};
+pub use verdict::{JunitInconclusive, annotations, headline, junit, verdict_markdown, verdict_tables};
 
 type Result<T, E = RenderError> = std::result::Result<T, E>;
 

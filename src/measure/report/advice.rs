@@ -1,7 +1,7 @@
 //! What a report suggests to do: rules over its figures, each with what was found.
 
 use crate::report::{Launch, Metric, Outcome, Report};
-use crate::stats::{Direction, Ordered, median};
+use crate::stats::{Direction, Ordered, spread};
 use anemeter_base::hardware::Noise;
 
 /// A part of the time to the first token that is worth a look.
@@ -90,13 +90,6 @@ fn batch(report: &Report) -> Option<Noise> {
     let found = format!("the batch is {batch}");
     let advice = "use batch 1 for interactive work: larger batches let every sequence wait for the slowest";
     if batch > 1 { suggest(found, advice) } else { None }
-}
-
-/// The largest spread of launch medians around their own median, relative to it.
-fn spread(values: &[f64]) -> Option<f64> {
-    let centre = median(values).filter(|centre| *centre > 0.0 && values.len() > 1)?;
-    let distances: Vec<f64> = values.iter().map(|value| (value - centre).abs()).collect();
-    Some(median(&distances)? * 1.4826 / centre)
 }
 
 fn completed(report: &Report) -> impl Iterator<Item = &Launch> {

@@ -189,6 +189,16 @@ impl Report {
         self.figures.iter().find(|figure| figure.metric == metric && figure.seq_len == seq_len)
     }
 
+    /// Whether another report is of the same session, though it may have had launches added. Times may differ by what
+    /// reading a number loses.
+    pub fn is_of_session(&self, other: &Report) -> bool {
+        let near = |(x, y): (f64, f64)| (x - y).abs() <= 1e-9 * x.abs();
+        let times =
+            |report: &Report| report.requests().map(|(_, request)| request.ttft_ms).collect::<Vec<_>>();
+        let same_start = self.header.created == other.header.created;
+        same_start && times(self).into_iter().zip(times(other)).all(near)
+    }
+
     /// Launches that did not complete.
     pub fn failures(&self) -> impl Iterator<Item = (&Launch, &Failure)> {
         self.launches.iter().filter_map(|launch| match &launch.outcome {
@@ -230,6 +240,19 @@ mod tests {
         }
         let folder = tempfile::tempdir().unwrap();
         assert!(Report::read(folder.path()).unwrap_err().to_string().contains("report.json: "));
+    }
+
+    #[test]
+    fn a_session_is_told_by_its_start_and_its_samples() {
+        let report = testing::report();
+        let mut extended = report.clone();
+        extended.launches.push(testing::launch(3, 1.1));
+        assert!(report.is_of_session(&extended) && extended.is_of_session(&report));
+        let mut other_day = report.clone();
+        other_day.header.created = "2026-05-01T12:00:00Z".to_owned();
+        let mut other_times = report.clone();
+        other_times.launches[0].requests[0].ttft_ms *= 1.01;
+        assert!(!report.is_of_session(&other_day) && !report.is_of_session(&other_times));
     }
 
     #[test]

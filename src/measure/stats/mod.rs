@@ -21,7 +21,7 @@ pub use cosine::cosine;
 pub use divergence::{kl_divergence, negative_log_likelihood};
 pub use interval::{Interval, launch_interval, mean_interval, students_t};
 pub use location::{Location, locate};
-pub use median::median;
+pub use median::{median, spread};
 pub use mix::{Mix, mix};
 pub use quantile::{Ordered, Percentile};
 pub use randomise::{BLOCK, Orders, family_probabilities};

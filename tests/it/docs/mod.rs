@@ -1,6 +1,7 @@
 //! Pages whose `console` blocks are executed, in order, in a folder of their own. That folder is a repository with
 //! `merrow`, the checkpoint that comes with the program, `CHECKPOINT`, the same with room for longer sequences, and
-//! `configs`; a block with a file name behind its language is written there.
+//! `configs`; a block with a file name behind its language is written there. The README finds `CHECKPOINT` and nothing
+//! else, in no repository.
 //!
 //! A command is expected to end with exit code 0, or as a line `? 3` below it says; a verdict about speed depends on the
 //! machine, so that `gate` and `compare` may give any. Output that is shown is compared: spaces count as one, `...` stands for any
@@ -8,6 +9,8 @@
 
 mod page;
 mod pattern;
+#[cfg(unix)]
+mod runner;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -53,19 +56,24 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// Executes a page.
+/// Executes a page where its reader finds what the guides tell to have.
 fn follow(page: &str) {
+    follow_in(page, scratch().path(), &|_, _| ());
+}
+
+/// Executes a page in a folder, and looks at the outcome of each command.
+fn follow_in(page: &str, folder: &Path, look: &dyn Fn(&str, &Outcome)) {
     let text = fs::read_to_string(root().join(page)).unwrap();
-    let folder = scratch();
     let mut executed = 0;
     for part in page::parts(&text) {
         match part {
             Part::File { name, text } => {
-                crate::support::checkpoints::write_text(&folder.path().join(name), &text);
+                crate::support::checkpoints::write_text(&folder.join(name), &text);
             }
             Part::Session(session) => {
-                let outcome = execute(&session.command, folder.path());
+                let outcome = execute(&session.command, folder);
                 check(page, &session, &outcome);
+                look(&session.command, &outcome);
                 executed += 1;
             }
         }
@@ -76,7 +84,10 @@ fn follow(page: &str) {
 fn execute(line: &str, folder: &Path) -> Outcome {
     let words = page::words(line).unwrap_or_else(|problem| panic!("{line}: {problem}"));
     assert_eq!(words[0], "anemeter", "only this program is run: {line}");
-    command::run(command::program().args(&words[1..]).current_dir(folder).env_remove("GITHUB_ACTIONS"))
+    let mut program = command::program();
+    program.args(&words[1..]).current_dir(folder).env_remove("GITHUB_ACTIONS");
+    // A repository around the temporary folder is none of the reader's.
+    command::run(program.env("GIT_CEILING_DIRECTORIES", folder.parent().unwrap()))
 }
 
 fn check(page: &str, session: &Session, outcome: &Outcome) {
@@ -104,7 +115,22 @@ const PAGES: &[&str] = &[
 
 #[test]
 fn readme() {
-    follow(PAGES[0]);
+    let folder = tempfile::tempdir().unwrap();
+    copy(&root().join("src/quickstart/model"), &folder.path().join("CHECKPOINT"));
+    follow_in(PAGES[0], folder.path(), &|command, outcome| {
+        let text = &outcome.stdout;
+        if command.starts_with("anemeter bench ") {
+            // A cell with a dash is a percentile of too few samples; a range has one between two numbers.
+            let speed = text.split("\n\n").find(|table| table.starts_with("Speed")).unwrap();
+            assert!(speed.contains("p99") && !speed.contains("  –"), "{text}");
+        }
+        if command.starts_with("anemeter gate ") {
+            assert!(
+                !text.contains("samples, a p95 needs") && !text.contains("launches, 6 are needed"),
+                "{text}"
+            );
+        }
+    });
 }
 
 #[test]

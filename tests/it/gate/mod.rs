@@ -76,7 +76,10 @@ fn report(seed: u64, launches: usize, factor: f64) -> Value {
 fn three_sessions() -> Scene {
     let scene = Scene::empty();
     for session in 0..3 {
-        scene.write(&format!("session{session}.json"), &report(100 + session, 8, 1.0));
+        let mut report = report(100 + session, 8, 1.0);
+        // Of other packages, so that a difference is one of the model.
+        report["subject"]["package_digests"] = vec!["xxh3:00"].into();
+        scene.write(&format!("session{session}.json"), &report);
     }
     scene
 }

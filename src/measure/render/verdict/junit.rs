@@ -6,8 +6,17 @@ use super::rows::{headline, why};
 use crate::gate::{Check, Status, Verdict};
 use crate::render::{RenderError, Result};
 
-/// A verdict as JUnit XML. What failed is a failure, what is inconclusive an error, what was not gated is skipped.
-pub fn junit(verdict: &Verdict) -> Result<String> {
+/// What an inconclusive check is among tests, which know of no such thing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JunitInconclusive {
+    /// A skipped test: the run stays green.
+    Skipped,
+    /// A failed test.
+    Failed,
+}
+
+/// A verdict as JUnit XML. What failed is a failure, what was not gated is skipped.
+pub fn junit(verdict: &Verdict, inconclusive: JunitInconclusive) -> Result<String> {
     let mut report = Report::new("anemeter gate");
     let name = format!("{}/{}", verdict.candidate.hardware_profile_key, verdict.candidate.name);
     let mut suite = TestSuite::new(&name);
@@ -16,7 +25,7 @@ pub fn junit(verdict: &Verdict) -> Result<String> {
         suite.add_property(("warning", warning.as_str()));
     }
     suite.add_test_cases(verdict.checks.iter().map(|check| {
-        let mut case = TestCase::new(check.label(), status(check));
+        let mut case = TestCase::new(check.label(), status(check, inconclusive));
         case.set_classname(&name);
         case
     }));
@@ -24,12 +33,15 @@ pub fn junit(verdict: &Verdict) -> Result<String> {
     report.to_string().map_err(|error| RenderError::new("JUnit XML", error))
 }
 
-fn status(check: &Check) -> TestCaseStatus {
-    let mut status = match check.status {
-        Status::Pass => TestCaseStatus::success(),
-        Status::Fail => TestCaseStatus::non_success(NonSuccessKind::Failure),
-        Status::Inconclusive => TestCaseStatus::non_success(NonSuccessKind::Error),
-        Status::NotGated => TestCaseStatus::skipped(),
+fn status(check: &Check, inconclusive: JunitInconclusive) -> TestCaseStatus {
+    let mut status = match (check.status, inconclusive) {
+        (Status::Pass, _) => TestCaseStatus::success(),
+        (Status::Fail, _) | (Status::Inconclusive, JunitInconclusive::Failed) => {
+            TestCaseStatus::non_success(NonSuccessKind::Failure)
+        }
+        (Status::Inconclusive, JunitInconclusive::Skipped) | (Status::NotGated, _) => {
+            TestCaseStatus::skipped()
+        }
     };
     if check.status != Status::Pass {
         status.set_type(check.status.label());
@@ -45,8 +57,10 @@ mod tests {
 
     #[test]
     fn a_verdict_is_a_test_suite() {
-        let xml = junit(&verdict()).unwrap();
-        assert!(xml.contains(r#"tests="5" skipped="1" errors="1" failures="1""#), "{xml}");
+        let strict = junit(&verdict(), JunitInconclusive::Failed).unwrap();
+        assert!(strict.contains(r#"tests="5" skipped="1" errors="0" failures="2""#), "{strict}");
+        let xml = junit(&verdict(), JunitInconclusive::Skipped).unwrap();
+        assert!(xml.contains(r#"tests="5" skipped="2" errors="0" failures="1""#), "{xml}");
         insta::assert_snapshot!(xml);
     }
 }

@@ -6,7 +6,7 @@ mod markdown;
 mod rows;
 
 pub use annotations::annotations;
-pub use junit::junit;
+pub use junit::{JunitInconclusive, junit};
 pub use markdown::verdict_markdown;
 pub use rows::{headline, verdict_tables};
 

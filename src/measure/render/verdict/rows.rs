@@ -1,8 +1,9 @@
 //! The tables of a verdict, as text in cells.
 
-use crate::gate::{Check, Effect, Outcome, Rule, Status, Verdict};
+use crate::gate::{Check, Outcome, Rule, Status, Verdict};
 use crate::render::Table;
 use crate::render::number::{ABSENT, digits, figure};
+use crate::words;
 
 const GROUPS: [(Status, &str); 4] = [
     (Status::Fail, "Failed"),
@@ -18,7 +19,11 @@ pub fn headline(verdict: &Verdict) -> String {
         Rule::Stored => format!("{} of {} blessed sessions", baseline.launches, baseline.sessions),
         Rule::Paired => format!("{} interleaved ones", baseline.launches),
     };
-    let loud = if verdict.cross_hardware { " (CROSS-HARDWARE)" } else { "" };
+    let loud = match verdict {
+        Verdict { cross_hardware: true, .. } => " (CROSS-HARDWARE)",
+        Verdict { same_packages: true, .. } => " (the same packages)",
+        _ => "",
+    };
     format!(
         "{}{loud}: {} on {} with {}, {} launches against {against}",
         verdict.outcome.label(),
@@ -48,13 +53,13 @@ pub fn verdict_tables(verdict: &Verdict) -> Vec<Table> {
 fn table(title: &str, status: Status, checks: &[&Check], verdict: &Verdict) -> Table {
     let measured = status != Status::NotGated;
     let headings: &[&str] = match measured {
-        true => &["check", ">baseline", ">now", ">worse by", ">95 % range", ">limit", "why"],
+        true => &["check", ">baseline", ">now", ">change", ">95 % range", ">limit", "why"],
         false => &["check", "why"],
     };
     let row = |check: &&Check| {
         let mut cells = vec![check.label()];
         if measured {
-            cells.extend(change(check.effect.as_ref()));
+            cells.extend(change(check));
             cells.push(check.limit.map_or_else(|| ABSENT.to_owned(), |limit| limit.to_string()));
         }
         cells.push(why(check));
@@ -63,19 +68,19 @@ fn table(title: &str, status: Status, checks: &[&Check], verdict: &Verdict) -> T
     Table::new(headings).titled(title, note(status, verdict)).with(checks.iter().map(row))
 }
 
-/// Baseline, candidate, regression and its range.
-fn change(effect: Option<&Effect>) -> [String; 4] {
-    let Some(effect) = effect else { return [(); 4].map(|()| ABSENT.to_owned()) };
+/// Baseline, candidate, the change and its range.
+fn change(check: &Check) -> [String; 4] {
+    let Some(effect) = &check.effect else { return [(); 4].map(|()| ABSENT.to_owned()) };
     let value = |value: Option<f64>| match (value, effect.unit) {
         (Some(value), Some(unit)) => figure(value, unit),
         (Some(value), None) => digits(value),
         (None, _) => ABSENT.to_owned(),
     };
-    let range = effect.interval_pct.map(|range| format!("{:+.1} … {:+.1} %", range.low, range.high));
+    let range = effect.interval_pct.map(|range| words::range(range.low, range.high, check.measure.words()));
     [
         value(effect.baseline),
         value(effect.candidate),
-        format!("{:+.1} %", effect.regression_pct),
+        check.measure.change(effect.regression_pct),
         range.unwrap_or_else(|| ABSENT.to_owned()),
     ]
 }
@@ -125,5 +130,7 @@ mod tests {
     fn crossing_hardware_is_in_the_first_line() {
         let crossed = Verdict { cross_hardware: true, ..verdict() };
         assert!(headline(&crossed).starts_with("FAIL (CROSS-HARDWARE): "));
+        let same = Verdict { same_packages: true, ..verdict() };
+        assert!(headline(&same).starts_with("FAIL (the same packages): "));
     }
 }

@@ -68,6 +68,7 @@ pub(in crate::render) fn verdict() -> Verdict {
         outcome: Outcome::Fail,
         rule: Rule::Stored,
         cross_hardware: false,
+        same_packages: false,
         candidate: side(1, 10),
         baseline: side(3, 24),
         false_alarm: 0.005,
