@@ -7,8 +7,10 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::chunking::layer_elements;
-use crate::bundle::{Architecture, Chunk, File, Function, Mask, Port, Rotation, Tool, digest_text};
-use crate::lower::Positions;
+use crate::bundle::{
+    Architecture, Chunk, File, Function, LongRotation, Mask, Port, Rotation, Tool, digest_text,
+};
+use crate::lower::{Positions, RotationInput};
 use crate::mil::{Feature, FeatureType, Flexibility, Interface, LiteralData, Model};
 use crate::model::{Decoder, Position};
 use crate::package::Summary;
@@ -62,12 +64,7 @@ pub fn chunk(
     model: &Model,
 ) -> Chunk {
     let masks = positions.masks.iter().map(|mask| Mask { input: mask.name.clone(), window: mask.window });
-    let rotations = positions.rotations.iter().map(|rotation| Rotation {
-        cos: rotation.cos.clone(),
-        sin: rotation.sin.clone(),
-        frequencies: rotation.rope.frequencies().into_iter().map(|frequency| frequency as f32).collect(),
-        magnitude: rotation.rope.magnitude() as f32,
-    });
+    let rotations = positions.rotations.iter().map(rotation);
     Chunk {
         file: File { name, bytes: summary.bytes, digest: digest_text(summary.digest) },
         first_layer: layers.start,
@@ -75,6 +72,19 @@ pub fn chunk(
         masks: masks.collect(),
         rotations: rotations.collect(),
         functions: model.interfaces().iter().map(function).collect(),
+    }
+}
+
+fn rotation(input: &RotationInput) -> Rotation {
+    let single = |frequencies: Vec<f64>| frequencies.into_iter().map(|frequency| frequency as f32).collect();
+    let rope = &input.rope;
+    let long = rope.long_frequencies();
+    Rotation {
+        cos: input.cos.clone(),
+        sin: input.sin.clone(),
+        frequencies: single(rope.frequencies()),
+        magnitude: rope.magnitude() as f32,
+        long: long.map(|long| LongRotation { above: long.above, frequencies: single(long.frequencies) }),
     }
 }
 

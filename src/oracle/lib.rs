@@ -51,16 +51,14 @@ pub fn open(checkpoint: &Checkpoint, positions: usize) -> std::result::Result<Bo
 struct Reference {
     network: Box<dyn Network>,
     architecture: &'static str,
-    vocabulary: usize,
     /// Tokens so far.
-    fed: usize,
+    fed: Vec<u32>,
     limit: usize,
 }
 
 impl Reference {
     fn open(checkpoint: &Checkpoint, positions: usize) -> std::result::Result<Reference, OracleError> {
-        let decoder = model::build(checkpoint)?;
-        let architecture = decoder.architecture;
+        let architecture = model::build(checkpoint)?.architecture;
         let unknown = || OracleError::Computation { architecture, message: "there is none".to_owned() };
         let entry = ENTRIES.iter().find(|entry| entry.name == architecture).ok_or_else(unknown)?;
         let open = || {
@@ -68,28 +66,35 @@ impl Reference {
             (entry.open)(&config, positions, &reader::builder(checkpoint, weights, entry.names))
         };
         let network = open().map_err(|problem| problem.of(architecture))?;
-        Ok(Reference { network, architecture, vocabulary: decoder.vocabulary, fed: 0, limit: positions })
+        Ok(Reference { network, architecture, fed: Vec::new(), limit: positions })
     }
 
     fn check(&self, ids: &[u32]) -> std::result::Result<(), OracleError> {
         if ids.is_empty() {
             return Err(OracleError::NoTokens);
         }
-        let found = self.fed + ids.len();
+        let found = self.fed.len() + ids.len();
         if found > self.limit {
             return Err(OracleError::Length { found, limit: self.limit });
         }
-        let vocabulary = self.vocabulary;
+        let vocabulary = self.network.vocabulary();
         match ids.iter().position(|&id| id as usize >= vocabulary) {
-            Some(i) => Err(OracleError::Token { token: ids[i], position: self.fed + i, vocabulary }),
+            Some(i) => Err(OracleError::Token { token: ids[i], position: self.fed.len() + i, vocabulary }),
             None => Ok(()),
         }
     }
 
+    /// Feeds tokens at once; all of them anew where the sequence becomes longer than a boundary of the network.
     fn forward(&mut self, ids: &[u32]) -> candle_core::Result<Vec<f32>> {
-        let ids = Tensor::new(ids, &Device::Cpu)?.unsqueeze(0)?;
-        let logits = self.network.forward(&ids, self.fed)?;
-        self.fed += ids.elem_count();
+        let mut offset = self.fed.len();
+        self.fed.extend_from_slice(ids);
+        let crosses = |boundary: usize| (offset..self.fed.len()).contains(&boundary);
+        if self.network.boundary().is_some_and(crosses) {
+            self.network.clear();
+            offset = 0;
+        }
+        let ids = Tensor::new(&self.fed[offset..], &Device::Cpu)?.unsqueeze(0)?;
+        let logits = self.network.forward(&ids, offset)?;
         logits.to_dtype(DType::F32)?.flatten_all()?.to_vec1()
     }
 }
@@ -97,7 +102,7 @@ impl Reference {
 impl Oracle for Reference {
     fn feed(&mut self, ids: &[u32]) -> std::result::Result<Vec<f32>, OracleError> {
         self.check(ids)?;
-        let at_once = if self.fed == 0 { ids.len() } else { 1 };
+        let at_once = if self.fed.is_empty() { ids.len() } else { 1 };
         let mut logits = Vec::new();
         for part in ids.chunks(at_once) {
             let architecture = self.architecture;
@@ -108,11 +113,11 @@ impl Oracle for Reference {
 
     fn reset(&mut self) {
         self.network.clear();
-        self.fed = 0;
+        self.fed.clear();
     }
 
     fn vocabulary(&self) -> usize {
-        self.vocabulary
+        self.network.vocabulary()
     }
 
     fn describe(&self) -> String {

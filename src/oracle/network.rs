@@ -15,6 +15,12 @@ pub(super) trait Network {
         self.forward_watched(ids, offset, &mut |_, _| Ok(()))
     }
 
+    /// Tokens in the vocabulary.
+    fn vocabulary(&self) -> usize;
+
+    /// A sequence that becomes longer than this is computed anew, because all of its positions change.
+    fn boundary(&self) -> Option<usize>;
+
     /// Forgets all tokens.
     fn clear(&mut self);
 

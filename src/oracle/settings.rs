@@ -216,9 +216,32 @@ pub(super) struct Rope {
 pub(super) enum Scaling {
     None,
     Linear(f64),
-    Llama3 { factor: f64, low: f64, high: f64, original: f64 },
-    Long { short: Vec<f64>, magnitude: f64 },
-    Yarn { factor: f64, fast: f64, slow: f64, original: f64, truncate: bool, magnitude: f64 },
+    Llama3 {
+        factor: f64,
+        low: f64,
+        high: f64,
+        original: f64,
+    },
+    /// Other factors beyond the original length.
+    Long {
+        short: Vec<f64>,
+        long: Vec<f64>,
+        original: f64,
+        magnitude: f64,
+    },
+    /// A base that grows with the sequence beyond the original length.
+    Dynamic {
+        factor: f64,
+        original: f64,
+    },
+    Yarn {
+        factor: f64,
+        fast: f64,
+        slow: f64,
+        original: f64,
+        truncate: bool,
+        magnitude: f64,
+    },
 }
 
 impl Rope {
@@ -235,7 +258,11 @@ impl Rope {
             None => section.text("type")?.unwrap_or("default"),
         };
         let scaling = match kind {
-            "default" | "dynamic" => Scaling::None,
+            "default" => Scaling::None,
+            "dynamic" => Scaling::Dynamic {
+                factor: section.number("factor")?,
+                original: settings.keys.number("max_position_embeddings")?,
+            },
             "linear" => Scaling::Linear(section.number("factor")?),
             "llama3" => Scaling::Llama3 {
                 factor: section.number("factor")?,
@@ -254,9 +281,10 @@ impl Rope {
     }
 }
 
+/// The length a model was first trained for: outside the section, else inside it, else the longest.
 fn original(settings: &Settings, section: &Keys) -> Result<f64> {
     let key = "original_max_position_embeddings";
-    match section.opt_number(key)?.or(settings.keys.opt_number(key)?) {
+    match settings.keys.opt_number(key)?.or(section.opt_number(key)?) {
         Some(length) => Ok(length),
         None => settings.keys.number("max_position_embeddings"),
     }
@@ -275,7 +303,8 @@ fn long(settings: &Settings, section: &Keys) -> Result<Scaling> {
     let factor = stretch(settings, section, original)?;
     let usual = if factor > 1.0 { (1.0 + factor.ln() / original.ln()).sqrt() } else { 1.0 };
     let magnitude = section.opt_number("attention_factor")?.unwrap_or(usual);
-    Ok(Scaling::Long { short: section.numbers("short_factor")?, magnitude })
+    let (short, long) = (section.numbers("short_factor")?, section.numbers("long_factor")?);
+    Ok(Scaling::Long { short, long, original, magnitude })
 }
 
 fn yarn(settings: &Settings, section: &Keys) -> Result<Scaling> {

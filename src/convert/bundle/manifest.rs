@@ -206,6 +206,20 @@ pub struct Rotation {
     pub frequencies: Vec<f32>,
     /// The factor on cosines and sines.
     pub magnitude: f32,
+    /// The angles of longer sequences, where they differ (LongRoPE).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub long: Option<LongRotation>,
+}
+
+/// Angles that replace those of a rotation in longer sequences. They are then the angles of all its positions, so
+/// that a cache is computed anew when a sequence becomes longer than `above`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LongRotation {
+    /// They are for sequences of more tokens than this.
+    pub above: usize,
+    /// The angle per position of each pair of dimensions, in f32.
+    pub frequencies: Vec<f32>,
 }
 
 /// A function of a package.

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 pub use error::BundleError;
 pub use manifest::{
-    Architecture, Checkpoint, Chunk, File, Function, LayerSensitivity, Manifest, Mask, Phase, Port, Rotation,
-    SCHEMA, Sensitivity, Settings, Tokenizer, Tool, digest_text,
+    Architecture, Checkpoint, Chunk, File, Function, LayerSensitivity, LongRotation, Manifest, Mask, Phase,
+    Port, Rotation, SCHEMA, Sensitivity, Settings, Tokenizer, Tool, digest_text,
 };
 
 /// The file that describes a bundle.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::error::{LowerError, Result};
-use crate::model::{Decoder, Position};
+use crate::model::{Decoder, Position, Rope};
 use anemeter_base::vocabulary::{Embeddings, KvForm};
 use anemeter_mil::Opset;
 
@@ -118,6 +118,14 @@ fn check_lengths(option: &'static str, lengths: &[usize], decoder: &Decoder) -> 
         }
         if matches!(decoder.position, Position::Learned(_)) && length > decoder.max_positions {
             let message = format!("has {length}, the model learned {} positions", decoder.max_positions);
+            return Err(LowerError::option(option, message));
+        }
+        let ropes = decoder.layers.iter().filter_map(|layer| layer.attention.rope.as_ref());
+        if let Some(most) = ropes.filter_map(Rope::fixed_up_to).min().filter(|&most| length > most) {
+            let message = format!(
+                "has {length}; beyond {most} positions dynamic RoPE scaling has other frequencies for every length, \
+                 and a cache keeps keys of one; should be 2 to {most}"
+            );
             return Err(LowerError::option(option, message));
         }
     }

@@ -13,5 +13,5 @@ mod weight;
 pub use arch::{ARCHITECTURES, Architecture, build};
 pub use error::{Expected, ModelError, TensorProblem};
 pub use graph::{Activation, Attention, Decoder, Gate, Head, Layer, Linear, Mlp, Norm, NormKind, Position};
-pub use rope::{Rope, RopeScaling};
+pub use rope::{LongFrequencies, Rope, RopeScaling};
 pub use weight::{Source, Weight};

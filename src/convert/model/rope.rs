@@ -32,34 +32,78 @@ pub enum RopeScaling {
         /// Length the model was first trained for.
         original_positions: usize,
     },
-    /// A factor per frequency (Phi-3's short factors, YaRN) and one on sine and cosine.
+    /// A factor per frequency (YaRN) and one on sine and cosine.
     Factors {
         /// Division of each frequency.
         factors: Vec<f64>,
         /// Factor on sine and cosine.
         magnitude: f64,
     },
+    /// LongRoPE (Ding et al. 2024): a factor per frequency for sequences of the original length, another for longer
+    /// ones, and one on sine and cosine of both.
+    Long {
+        /// Division of each frequency up to the original length.
+        short: Vec<f64>,
+        /// Division of each frequency beyond it.
+        long: Vec<f64>,
+        /// Length the model was first trained for.
+        original_positions: usize,
+        /// Factor on sine and cosine.
+        magnitude: f64,
+    },
+    /// Dynamic NTK: nothing changes up to the original length; beyond it every length has frequencies of its own.
+    Dynamic {
+        /// Length the model was trained for.
+        original_positions: usize,
+    },
+}
+
+/// Frequencies that replace the others in longer sequences.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LongFrequencies {
+    /// They are for sequences of more tokens than this.
+    pub above: usize,
+    /// The angle per position of each pair of dimensions.
+    pub frequencies: Vec<f64>,
 }
 
 impl Rope {
     /// The angle per position of each pair of dimensions; every value is one of f32, in which transformers
-    /// computes them.
+    /// computes them. LongRoPE has others for longer sequences: [`Rope::long_frequencies`].
     pub fn frequencies(&self) -> Vec<f64> {
-        (0..self.dims / 2).map(|pair| f64::from(self.frequency(pair))).collect()
+        self.frequencies_at(0)
+    }
+
+    /// The angles for longer sequences, if they differ.
+    pub fn long_frequencies(&self) -> Option<LongFrequencies> {
+        let RopeScaling::Long { original_positions: above, .. } = self.scaling else { return None };
+        Some(LongFrequencies { above, frequencies: self.frequencies_at(above + 1) })
+    }
+
+    /// The longest sequence whose frequencies do not depend on its own length, if there is one.
+    pub fn fixed_up_to(&self) -> Option<usize> {
+        match self.scaling {
+            RopeScaling::Dynamic { original_positions } => Some(original_positions),
+            _ => None,
+        }
     }
 
     /// The factor on cosines and sines.
     pub fn magnitude(&self) -> f64 {
         match self.scaling {
-            RopeScaling::Factors { magnitude, .. } => magnitude,
-            RopeScaling::None | RopeScaling::Linear(_) | RopeScaling::Llama3 { .. } => 1.0,
+            RopeScaling::Factors { magnitude, .. } | RopeScaling::Long { magnitude, .. } => magnitude,
+            RopeScaling::None
+            | RopeScaling::Linear(_)
+            | RopeScaling::Llama3 { .. }
+            | RopeScaling::Dynamic { .. } => 1.0,
         }
     }
 
-    /// Cosines and sines of consecutive positions, each `[positions, dims]` with the second half of a row equal to
-    /// its first.
-    pub fn table(&self, positions: Range<usize>) -> (Vec<f32>, Vec<f32>) {
-        let frequencies: Vec<f32> = (0..self.dims / 2).map(|pair| self.frequency(pair)).collect();
+    /// Cosines and sines of consecutive positions of a sequence of `seq_len` tokens, each `[positions, dims]` with
+    /// the second half of a row equal to its first.
+    pub fn table(&self, positions: Range<usize>, seq_len: usize) -> (Vec<f32>, Vec<f32>) {
+        let frequencies: Vec<f32> =
+            self.frequencies_at(seq_len).into_iter().map(|frequency| frequency as f32).collect();
         let magnitude = self.magnitude() as f32;
         let angles: Vec<f64> = positions
             .flat_map(|position| {
@@ -73,15 +117,22 @@ impl Rope {
         (scaled(f64::cos), scaled(f64::sin))
     }
 
-    fn frequency(&self, pair: usize) -> f32 {
+    fn frequencies_at(&self, seq_len: usize) -> Vec<f64> {
+        (0..self.dims / 2).map(|pair| f64::from(self.frequency(pair, seq_len))).collect()
+    }
+
+    fn frequency(&self, pair: usize, seq_len: usize) -> f32 {
         let exponent = (2 * pair) as f32 / self.dims as f32;
         let period = f64::from(self.base as f32).powf(f64::from(exponent)) as f32;
         let plain = 1.0 / period;
+        let divided =
+            |factors: &[f64]| 1.0 / (factors.get(pair).map_or(1.0, |&factor| factor as f32) * period);
         match &self.scaling {
-            RopeScaling::None => plain,
+            RopeScaling::None | RopeScaling::Dynamic { .. } => plain,
             RopeScaling::Linear(factor) => plain / *factor as f32,
-            RopeScaling::Factors { factors, .. } => {
-                1.0 / (factors.get(pair).map_or(1.0, |&factor| factor as f32) * period)
+            RopeScaling::Factors { factors, .. } => divided(factors),
+            RopeScaling::Long { short, long, original_positions, .. } => {
+                divided(if seq_len > *original_positions { long } else { short })
             }
             RopeScaling::Llama3 { factor, low_freq_factor, high_freq_factor, original_positions } => {
                 let (factor, low, high) = (*factor as f32, *low_freq_factor as f32, *high_freq_factor as f32);
@@ -109,7 +160,7 @@ mod tests {
 
     fn check(rope: &Rope, position: usize, rows: &[Row]) {
         let frequencies = rope.frequencies();
-        let (cos, sin) = rope.table(position..position + 2);
+        let (cos, sin) = rope.table(position..position + 2, position + 2);
         assert_eq!((frequencies.len(), cos.len(), sin.len()), (rope.dims / 2, 2 * rope.dims, 2 * rope.dims));
         for &(dim, frequency, c, s) in rows {
             let error = (frequencies[dim] / frequency - 1.0).abs();
@@ -181,6 +232,29 @@ mod tests {
             (5, 1.856_635_790e-4, 1.188_392_3, 0.066_260_88),
         ];
         check(&rope, 300, &rows);
-        assert_eq!(rope.table(0..1).0[0], 1.190_238_1);
+        assert_eq!(rope.table(0..1, 1).0[0], 1.190_238_1);
+    }
+
+    #[test]
+    fn long_factors_are_for_sequences_beyond_the_original_length() {
+        let (short, long) = (vec![1.0, 1.05, 1.2, 1.5, 2.0, 2.5], vec![2.0, 3.0, 4.0, 5.0, 6.0, 7.0]);
+        let magnitude = 1.190_238_071_423_808_3;
+        let scaling = |factors: &[f64]| RopeScaling::Factors { factors: factors.to_vec(), magnitude };
+        let plain = |factors: &[f64]| Rope { base: 10_000.0, dims: 12, scaling: scaling(factors) };
+        let rope = Rope {
+            scaling: RopeScaling::Long {
+                short: short.clone(),
+                long: long.clone(),
+                original_positions: 64,
+                magnitude,
+            },
+            ..plain(&short)
+        };
+        assert_eq!(rope.frequencies(), plain(&short).frequencies());
+        let longer = LongFrequencies { above: 64, frequencies: plain(&long).frequencies() };
+        assert_eq!(rope.long_frequencies(), Some(longer));
+        // The length of the sequence decides, for its first positions too.
+        assert_eq!(rope.table(0..64, 64), plain(&short).table(0..64, 64));
+        assert_eq!(rope.table(0..64, 65), plain(&long).table(0..64, 65));
     }
 }

@@ -80,6 +80,14 @@ impl Network for Decoder {
         }
     }
 
+    fn vocabulary(&self) -> usize {
+        self.embedding.dims()[0]
+    }
+
+    fn boundary(&self) -> Option<usize> {
+        self.layers.iter().find_map(|layer| layer.attention.rotary.as_ref()?.boundary())
+    }
+
     fn clear(&mut self) {
         self.layers.iter_mut().for_each(|layer| layer.attention.cache = None);
     }

@@ -154,8 +154,8 @@ impl<'a> Gguf<'a> {
     fn rope_scaling(&self, has: impl Fn(&str) -> bool) -> Result<Option<Value>> {
         let factors = |name: &str| self.stored(name)?.flatten_all()?.to_vec1::<f32>();
         if has("rope_factors_short.weight") {
-            let mut scaling =
-                json!({"type": "longrope", "short_factor": factors("rope_factors_short.weight")?});
+            let (short, long) = (factors("rope_factors_short.weight")?, factors("rope_factors_long.weight")?);
+            let mut scaling = json!({"type": "longrope", "short_factor": short, "long_factor": long});
             if let Some(factor) = self.number("rope.scaling.attn_factor") {
                 scaling["attention_factor"] = json!(factor);
             }
@@ -163,7 +163,9 @@ impl<'a> Gguf<'a> {
         }
         if has("rope_freqs.weight") {
             let factors = factors("rope_freqs.weight")?;
-            return Ok(Some(json!({"type": "longrope", "short_factor": factors, "attention_factor": 1.0})));
+            return Ok(Some(json!({
+                "type": "longrope", "short_factor": factors, "long_factor": factors, "attention_factor": 1.0,
+            })));
         }
         match self.content.metadata.get(&self.key("rope.scaling.type")) {
             Some(Meta::String(kind)) if kind != "none" => {

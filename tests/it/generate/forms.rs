@@ -3,7 +3,7 @@
 use anemeter::generate::Driver;
 use anemeter::generate::sample::likeliest;
 use anemeter::lower::Options;
-use anemeter::model::Decoder;
+use anemeter::model::{Decoder, RopeScaling};
 use anemeter::vocabulary::{Embeddings, KvForm};
 
 use super::bundles::{driver, write};
@@ -188,6 +188,52 @@ fn sequences_of_a_batch_do_not_touch_each_other() {
     }
     let error = driver(&bundle, KvForm::State).prefill(&prompts, None).unwrap_err();
     assert_eq!(error.to_string(), "prompts of [7, 3, 1] tokens cannot share a state");
+}
+
+/// A decoder whose layers rotate by a scaling.
+fn rotated(scaling: &RopeScaling) -> Decoder {
+    let mut decoder = llama(TINY, 26);
+    for rope in decoder.layers.iter_mut().filter_map(|layer| layer.attention.rope.as_mut()) {
+        rope.scaling = scaling.clone();
+    }
+    decoder
+}
+
+#[test]
+fn a_sequence_that_outgrows_its_rotation_is_rotated_anew() {
+    let folder = tempfile::tempdir().unwrap();
+    let pairs = TINY.head_dim / 2;
+    let (short, long) = (vec![1.0; pairs], (0..pairs).map(|i| 2.0 + i as f64).collect::<Vec<_>>());
+    let magnitude = 1.2;
+    let fixed = |factors: &[f64]| RopeScaling::Factors { factors: factors.to_vec(), magnitude };
+    let both =
+        RopeScaling::Long { short: short.clone(), long: long.clone(), original_positions: 10, magnitude };
+    let bundle = |name: &str, scaling: &RopeScaling| {
+        let place = folder.path().join(name);
+        std::fs::create_dir(&place).unwrap();
+        write(&rotated(scaling), &options(1), None, &place)
+    };
+    let bundles = [bundle("short", &fixed(&short)), bundle("long", &fixed(&long)), bundle("both", &both)];
+    let ids: Vec<u32> = (0..16).map(|i| (i * 7 + 3) % 37).collect();
+    for form in FORMS {
+        let [mut short, mut long, mut both] = bundles.each_ref().map(|bundle| driver(bundle, form));
+        for prompt in [5, 10, 11, 13, 5] {
+            let mut forced = |driver: &mut Driver| {
+                let mut logits = Vec::new();
+                let mut keep = |_: usize, found: &[f32]| {
+                    logits.push(found.to_vec());
+                    Ok(())
+                };
+                driver.teacher_force(&ids, prompt, None, &mut keep).unwrap();
+                logits
+            };
+            let (short, long) = (forced(&mut short), forced(&mut long));
+            let up_to_original = 11usize.saturating_sub(prompt);
+            let expected = [&short[..up_to_original], &long[up_to_original..]].concat();
+            assert_close(&forced(&mut both), &expected, &format!("{form}, a prompt of {prompt}"));
+            assert!(cosine(&short[short.len() - 1], &long[long.len() - 1]) < 0.999, "the factors matter");
+        }
+    }
 }
 
 #[test]

@@ -174,11 +174,13 @@ impl<'d> Host<'d> {
                 }
                 let rotation = positions.rotations.iter().find(|r| r.cos == name || r.sin == name).unwrap();
                 let dims = rotation.rope.dims;
+                let ends = step.starts.iter().zip(step.ids).map(|(start, ids)| start + ids.len());
+                let seq_len = ends.max().unwrap();
                 let tables: Vec<Vec<f32>> = step
                     .starts
                     .iter()
                     .map(|&start| {
-                        let (cos, sin) = rotation.rope.table(start..start + width);
+                        let (cos, sin) = rotation.rope.table(start..start + width, seq_len);
                         if rotation.cos == name { cos } else { sin }
                     })
                     .collect();

@@ -8,7 +8,7 @@ use crate::model::rope::{Rope, RopeScaling};
 /// The base that most architectures take where none is given.
 pub(super) const BASE: f64 = 10_000.0;
 
-/// Rotary positions and how many of them the frequencies are good for.
+/// Rotary positions and how many of them the model was trained for.
 pub(super) struct Rotary {
     pub(super) rope: Rope,
     pub(super) max_positions: usize,
@@ -36,8 +36,7 @@ pub(super) fn scaled(keys: &Keys, section: Option<&Keys>, base: f64, head_dim: &
     let partial = section.positive_or("partial_rotary_factor", partial)?;
     let dims = rotated(keys, head_dim, partial)?;
     let context = Context { keys, section, base, dims, max_positions };
-    let (scaling, max_positions) = context.scaling()?;
-    Ok(Rotary { rope: Rope { base, dims, scaling }, max_positions })
+    Ok(Rotary { rope: Rope { base, dims, scaling: context.scaling()? }, max_positions })
 }
 
 /// More than any head has; keeps what is computed per dimension small before tensors confirm the sizes.
@@ -63,34 +62,34 @@ struct Context<'a> {
 }
 
 impl Context<'_> {
-    fn scaling(&self) -> Result<(RopeScaling, usize)> {
+    fn scaling(&self) -> Result<RopeScaling> {
         let section = self.section;
         let kind = match section.opt_text("rope_type")? {
             Some(kind) => kind,
             None => section.opt_text("type")?.unwrap_or("default"),
         };
-        let scaling = match kind {
-            // Up to the length the model was trained for, the dynamic form changes nothing.
-            "default" | "dynamic" => RopeScaling::None,
+        Ok(match kind {
+            "default" => RopeScaling::None,
+            "dynamic" => RopeScaling::Dynamic { original_positions: self.max_positions },
             "linear" => RopeScaling::Linear(section.positive("factor")?),
             "llama3" => self.llama3()?,
-            "longrope" | "su" => return self.long(),
+            "longrope" | "su" => self.long()?,
             // An early name of Phi-3's factors.
-            "yarn" if section.has("short_factor") => return self.long(),
+            "yarn" if section.has("short_factor") => self.long()?,
             "yarn" => self.yarn()?,
             other => {
                 let known = "default, dynamic, linear, llama3, longrope, su or yarn";
                 return Err(section.wrong("rope_type", &format!("is `{other}`, expected {known}")));
             }
-        };
-        Ok((scaling, self.max_positions))
+        })
     }
 
+    /// transformers prefers the key outside the section, too.
     fn original_positions(&self) -> Result<usize> {
         let key = "original_max_position_embeddings";
-        let size = match self.section.opt_size(key)? {
+        let size = match self.keys.opt_size(key)? {
             Some(size) => Some(size),
-            None => self.keys.opt_size(key)?,
+            None => self.section.opt_size(key)?,
         };
         Ok(size.map_or(self.max_positions, |size| size.value))
     }
@@ -110,20 +109,31 @@ impl Context<'_> {
         })
     }
 
-    /// The factors for sequences of the original length, and that length.
-    fn long(&self) -> Result<(RopeScaling, usize)> {
-        let original = self.original_positions()?;
-        let factors = self.section.floats("short_factor")?;
-        if factors.len() != self.dims / 2 || factors.iter().any(|&factor| factor <= 0.0) {
-            let problem =
-                format!("has {} entries, expected {} numbers above 0", factors.len(), self.dims / 2);
-            return Err(self.section.wrong("short_factor", &problem));
-        }
-        let factor = self.section.positive_or("factor", self.max_positions as f64 / original as f64)?;
-        let inferred =
-            if factor <= 1.0 { 1.0 } else { (1.0 + factor.ln() / (original.max(2) as f64).ln()).sqrt() };
+    /// The factors for sequences of the original length and for longer ones, by the rule of transformers.
+    fn long(&self) -> Result<RopeScaling> {
+        let original_positions = self.original_positions()?;
+        let (short, long) = (self.factors("short_factor")?, self.factors("long_factor")?);
+        let factor =
+            self.section.positive_or("factor", self.max_positions as f64 / original_positions as f64)?;
+        let inferred = if factor <= 1.0 {
+            1.0
+        } else {
+            (1.0 + factor.ln() / (original_positions.max(2) as f64).ln()).sqrt()
+        };
         let magnitude = self.section.positive_or("attention_factor", inferred)?;
-        Ok((RopeScaling::Factors { factors, magnitude }, original.min(self.max_positions)))
+        Ok(match short == long {
+            true => RopeScaling::Factors { factors: short, magnitude },
+            false => RopeScaling::Long { short, long, original_positions, magnitude },
+        })
+    }
+
+    fn factors(&self, key: &str) -> Result<Vec<f64>> {
+        let factors = self.section.floats(key)?;
+        if factors.len() == self.dims / 2 && factors.iter().all(|&factor| factor > 0.0) {
+            return Ok(factors);
+        }
+        let problem = format!("has {} entries, expected {} numbers above 0", factors.len(), self.dims / 2);
+        Err(self.section.wrong(key, &problem))
     }
 
     fn yarn(&self) -> Result<RopeScaling> {
@@ -166,6 +176,31 @@ mod tests {
     fn rotary(head_dim: usize, config: &str) -> Result<Rotary> {
         let keys = Keys::new(&Config::new(serde_json::from_str(config).unwrap()), &[]);
         read(&keys, &Size { value: head_dim, from: "head_dim".to_owned() })
+    }
+
+    /// `xtask/python/rope_frequencies.py` writes them.
+    const BY_TRANSFORMERS: &str = include_str!("../testdata/rope.json");
+
+    #[test]
+    fn frequencies_are_those_of_transformers_on_both_sides_of_every_boundary() {
+        let entries: Vec<serde_json::Value> = serde_json::from_str(BY_TRANSFORMERS).unwrap();
+        for entry in &entries {
+            let rope = rotary(12, &entry["config"].to_string()).unwrap().rope;
+            let seq_len = entry["seq_len"].as_u64().unwrap() as usize;
+            if rope.fixed_up_to().is_some_and(|most| seq_len > most) {
+                continue;
+            }
+            let found = match rope.long_frequencies() {
+                Some(long) if seq_len > long.above => long.frequencies,
+                _ => rope.frequencies(),
+            };
+            let expected = entry["frequencies"].as_array().unwrap();
+            assert_eq!(found.len(), expected.len(), "{entry}");
+            for (found, expected) in found.iter().zip(expected) {
+                assert!((found / expected.as_f64().unwrap() - 1.0).abs() < 3e-7, "{found} in {entry}");
+            }
+            assert!((rope.magnitude() - entry["magnitude"].as_f64().unwrap()).abs() < 1e-12, "{entry}");
+        }
     }
 
     #[test]
@@ -218,13 +253,23 @@ mod tests {
     }
 
     #[test]
-    fn long_factors_hold_for_the_original_length() {
-        let config = r#"{"max_position_embeddings": 131072, "original_max_position_embeddings": 4096,
-            "partial_rotary_factor": 0.75, "rope_scaling":
-            {"type": "su", "short_factor": [1.0, 1.05, 1.2, 1.5, 2.0, 2.5], "long_factor": [1, 1, 1, 1, 1, 1]}}"#;
-        let found = rotary(16, config).unwrap();
-        assert_eq!((found.max_positions, found.rope.dims), (4096, 12));
+    fn long_factors_are_kept_beside_the_short_ones() {
+        let config = |long: &str| {
+            format!(
+                r#"{{"max_position_embeddings": 131072, "original_max_position_embeddings": 4096,
+                "partial_rotary_factor": 0.75, "rope_scaling": {{"type": "su",
+                "short_factor": [1.0, 1.05, 1.2, 1.5, 2.0, 2.5], "long_factor": {long}}}}}"#
+            )
+        };
+        let found = rotary(16, &config("[2, 3, 4, 5, 6, 7]")).unwrap();
+        assert_eq!((found.max_positions, found.rope.dims), (131_072, 12));
         assert!((found.rope.magnitude() - 1.190_238_071_423_808_3).abs() < 1e-12);
+        let RopeScaling::Long { short, long, original_positions, .. } = &found.rope.scaling else {
+            panic!("{:?}", found.rope.scaling)
+        };
+        assert_eq!((short[5], long[5], *original_positions), (2.5, 7.0, 4096));
+        let same = rotary(16, &config("[1.0, 1.05, 1.2, 1.5, 2.0, 2.5]")).unwrap();
+        assert_eq!(same.rope.long_frequencies(), None);
     }
 
     #[test]
@@ -243,6 +288,11 @@ mod tests {
                 4,
                 r#"{"max_position_embeddings": 8, "rope_scaling": {"type": "longrope", "short_factor": [1]}}"#,
                 "`rope_scaling.short_factor` has 1 entries, expected 2",
+            ),
+            (
+                4,
+                r#"{"max_position_embeddings": 8, "rope_scaling": {"type": "longrope", "short_factor": [1, 2]}}"#,
+                "`rope_scaling.long_factor` is missing",
             ),
             (
                 4,

@@ -5,7 +5,7 @@ use half::f16;
 use super::buffer::Buffer;
 use super::call::{Call, TokenBatch};
 use super::layout::Layout;
-use super::rotation::RotationTable;
+use super::rotation::{RotationTable, Rows, count_long};
 use crate::generate::error::{GenerateError, Result};
 use anemeter_base::vocabulary::FunctionRole;
 use anemeter_convert::bundle::{Chunk, Function, MANIFEST};
@@ -59,6 +59,8 @@ pub(super) struct Frame {
     pub(super) width: usize,
     batch: usize,
     slots: Vec<Slot>,
+    /// How many rotations had the angles of longer sequences when they were written.
+    written_long: Option<usize>,
     /// Inputs of each chunk's function, in its order.
     pub(super) wires: Vec<Vec<Wire>>,
     /// Inputs of the function `embed`, if there is one and its vectors are asked for.
@@ -85,6 +87,7 @@ impl Frame {
             width,
             batch: layout.batch,
             slots: Vec::new(),
+            written_long: None,
             wires: Vec::new(),
             embed: None,
             logits: Vec::new(),
@@ -104,7 +107,6 @@ impl Frame {
             }
         }
         frame.wire_embed(layout, chunks, tables)?;
-        frame.fill_once(tables);
         Ok(frame)
     }
 
@@ -198,22 +200,20 @@ impl Frame {
         }
     }
 
-    /// Writes masks and rotations that depend on where the tokens are.
-    pub(super) fn fill_places(&mut self, tables: &[RotationTable], fed: &TokenBatch<'_>) {
+    /// Writes masks and rotations for a sequence that will have `seq_len` tokens, unless they are there already.
+    pub(super) fn fill_places(&mut self, tables: &[RotationTable], fed: &TokenBatch<'_>, seq_len: usize) {
+        let long = Some(count_long(tables, seq_len));
         if !self.call.starts_at_zero() {
-            self.place(tables, &fed.starts);
+            self.place(tables, &fed.starts, seq_len);
+        } else if self.written_long != long {
+            self.place(tables, &[0], seq_len);
+            self.written_long = long;
         }
     }
 
-    /// Writes masks and rotations that never change.
-    fn fill_once(&mut self, tables: &[RotationTable]) {
-        if self.call.starts_at_zero() {
-            self.place(tables, &[0]);
-        }
-    }
-
-    fn place(&mut self, tables: &[RotationTable], starts: &[usize]) {
+    fn place(&mut self, tables: &[RotationTable], starts: &[usize], seq_len: usize) {
         let (call, width, length) = (self.call, self.width, self.length);
+        let rows = |table: usize| -> &Rows { tables[table].rows(seq_len) };
         for slot in &mut self.slots {
             match slot.role {
                 Role::Mask { window } => {
@@ -227,8 +227,8 @@ impl Frame {
                         }
                     }
                 }
-                Role::Cos(table) => rotate(&mut slot.buffer, starts, width, |p| tables[table].cos(p)),
-                Role::Sin(table) => rotate(&mut slot.buffer, starts, width, |p| tables[table].sin(p)),
+                Role::Cos(table) => rotate(&mut slot.buffer, starts, width, |p| rows(table).cos(p)),
+                Role::Sin(table) => rotate(&mut slot.buffer, starts, width, |p| rows(table).sin(p)),
                 _ => {}
             }
         }

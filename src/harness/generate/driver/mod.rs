@@ -32,7 +32,7 @@ use chunk_runner::ChunkRunner;
 use embedding::HostTable;
 use frame::Frame;
 use layout::Layout;
-use rotation::RotationTable;
+use rotation::{RotationTable, count_long};
 
 /// How long parts of the last call took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -57,8 +57,10 @@ pub struct Driver {
     length: usize,
     /// Tokens that each sequence has consumed.
     consumed: SmallVec<[usize; 4]>,
-    /// The tokens themselves, where nothing is kept.
+    /// The tokens themselves, where they may be computed again.
     tokens: Vec<Vec<u32>>,
+    /// Tokens of the fullest sequence after the call that is being made.
+    seq_len: usize,
     /// What is kept may hold numbers that are not finite.
     tainted: bool,
     timings: StepTimings,
@@ -100,11 +102,12 @@ impl Driver {
             chunks.push(ChunkRunner::new(&layout, chunk, session)?);
         }
         Ok(Driver {
-            tables: RotationTable::all(manifest),
+            tables: RotationTable::all(manifest)?,
             logits: vec![0.0; layout.batch * layout.vocabulary],
             length: layout.buckets[0],
             consumed: SmallVec::from_elem(0, layout.batch),
             tokens: vec![Vec::new(); layout.batch],
+            seq_len: 0,
             layout,
             chunks,
             host,
@@ -192,19 +195,12 @@ impl Driver {
             driver.layout.check_prompts(prompts)?;
             let longest = prompts.iter().map(|ids| ids.len()).max().unwrap_or(0);
             driver.length = driver.layout.start(longest, length)?;
-            driver.reset()?;
-            match driver.layout.form {
-                KvForm::None => {
-                    for (tokens, prompt) in driver.tokens.iter_mut().zip(prompts) {
-                        tokens.clear();
-                        tokens.reserve(driver.layout.longest());
-                        tokens.extend_from_slice(prompt);
-                    }
-                    driver.run_whole()
-                }
-                KvForm::Io => driver.run(Call::Prefill, prompts),
-                KvForm::State => driver.extend(prompts),
+            for (tokens, prompt) in driver.tokens.iter_mut().zip(prompts) {
+                tokens.clear();
+                tokens.reserve(driver.layout.longest());
+                tokens.extend_from_slice(prompt);
             }
+            driver.compute_all()
         })
     }
 
@@ -218,15 +214,36 @@ impl Driver {
                 let longer = driver.layout.fit(needed).ok_or_else(|| driver.layout.full())?;
                 driver.grow(longer)?;
             }
-            match driver.layout.form {
-                KvForm::None => {
-                    driver.tokens.iter_mut().zip(ids).for_each(|(tokens, &id)| tokens.push(id));
-                    driver.run_whole()
-                }
-                KvForm::Io => driver.run(Call::Decode, &single),
-                KvForm::State => driver.run(Call::ExtendOne, &single),
+            driver.tokens.iter_mut().zip(ids).for_each(|(tokens, &id)| tokens.push(id));
+            if driver.layout.form == KvForm::None || driver.is_rotated_anew(needed) {
+                return driver.compute_all();
             }
+            driver.seq_len = needed;
+            let call = if driver.layout.form == KvForm::State { Call::ExtendOne } else { Call::Decode };
+            driver.run(call, &single)
         })
+    }
+
+    /// Whether a longer sequence has other rotations than the keys that are kept. transformers computes the cache of
+    /// Phi-3 anew at that length, too.
+    fn is_rotated_anew(&self, seq_len: usize) -> bool {
+        count_long(&self.tables, seq_len) != count_long(&self.tables, self.seq_len)
+    }
+
+    /// Forgets what is kept and takes all tokens in.
+    fn compute_all(&mut self) -> Result<()> {
+        self.reset()?;
+        self.seq_len = self.tokens.iter().map(Vec::len).max().unwrap_or(0);
+        let tokens = std::mem::take(&mut self.tokens);
+        let whole: SmallVec<[&[u32]; 4]> = tokens.iter().map(Vec::as_slice).collect();
+        let result = match self.layout.form {
+            KvForm::None => self.run(Call::Whole, &whole),
+            KvForm::Io => self.run(Call::Prefill, &whole),
+            KvForm::State => self.extend(&whole),
+        };
+        drop(whole);
+        self.tokens = tokens;
+        result
     }
 
     /// Logits of each position from the last of the prompt on, with the tokens given: the first `prompt` tokens at once,
@@ -297,16 +314,6 @@ impl Driver {
         Ok(())
     }
 
-    fn run_whole(&mut self) -> Result<()> {
-        let tokens = std::mem::take(&mut self.tokens);
-        let whole: SmallVec<[&[u32]; 4]> = tokens.iter().map(Vec::as_slice).collect();
-        self.consumed.fill(0);
-        let result = self.run(Call::Whole, &whole);
-        drop(whole);
-        self.tokens = tokens;
-        result
-    }
-
     /// One prediction of all chunks; the tokens count as consumed afterwards.
     fn run(&mut self, call: Call, ids: &[&[u32]]) -> Result<()> {
         let index = self.frame(call)?;
@@ -316,7 +323,7 @@ impl Driver {
         if self.embed(index, &fed)? {
             self.timings.embed += self.clock.now().saturating_sub(began);
         }
-        self.frames[index].fill_places(&self.tables, &fed);
+        self.frames[index].fill_places(&self.tables, &fed, self.seq_len);
         self.predict(index, &fed)?;
         self.collect(index)?;
         if let Some(spans) = &mut self.spans {

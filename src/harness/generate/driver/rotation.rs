@@ -2,13 +2,22 @@
 
 use half::f16;
 
-use anemeter_convert::bundle::{Manifest, Rotation};
+use crate::generate::error::{GenerateError, Result};
+use anemeter_convert::bundle::{MANIFEST, Manifest, Rotation};
 
-/// Both inputs of a rotation for the first positions, row by row.
+/// Both inputs of a rotation.
 #[derive(Debug)]
 pub(super) struct RotationTable {
     pub(super) cos_input: String,
     pub(super) sin_input: String,
+    rows: Rows,
+    /// Those of sequences of more tokens than a number, where they differ.
+    long: Option<(usize, Rows)>,
+}
+
+/// Cosines and sines of the first positions, row by row.
+#[derive(Debug)]
+pub(super) struct Rows {
     frequencies: Vec<f32>,
     magnitude: f32,
     cos: Vec<f16>,
@@ -17,34 +26,71 @@ pub(super) struct RotationTable {
 
 impl RotationTable {
     /// The rotations of all chunks; those of one name are the same.
-    pub(super) fn all(manifest: &Manifest) -> Vec<RotationTable> {
+    pub(super) fn all(manifest: &Manifest) -> Result<Vec<RotationTable>> {
         let mut tables: Vec<RotationTable> = Vec::new();
         for rotation in manifest.chunks.iter().flat_map(|chunk| &chunk.rotations) {
             if tables.iter().all(|table| table.cos_input != rotation.cos) {
-                tables.push(RotationTable::new(rotation));
+                tables.push(RotationTable::new(rotation)?);
             }
         }
-        tables
+        Ok(tables)
     }
 
-    fn new(rotation: &Rotation) -> RotationTable {
-        RotationTable {
+    fn new(rotation: &Rotation) -> Result<RotationTable> {
+        let rows = |frequencies: &[f32]| Rows::new(frequencies, rotation.magnitude);
+        let long = rotation.long.as_ref();
+        if let Some(long) = long.filter(|long| long.frequencies.len() != rotation.frequencies.len()) {
+            let (found, expected) = (long.frequencies.len(), rotation.frequencies.len());
+            let problem = format!("`{}` has {found} long frequencies, expected {expected}", rotation.cos);
+            return Err(GenerateError::file(MANIFEST, problem));
+        }
+        Ok(RotationTable {
             cos_input: rotation.cos.clone(),
             sin_input: rotation.sin.clone(),
-            frequencies: rotation.frequencies.clone(),
-            magnitude: rotation.magnitude,
-            cos: Vec::new(),
-            sin: Vec::new(),
-        }
+            rows: rows(&rotation.frequencies),
+            long: long.map(|long| (long.above, rows(&long.frequencies))),
+        })
     }
 
     /// Rotated dimensions of a head.
     pub(super) fn dims(&self) -> usize {
-        2 * self.frequencies.len()
+        self.rows.dims()
     }
 
     /// Computes rows up to a number of positions.
     pub(super) fn extend_to(&mut self, positions: usize) {
+        self.rows.extend_to(positions);
+        // Sequences of this length may need either.
+        if let Some((_, long)) = self.long.as_mut().filter(|(above, _)| positions > *above) {
+            long.extend_to(positions);
+        }
+    }
+
+    /// The rows for a sequence of so many tokens.
+    pub(super) fn rows(&self, seq_len: usize) -> &Rows {
+        match &self.long {
+            Some((above, long)) if seq_len > *above => long,
+            _ => &self.rows,
+        }
+    }
+}
+
+/// How many rotations have the angles of longer sequences at a length. Where two lengths have the same number, they
+/// have the same angles.
+pub(super) fn count_long(tables: &[RotationTable], seq_len: usize) -> usize {
+    tables.iter().filter(|table| table.long.as_ref().is_some_and(|(above, _)| seq_len > *above)).count()
+}
+
+impl Rows {
+    fn new(frequencies: &[f32], magnitude: f32) -> Rows {
+        Rows { frequencies: frequencies.to_vec(), magnitude, cos: Vec::new(), sin: Vec::new() }
+    }
+
+    fn dims(&self) -> usize {
+        2 * self.frequencies.len()
+    }
+
+    fn extend_to(&mut self, positions: usize) {
         let known = self.cos.len().checked_div(self.dims()).unwrap_or(positions);
         for position in known..positions {
             for &frequency in self.frequencies.iter().chain(&self.frequencies) {
@@ -69,24 +115,43 @@ impl RotationTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use anemeter_convert::bundle::LongRotation;
 
-    // The expected numbers are those of transformers' rotary embeddings.
-    #[test]
-    fn rows_repeat_their_first_half_and_carry_the_magnitude() {
-        let rotation = Rotation {
+    fn rotation(long: Option<LongRotation>) -> Rotation {
+        Rotation {
             cos: "cos".to_owned(),
             sin: "sin".to_owned(),
             frequencies: vec![1.0, 0.749_894_2, 1.333_521_5e-4],
             magnitude: 2.0,
-        };
-        let mut table = RotationTable::new(&rotation);
+            long,
+        }
+    }
+
+    // The expected numbers are those of transformers' rotary embeddings.
+    #[test]
+    fn rows_repeat_their_first_half_and_carry_the_magnitude() {
+        let mut table = RotationTable::new(&rotation(None)).unwrap();
         table.extend_to(3);
         table.extend_to(1001);
+        let rows = table.rows(1001);
         let halves = [0.562_379_06, -0.584_592_9, 0.991_121_77].map(|v: f32| f16::from_f32(2.0 * v));
-        assert_eq!(table.cos(1000), [halves, halves].concat());
+        assert_eq!(rows.cos(1000), [halves, halves].concat());
         let halves = [0.826_879_56, 0.811_326_8, 0.132_957_27].map(|v: f32| f16::from_f32(2.0 * v));
-        assert_eq!(table.sin(1000), [halves, halves].concat());
-        assert_eq!((table.cos(0)[0].to_f32(), table.sin(0)[5].to_f32()), (2.0, 0.0));
-        assert_eq!(table.cos.len(), 6 * 1001);
+        assert_eq!(rows.sin(1000), [halves, halves].concat());
+        assert_eq!((rows.cos(0)[0].to_f32(), rows.sin(0)[5].to_f32()), (2.0, 0.0));
+        assert_eq!(rows.cos.len(), 6 * 1001);
+    }
+
+    #[test]
+    fn longer_sequences_have_other_rows_from_their_first_position_on() {
+        let long = LongRotation { above: 4, frequencies: vec![0.5, 0.25, 0.125] };
+        let mut table = RotationTable::new(&rotation(Some(long))).unwrap();
+        table.extend_to(5);
+        assert_eq!(table.rows(4).cos(1)[0], f16::from_f32(2.0 * 1f32.cos()));
+        assert_eq!(table.rows(5).cos(1)[0], f16::from_f32(2.0 * 0.5f32.cos()));
+        assert_eq!([4, 5].map(|seq_len| count_long(std::slice::from_ref(&table), seq_len)), [0, 1]);
+        let wrong = LongRotation { above: 4, frequencies: vec![0.5] };
+        let error = RotationTable::new(&rotation(Some(wrong))).unwrap_err().to_string();
+        assert!(error.contains("has 1 long frequencies, expected 3"), "{error}");
     }
 }
