@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::inputs;
 use super::units::Bytes;
 use super::{Failure, Output, Result, Status};
-use crate::compress::{self, Log, Plan, Precision, TensorLog};
+use crate::compress::{self, Log, Plan, Precision, Raised, TensorLog};
 use crate::config;
 use crate::mil::verify::verify_rewritten;
 use crate::package::{self, Package, Summary, WriteOptions};
@@ -21,7 +21,8 @@ pub(super) const WORST: usize = 10;
 #[command(
     after_help = "Precisions: fp16, int8, int4, int4:block=32, int8:asym, lut4, lut4:group=16, lut4:vector=2, \
 lut4:scale, sparse:0.5, sparse:2:4, sparse:0.5+int8.\nEmbeddings and heads get at least int8; \
-weights of less than 2048 elements are not compressed. docs/compression.md has the rules.\n\n\
+weights of less than 2048 elements are not compressed. A package for iOS 15 becomes one for iOS 16. \
+docs/compression.md has the rules.\n\n\
 Examples:\n  anemeter compress model.mlpackage -o small.mlpackage --precision int8\n  \
 anemeter compress model.mlpackage -o small.mlpackage --rules precision.yaml --tensors"
 )]
@@ -61,6 +62,9 @@ struct Document<'a> {
     package: &'a Path,
     bytes: u64,
     ratio: f64,
+    /// The opset before and after, if it had to be raised.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    raised: Option<[&'static str; 2]>,
     log: &'a Log,
 }
 
@@ -81,9 +85,15 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let log = compression.log().map_err(|e| Failure::at(&args.package, e))?;
     if args.json {
         let ratio = log.totals.ratio();
-        let document = Document { package: &args.out, bytes: summary.bytes, ratio, log: &log };
-        output.json(&document)?;
+        let raised = compression.raised().map(|raised| [raised.from.name(), raised.to.name()]);
+        output.json(&Document { package: &args.out, bytes: summary.bytes, ratio, raised, log: &log })?;
     } else {
+        if let Some(Raised { from, to }) = compression.raised() {
+            let version = to.spec_version();
+            output.line(format_args!(
+                "raised from {from} to {to} (specification version {version}): {from} has no compressed weights"
+            ))?;
+        }
         show(args, &log, &summary, output)?;
     }
     Ok(Status::Good)

@@ -1,6 +1,7 @@
 //! A program together with what its users see: inputs, outputs, states, shapes and metadata per function.
 
-use super::{Function, Program, Type, Value, ValueId};
+use super::ops::classify::Classifier;
+use super::{Function, Program, TensorType, Type, Value, ValueId};
 use anemeter_kernels::tensor::DType;
 
 /// Everything a package says, weights included.
@@ -116,6 +117,32 @@ pub enum FeatureType {
     TextDictionary,
 }
 
+impl FeatureType {
+    /// The feature that a value of this type is; none that is a list or a tuple.
+    fn of(ty: &Type) -> Option<FeatureType> {
+        let array = |tensor: &TensorType| {
+            let shape = tensor.concrete().unwrap_or_default().iter().map(|&d| d as u64).collect();
+            ArrayType { dtype: tensor.dtype, shape, flexibility: Flexibility::Fixed, default: None }
+        };
+        match ty {
+            Type::Tensor(tensor) if tensor.shape.is_empty() && tensor.dtype == DType::String => {
+                Some(FeatureType::Text)
+            }
+            Type::Tensor(tensor) if tensor.shape.is_empty() && tensor.dtype == DType::I64 => {
+                Some(FeatureType::Int64)
+            }
+            Type::Tensor(tensor) => Some(FeatureType::Array(array(tensor))),
+            Type::State(tensor) => Some(FeatureType::State(array(tensor))),
+            Type::Dictionary(key, _) => match key.tensor()?.dtype {
+                DType::String => Some(FeatureType::TextDictionary),
+                DType::I64 => Some(FeatureType::Int64Dictionary),
+                _ => None,
+            },
+            Type::List(..) | Type::Tuple(_) => None,
+        }
+    }
+}
+
 /// A tensor at a function's boundary.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArrayType {
@@ -210,27 +237,22 @@ impl Interface {
     /// unknown sizes stay open and have to be filled in.
     pub fn of(function: &Function) -> Interface {
         let feature = |value: &Value| {
-            let (tensor, is_state) = match &value.ty {
-                Type::Tensor(tensor) => (tensor, false),
-                Type::State(tensor) => (tensor, true),
-                _ => return None,
-            };
-            let shape = tensor.concrete().unwrap_or_default().iter().map(|&d| d as u64).collect();
-            let array =
-                ArrayType { dtype: tensor.dtype, shape, flexibility: Flexibility::Fixed, default: None };
-            let ty = if is_state { FeatureType::State(array) } else { FeatureType::Array(array) };
+            let ty = FeatureType::of(&value.ty)?;
             Some(Feature { name: value.name.clone(), description: String::new(), ty, optional: false })
         };
         let list = |ids: &[ValueId], states: bool| {
             let values = ids.iter().map(|&id| function.value(id));
             values.filter(|v| matches!(v.ty, Type::State(_)) == states).filter_map(feature).collect()
         };
+        let classifier = Classifier::of(function);
+        let (label, probabilities) = classifier.map_or(("", ""), |c| (c.label, c.probabilities));
         Interface {
             function: function.name.clone(),
             inputs: list(&function.inputs, false),
             outputs: list(&function.body.outputs, false),
             states: list(&function.inputs, true),
-            ..Interface::default()
+            predicted_feature: label.to_owned(),
+            predicted_probabilities: probabilities.to_owned(),
         }
     }
 

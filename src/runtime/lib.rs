@@ -42,7 +42,7 @@ pub use error::RuntimeError;
 pub use inputs::check as check_inputs;
 pub use loading::{Compilation, FunctionLoad, Hints, Loading, ReshapeFrequency, Specialization};
 pub use placement::Placement;
-pub use synthetic_inputs::{SyntheticInputError, synthetic_inputs};
+pub use synthetic_inputs::{SYNTHETIC_VALUES, SyntheticInputError, synthetic_inputs};
 
 /// Somewhere a package can be executed.
 pub trait Runtime: Send + Sync {

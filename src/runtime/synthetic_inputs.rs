@@ -2,7 +2,11 @@
 
 use anemeter_kernels::convert::from_f32;
 use anemeter_kernels::tensor::{DType, Tensor};
-use anemeter_mil::{ArrayType, FeatureType, Interface};
+use anemeter_mil::{ArrayType, ColorSpace, FeatureType, Flexibility, ImageType, Interface};
+
+/// What inputs that are made up hold, in words.
+pub const SYNTHETIC_VALUES: &str =
+    "floats from -1 to 1, integers from 0 to 3 (0 where there is one), pixels from 0 to 255, seed 1";
 
 /// Why no input can be made up.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -16,15 +20,16 @@ pub struct SyntheticInputError {
     pub problem: String,
 }
 
-/// Inputs of a function at its default shapes: numbers between -1 and 1, and small integers, zero where there is one
-/// only, as for positions.
+/// Inputs of a function at its default shapes: numbers between -1 and 1, pixels, and small integers, zero where there is
+/// one only, as for positions. [`SYNTHETIC_VALUES`] says so to people.
 pub fn synthetic_inputs(interface: &Interface) -> Result<Vec<(String, Tensor)>, SyntheticInputError> {
     let mut random = fastrand::Rng::with_seed(1);
     let mut inputs = Vec::new();
     for feature in &interface.inputs {
         let made = match &feature.ty {
             FeatureType::Array(array) => tensor(array, &mut random),
-            _ => Err("is not a tensor; only functions of tensors can be compared".to_owned()),
+            FeatureType::Image(image) => pixels(image, &mut random),
+            _ => Err("is neither a tensor nor an image, which alone can be made up".to_owned()),
         };
         let made = made.map_err(|problem| SyntheticInputError {
             input: feature.name.clone(),
@@ -36,11 +41,39 @@ pub fn synthetic_inputs(interface: &Interface) -> Result<Vec<(String, Tensor)>, 
     Ok(inputs)
 }
 
+/// The shape that an input has unless another is asked for: of ranges without a default their lower ends.
+fn default_shape(array: &ArrayType) -> Vec<u64> {
+    match &array.flexibility {
+        _ if !array.shape.is_empty() => array.shape.clone(),
+        Flexibility::Fixed => Vec::new(),
+        Flexibility::Enumerated(shapes) => shapes.first().cloned().unwrap_or_default(),
+        Flexibility::Ranges(ranges) => ranges.iter().map(|&(low, _)| low.max(1)).collect(),
+    }
+}
+
+/// The sizes and the number of elements of a shape, if so many can be made.
+fn sized(shape: &[u64]) -> Result<(Vec<usize>, usize), String> {
+    let too_large = || format!("has the shape {shape:?}, which is too large to be made up");
+    let sizes = shape.iter().map(|&size| usize::try_from(size));
+    let sizes: Vec<usize> = sizes.collect::<Result<_, _>>().map_err(|_| too_large())?;
+    let count = sizes.iter().try_fold(1usize, |count, &size| count.checked_mul(size));
+    let count = count.filter(|&count| count <= 1 << 30).ok_or_else(too_large)?;
+    Ok((sizes, count))
+}
+
+/// 8-bit pixels, row by row.
+fn pixels(image: &ImageType, random: &mut fastrand::Rng) -> Result<Tensor, String> {
+    let channels: &[u64] = match image.color {
+        ColorSpace::Rgb | ColorSpace::Bgr => &[3],
+        ColorSpace::Grayscale | ColorSpace::GrayscaleFloat16 => &[],
+    };
+    let (shape, count) = sized(&[&[image.height, image.width], channels].concat())?;
+    let bytes: Vec<u8> = (0..count).map(|_| random.u8(..)).collect();
+    Tensor::from_slice(&shape, &bytes).map_err(|error| error.to_string())
+}
+
 fn tensor(array: &ArrayType, random: &mut fastrand::Rng) -> Result<Tensor, String> {
-    let sizes = array.shape.iter().map(|&size| usize::try_from(size));
-    let shape: Vec<usize> = sizes.collect::<Result<_, _>>().map_err(|_| "is too large".to_owned())?;
-    let count = shape.iter().try_fold(1usize, |count, &size| count.checked_mul(size));
-    let count = count.filter(|&count| count <= 1 << 30).ok_or("is too large")?;
+    let (shape, count) = sized(&default_shape(array))?;
     let made = match array.dtype {
         DType::F16 | DType::F32 => {
             let values: Vec<f32> = (0..count).map(|_| 2.0 * random.f32() - 1.0).collect();
@@ -53,4 +86,44 @@ fn tensor(array: &ArrayType, random: &mut fastrand::Rng) -> Result<Tensor, Strin
         other => return Err(format!("is of type {other}, which is not made up")),
     };
     made.map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use anemeter_mil::{Feature, ImageSizes};
+
+    fn made(ty: FeatureType) -> Result<Tensor, String> {
+        let feature = Feature { name: "x".to_owned(), description: String::new(), ty, optional: false };
+        let interface = Interface { inputs: vec![feature], ..Interface::default() };
+        let made = synthetic_inputs(&interface).map_err(|error| error.problem)?;
+        Ok(made[0].1.clone())
+    }
+
+    fn array(dtype: DType, shape: &[u64], flexibility: Flexibility) -> FeatureType {
+        FeatureType::Array(ArrayType { dtype, shape: shape.to_vec(), flexibility, default: None })
+    }
+
+    #[test]
+    fn shapes_are_the_default_ones_and_values_those_that_are_told() {
+        let ranges = || Flexibility::Ranges(vec![(1, Some(4)), (0, None), (8, Some(8))]);
+        assert_eq!(made(array(DType::F16, &[2, 5, 8], ranges())).unwrap().shape(), [2, 5, 8]);
+        assert_eq!(made(array(DType::F16, &[], ranges())).unwrap().shape(), [1, 1, 8]);
+        let shapes = Flexibility::Enumerated(vec![vec![1, 64], vec![1, 128]]);
+        let ids = made(array(DType::I32, &[], shapes)).unwrap();
+        assert_eq!(ids.shape(), [1, 64]);
+        assert!(ids.view().slice::<i32>().unwrap().iter().all(|id| (0..4).contains(id)));
+        let floats = made(array(DType::F32, &[1000], Flexibility::Fixed)).unwrap();
+        assert!(floats.view().slice::<f32>().unwrap().iter().all(|x| (-1.0..=1.0).contains(x)));
+        assert_eq!(made(array(DType::F32, &[1000], Flexibility::Fixed)).unwrap().bytes(), floats.bytes());
+        let image = ImageType { width: 4, height: 2, color: ColorSpace::Bgr, sizes: ImageSizes::Fixed };
+        assert_eq!(made(FeatureType::Image(image)).unwrap().shape(), [2, 4, 3]);
+    }
+
+    #[test]
+    fn what_cannot_be_made_up_is_told() {
+        let large = made(array(DType::F32, &[1 << 40, 1 << 40], Flexibility::Fixed)).unwrap_err();
+        assert!(large.contains("too large to be made up"), "{large}");
+        assert!(made(FeatureType::Text).unwrap_err().contains("neither a tensor nor an image"));
+    }
 }

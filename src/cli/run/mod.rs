@@ -1,5 +1,6 @@
 //! `anemeter run`: one prediction of any ML program.
 
+mod classification;
 mod observe;
 mod profile;
 mod tensors;
@@ -8,14 +9,17 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::choice::choice;
-use super::{Output, Result, Status};
+use super::output::note;
+use super::{Failure, Output, Result, Status};
 use crate::kernels::probe;
+use crate::mil::Model;
 use crate::mil::op::Numerics;
 use crate::package::Package;
 use crate::render::Table;
-use crate::runtime::{LoadOptions, RuntimeError, Session, choose};
-use crate::tensor::TensorView;
+use crate::runtime::{LoadOptions, RuntimeError, SYNTHETIC_VALUES, Session, choose, synthetic_inputs};
+use crate::tensor::{Tensor, TensorView};
 use crate::vocabulary::{ComputeUnits, RuntimeName};
+use classification::Classification;
 use observe::{Overflow, take};
 use profile::Profile;
 
@@ -36,7 +40,7 @@ anemeter run model.mlpackage --inputs in.safetensors --numerics fp16-exact --rep
 pub(super) struct Args {
     /// The .mlpackage to run.
     package: PathBuf,
-    /// Inputs of the function; not needed if it has none.
+    /// Inputs of the function [default: made up, the same every time].
     #[arg(long, value_name = "FILE")]
     inputs: Option<PathBuf>,
     /// File for the outputs.
@@ -77,7 +81,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let function = args.function.clone().unwrap_or_else(|| package.model().default_function().to_owned());
     let inputs = match &args.inputs {
         Some(path) => tensors::as_declared(package.model(), &function, tensors::read(path)?)?,
-        None => Vec::new(),
+        None => made_up(package.model(), &function)?,
     };
     let inputs: Vec<_> = inputs.iter().map(|(name, tensor)| (name.as_str(), tensor.view())).collect();
     let runtime = choose(Some(args.runtime))?;
@@ -99,8 +103,14 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     if let Some(trace) = &args.profile {
         profile(args, trace.as_deref(), &function, &inputs, loaded.clone().session().as_mut(), output)?;
     }
+    let classification = Classification::of(loaded.model(), &function, session.as_ref());
+    if let Some(said) = &classification {
+        output.line(said.line())?;
+        output.text(said.table())?;
+    }
     if let Some(path) = &args.outputs {
-        tensors::write_outputs(path, loaded.model(), &function, session.as_ref())?;
+        let metadata = classification.map(|said| said.metadata());
+        tensors::write_outputs(path, loaded.model(), &function, session.as_ref(), metadata)?;
     }
     if let Some(path) = &args.state {
         tensors::write_states(path, session.as_ref())?;
@@ -109,6 +119,19 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         output.text(time(count, &function, &inputs, session.as_mut())?)?;
     }
     Ok(Status::Good)
+}
+
+/// Inputs at the default shapes, and a note that says so.
+fn made_up(model: &Model, function: &str) -> Result<Vec<(String, Tensor)>> {
+    let Some(interface) = model.interface(function) else { return Ok(Vec::new()) };
+    let inputs = synthetic_inputs(interface)
+        .map_err(|error| Failure::bad_input(error).with_help("give the inputs: --inputs FILE"))?;
+    if !inputs.is_empty() {
+        let shapes = inputs.iter().map(|(name, tensor)| format!("{name} {:?}", tensor.shape()));
+        let shapes = shapes.collect::<Vec<_>>().join(", ");
+        note(format_args!("note: no inputs are given, so they are made up: {shapes}; {SYNTHETIC_VALUES}"));
+    }
+    Ok(inputs)
 }
 
 fn options(args: &Args) -> LoadOptions {

@@ -1,6 +1,6 @@
 //! Tensors in safetensors files.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
 use std::path::Path;
 
@@ -52,8 +52,9 @@ pub(super) fn read(path: &Path) -> Result<Vec<Named>> {
     Ok(found.into_iter().collect())
 }
 
-/// Inputs as the function declares them. As Core ML does with an `MLMultiArray`, floating point values and `int32` are converted
-/// to the floating point type of the input; anything else is left for the runtime to refuse.
+/// Inputs as the function declares them. As Core ML does with an `MLMultiArray`, floating point values and integers are converted
+/// to the floating point type of the input, and `int64`, which arrays of Python have, to `int32`; anything else is left for the
+/// runtime to refuse.
 pub(super) fn as_declared(model: &Model, function: &str, inputs: Vec<Named>) -> Result<Vec<Named>> {
     let features = model.interface(function).map_or(&[][..], |interface| &interface.inputs);
     let convert = |(name, tensor): Named| {
@@ -64,8 +65,16 @@ pub(super) fn as_declared(model: &Model, function: &str, inputs: Vec<Named>) -> 
             });
         let given = tensor.dtype();
         match declared {
+            Some(DType::I32) if given == DType::I64 => {
+                let tensor = narrowed(&tensor)
+                    .map_err(|problem| Failure::bad_input(format!("input `{name}`: {problem}")))?;
+                warn(format_args!("note: input {name}: int64 values converted to int32"));
+                Ok((name, tensor))
+            }
             Some(dtype)
-                if dtype != given && dtype.is_float() && (given.is_float() || given == DType::I32) =>
+                if dtype != given
+                    && dtype.is_float()
+                    && (given.is_float() || matches!(given, DType::I32 | DType::I64)) =>
             {
                 let (tensor, overflowed) = converted(&tensor, dtype)
                     .map_err(|e| Failure::bad_input(format!("input `{name}`: {e}")))?;
@@ -82,6 +91,17 @@ pub(super) fn as_declared(model: &Model, function: &str, inputs: Vec<Named>) -> 
     inputs.into_iter().map(convert).collect()
 }
 
+/// An `int64` tensor as `int32`, if every value fits.
+fn narrowed(tensor: &Tensor) -> Result<Tensor, String> {
+    let view = tensor.view();
+    let narrow = |&wide: &i64| {
+        i32::try_from(wide).map_err(|_| format!("holds {wide}, which is beyond int32, the type of the input"))
+    };
+    let values = view.slice::<i64>().map_err(|error| error.to_string())?;
+    let values: Vec<i32> = values.iter().map(narrow).collect::<Result<_, _>>()?;
+    Tensor::from_slice(tensor.shape(), &values).map_err(|error| error.to_string())
+}
+
 /// A tensor in another floating point type, and how many of its finite values are infinite there.
 fn converted(tensor: &Tensor, dtype: DType) -> Result<(Tensor, usize), TensorError> {
     let mut values = vec![0.0; tensor.view().len()];
@@ -95,23 +115,33 @@ fn converted(tensor: &Tensor, dtype: DType) -> Result<(Tensor, usize), TensorErr
     Ok((converted, overflowed))
 }
 
-/// Writes the outputs of the last prediction.
-pub(super) fn write_outputs(path: &Path, model: &Model, function: &str, session: &dyn Session) -> Result<()> {
+/// Writes the outputs of the last prediction. A string is in the metadata, since no tensor holds it.
+pub(super) fn write_outputs(
+    path: &Path,
+    model: &Model,
+    function: &str,
+    session: &dyn Session,
+    metadata: Option<HashMap<String, String>>,
+) -> Result<()> {
     let interface = model.interface(function);
     let names = interface.iter().flat_map(|i| &i.outputs).map(|f| f.name.as_str());
     let views = names.filter_map(|name| Some((name.to_owned(), session.output(name)?)));
-    write(path, views.collect())
+    write(path, views.filter(|(_, view)| view.dtype() != DType::String).collect(), metadata)
 }
 
 /// Writes every state.
 pub(super) fn write_states(path: &Path, session: &dyn Session) -> Result<()> {
     let names = session.state_names();
     let views = names.iter().filter_map(|name| Some((name.clone(), session.state(name)?)));
-    write(path, views.collect())
+    write(path, views.collect(), None)
 }
 
 /// A model may list an output twice; a file holds it once.
-fn write(path: &Path, tensors: BTreeMap<String, TensorView<'_>>) -> Result<()> {
+fn write(
+    path: &Path,
+    tensors: BTreeMap<String, TensorView<'_>>,
+    metadata: Option<HashMap<String, String>>,
+) -> Result<()> {
     let bad = |problem: String| Failure::at(path, problem);
     let mut views = Vec::new();
     for (name, view) in tensors {
@@ -121,6 +151,6 @@ fn write(path: &Path, tensors: BTreeMap<String, TensorView<'_>>) -> Result<()> {
         let view = SafeView::new(dtype, view.shape().to_vec(), view.bytes());
         views.push((name.clone(), view.map_err(|e| bad(format!("`{name}`: {e}")))?));
     }
-    let bytes = safetensors::serialize(views, None).map_err(|e| bad(e.to_string()))?;
+    let bytes = safetensors::serialize(views, metadata).map_err(|e| bad(e.to_string()))?;
     write_file(path, &bytes)
 }

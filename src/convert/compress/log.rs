@@ -31,11 +31,11 @@ pub struct TensorLog {
     pub name: String,
     /// Its shape.
     pub shape: Vec<usize>,
-    /// How it is stored now; `fp16` or `fp32` if that did not change.
+    /// How it is stored now; `fp16` or `fp32` if that did not change, or how it came compressed.
     pub precision: String,
     /// Bits per element, with everything that belongs to it.
     pub bits: f64,
-    /// Bytes of the uncompressed weight.
+    /// Bytes of the weight as it was, uncompressed unless it came compressed.
     pub bytes_before: u64,
     /// Bytes of all its compressed parts.
     pub bytes_after: u64,

@@ -19,6 +19,7 @@ mod plan;
 mod precision;
 mod rewrite;
 mod sparse;
+mod stored;
 #[cfg(test)]
 mod testing;
 mod units;
@@ -32,4 +33,4 @@ pub use importance::Importance;
 pub use log::{Calibration, Log, TensorLog, Totals};
 pub use plan::{Plan, Rule};
 pub use precision::{Granularity, Linear, Palette, Pattern, Precision};
-pub use rewrite::{Compression, apply, apply_weighted};
+pub use rewrite::{Compression, Raised, apply, apply_weighted};

@@ -12,10 +12,12 @@ use super::layout::Layout;
 use super::log::{Log, TensorLog};
 use super::plan::{Candidate, Plan};
 use super::precision::Precision;
+use super::stored::StoredWeight;
 use super::weight::{Identity, Weight};
 use anemeter_mil::op::WeightAxes;
 use anemeter_mil::{
-    Binding, Block, Function, Literal, LiteralData, Model, Operation, Payload, TensorType, Type, ValueId, ops,
+    Binding, Block, Function, Literal, LiteralData, Model, Operation, Opset, Payload, TensorType, Type,
+    ValueId, ops,
 };
 
 /// What is being compressed; the work is done while the model is written.
@@ -25,19 +27,33 @@ pub struct Compression {
     /// The pieces of each encoding, which several constants may share.
     encoders: BTreeMap<Key, Vec<Arc<dyn Payload>>>,
     unmatched: Vec<String>,
+    raised: Option<Raised>,
 }
+
+/// A program whose opset was too old for compressed weights.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Raised {
+    /// Its opset before.
+    pub from: Opset,
+    /// Its opset now.
+    pub to: Opset,
+}
+
+/// The first opset with operations that give compressed weights back.
+const FIRST: Opset = Opset::Ios16;
 
 /// A weight in the log.
 enum Entry {
     Compressed(Arc<WeightEncoder>),
     Kept(Weight),
+    Stored(StoredWeight),
 }
 
 /// What weights have in common that are encoded alike.
 type Key = (Identity, String, [usize; 2], Option<usize>, bool);
 
 /// Replaces the weights of a model by what the plan says. Weights that several functions or operations share
-/// are encoded once and stay shared.
+/// are encoded once and stay shared. A program of ios15 is raised to ios16 if it gets compressed weights, as coremltools does.
 pub fn apply(model: Model, plan: &Plan) -> Result<(Model, Compression)> {
     apply_weighted(model, plan, &Importance::default())
 }
@@ -51,14 +67,19 @@ pub fn apply_weighted(mut model: Model, plan: &Plan, by: &Importance) -> Result<
     for (function, uses) in model.program.functions.iter().zip(&uses) {
         collect_looked_up(function, &function.body, uses, &mut looked_up);
     }
-    let (seen, matched) = Default::default();
-    let mut pass = Pass { plan, importance: by, looked_up, compression: &mut compression, seen, matched };
+    let (seen, stored, matched) = Default::default();
+    let mut pass =
+        Pass { plan, importance: by, looked_up, compression: &mut compression, seen, stored, matched };
     for (function, uses) in model.program.functions.iter_mut().zip(&uses) {
         let mut body = std::mem::take(&mut function.body);
+        pass.stored.clear();
         pass.block(function, &mut body, uses)?;
         function.body = body;
     }
     let matched = pass.matched;
+    if let Some(Raised { to, .. }) = compression.raised {
+        model.spec_version = model.spec_version.max(to.spec_version());
+    }
     let is_unmatched = |(index, _): &(usize, &super::Rule)| !matched.contains(index);
     compression.unmatched =
         plan.rules.iter().enumerate().filter(is_unmatched).map(|(_, rule)| rule.pattern.clone()).collect();
@@ -71,6 +92,11 @@ impl Compression {
         &self.unmatched
     }
 
+    /// How the opset was raised, if it had to be.
+    pub fn raised(&self) -> Option<Raised> {
+        self.raised
+    }
+
     /// What was done. Weights that have not been written yet are encoded for it.
     pub fn log(&self) -> io::Result<Log> {
         let mut log = Log::default();
@@ -80,6 +106,7 @@ impl Compression {
                     let bytes = weight.byte_len();
                     log.push(tensor_log(weight, weight.dtype.to_string(), bytes, None, 1.0), false);
                 }
+                Entry::Stored(weight) => log.push(weight.log(), false),
                 Entry::Compressed(encoder) => {
                     let loss = encoder.tables()?.loss;
                     let precision = encoder.form();
@@ -206,6 +233,8 @@ struct Pass<'p> {
     compression: &'p mut Compression,
     /// Weights that are in the log.
     seen: BTreeSet<Identity>,
+    /// Entries of the log for values of the current function that came compressed.
+    stored: BTreeMap<ValueId, usize>,
     matched: BTreeSet<usize>,
 }
 
@@ -220,6 +249,7 @@ impl Pass<'_> {
                 Some((weight, _)) => replaced.extend(self.constant(function, op, weight)?),
                 None => {
                     self.keep(function, &op);
+                    self.keep_stored(function, &op);
                     replaced.push(op);
                 }
             }
@@ -246,6 +276,27 @@ impl Pass<'_> {
         }
     }
 
+    /// Notes a weight that came compressed; several operations may decompress it one after the other.
+    fn keep_stored(&mut self, function: &Function, op: &Operation) {
+        let (Some((identity, weight)), [id, ..]) = (StoredWeight::of(function, op), &op.outputs[..]) else {
+            return;
+        };
+        let mut bindings = op.inputs.iter().flat_map(|argument| &argument.bindings);
+        let inner = bindings.find_map(|binding| match binding {
+            Binding::Value(id) => self.stored.get(id).copied(),
+            Binding::Literal(_) => None,
+        });
+        if let Some(entry) = inner {
+            if let Entry::Stored(inner) = &mut self.compression.entries[entry] {
+                inner.becomes(weight);
+            }
+            self.stored.insert(*id, entry);
+        } else if !self.seen.contains(&identity) {
+            self.stored.insert(*id, self.compression.entries.len());
+            self.note(identity, Entry::Stored(weight));
+        }
+    }
+
     /// Puts a weight into the log, unless it is there.
     fn note(&mut self, identity: Identity, entry: Entry) {
         if self.seen.insert(identity) {
@@ -265,10 +316,15 @@ impl Pass<'_> {
         if precision.is_weighted() && !is_looked_up {
             weight.importance = self.importance.of_row(&weight.name, &weight.layout);
         }
-        let (Some(scheme), &[id]) = (scheme(precision, &weight, into.opset)?, &op.outputs[..]) else {
+        let opset = into.opset.max(FIRST);
+        let (Some(scheme), &[id]) = (scheme(precision, &weight, opset)?, &op.outputs[..]) else {
             self.keep(into, &op);
             return Ok(vec![op]);
         };
+        if into.opset < opset {
+            self.compression.raised = Some(Raised { from: into.opset, to: opset });
+            into.opset = opset;
+        }
         let (steps, types) = (scheme.steps(), scheme.pieces());
         let key = key(&weight, precision, into);
         if !self.compression.encoders.contains_key(&key) {
@@ -299,8 +355,8 @@ mod tests {
     use super::*;
     use crate::compress::testing::normal;
     use anemeter_kernels::tensor::{DType, Tensor};
+    use anemeter_mil::Builder;
     use anemeter_mil::verify::verify;
-    use anemeter_mil::{Builder, Opset};
     use half::f16;
 
     fn literal(shape: &[usize], seed: u32) -> Literal {

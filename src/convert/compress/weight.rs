@@ -40,6 +40,25 @@ pub(super) struct Identity {
     len: u64,
 }
 
+impl Identity {
+    /// The identity of a constant of the weight file.
+    pub(super) fn of(literal: &Literal) -> Option<Identity> {
+        match &literal.data {
+            LiteralData::Blob(bytes) => Some(Identity::of_bytes(bytes)),
+            LiteralData::Stream(payload) => Some(Identity::of_stream(payload)),
+            _ => None,
+        }
+    }
+
+    fn of_bytes(bytes: &Bytes) -> Identity {
+        Identity { address: bytes.as_ptr() as usize, len: bytes.len() as u64 }
+    }
+
+    fn of_stream(payload: &Arc<dyn Payload>) -> Identity {
+        Identity { address: Arc::as_ptr(payload).cast::<()>() as usize, len: payload.byte_len() }
+    }
+}
+
 impl Weight {
     /// A constant of the weight file, if it has elements that can be compressed.
     pub(super) fn of(name: &str, literal: &Literal, layout: Layout) -> Option<Weight> {
@@ -60,10 +79,8 @@ impl Weight {
 
     pub(super) fn identity(&self) -> Identity {
         match &self.data {
-            Data::Bytes(bytes) => Identity { address: bytes.as_ptr() as usize, len: bytes.len() as u64 },
-            Data::Stream(payload) => {
-                Identity { address: Arc::as_ptr(payload).cast::<()>() as usize, len: payload.byte_len() }
-            }
+            Data::Bytes(bytes) => Identity::of_bytes(bytes),
+            Data::Stream(payload) => Identity::of_stream(payload),
         }
     }
 

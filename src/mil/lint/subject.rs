@@ -73,8 +73,11 @@ pub enum LintError {
         /// Why.
         source: io::Error,
     },
+    /// There are only compiled models.
+    #[error("{}: is a compiled model, which no rule can look into", .0.display())]
+    Compiled(PathBuf),
     /// There is nothing to look at.
-    #[error("{}: holds neither a package nor a compiled model", .0.display())]
+    #[error("{}: holds no package", .0.display())]
     Empty(PathBuf),
     /// A program is not well formed.
     #[error("{package}: {fault}")]
@@ -106,6 +109,7 @@ impl Advice for LintError {
     fn remedy(&self) -> Option<Remedy> {
         match self {
             LintError::Package(error) => error.remedy(),
+            LintError::Compiled(_) => Some("give the .mlpackage that it was compiled from".into()),
             LintError::Empty(_) => Some("give an .mlpackage, or the folder that an export wrote".into()),
             LintError::Program { .. } => Some("convert or export the model again".into()),
             LintError::NoRule { .. } => Some(Remedy::ListRules),
@@ -132,7 +136,7 @@ impl Subject {
     pub fn open(path: &Path) -> Result<Subject, LintError> {
         let mut subject = Subject { path: path.display().to_string(), ..Subject::default() };
         match extension(path) {
-            "mlmodelc" => subject.compiled.push(name(path)),
+            "mlmodelc" => return Err(LintError::Compiled(path.to_owned())),
             "mlmodel" if path.is_file() => subject.files.push(name(path)),
             _ if is_package(path) || !path.is_dir() => subject.add(path)?,
             _ => subject.open_folder(path)?,
@@ -165,8 +169,10 @@ impl Subject {
                 _ => {}
             }
         }
-        if self.packages.is_empty() && self.compiled.is_empty() && self.files.is_empty() {
-            return Err(LintError::Empty(folder.to_owned()));
+        match self.compiled.first() {
+            _ if !self.packages.is_empty() || !self.files.is_empty() => {}
+            Some(name) => return Err(LintError::Compiled(folder.join(name))),
+            None => return Err(LintError::Empty(folder.to_owned())),
         }
         let notes = folder.join("export.json");
         if notes.exists() {

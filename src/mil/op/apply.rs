@@ -6,7 +6,7 @@ use super::{
     ArgValue, Bindings, Call, Decode, Eval, Kernel, Numerics, OpDef, OpError, Output, OutputBuffer, Outputs,
     Result, Scratch,
 };
-use crate::{Opset, TensorType, Type};
+use crate::{Dim, Opset, TensorType, Type};
 use anemeter_kernels::tensor::{AlignedBuf, Tensor};
 
 /// Arguments that are all known: per parameter of the definition, the values bound to it.
@@ -110,7 +110,8 @@ fn apply_kernel(kernel: Kernel, call: &Call<'_>, types: &[Type]) -> Result<Vec<T
         .collect()
 }
 
-/// How a value is kept while a program runs: a list is one tensor with the list's length in front.
+/// How a value is kept while a program runs: a list is one tensor with the list's length in front, a dictionary the tensor of its
+/// values.
 pub fn storage_type(ty: &Type) -> Result<TensorType> {
     match ty {
         Type::Tensor(tensor) | Type::State(tensor) => Ok(tensor.clone()),
@@ -119,7 +120,12 @@ pub fn storage_type(ty: &Type) -> Result<TensorType> {
             let shape = [*length].into_iter().chain(element.shape).collect();
             Ok(TensorType::new(element.dtype, shape))
         }
-        Type::Tuple(_) | Type::Dictionary(..) => refuse!("a {ty} cannot be computed"),
+        Type::Dictionary(_, value) => {
+            let value = storage_type(value)?;
+            let shape = [Dim::Unknown].into_iter().chain(value.shape).collect();
+            Ok(TensorType::new(value.dtype, shape))
+        }
+        Type::Tuple(_) => refuse!("a {ty} cannot be computed"),
     }
 }
 

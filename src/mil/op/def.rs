@@ -103,6 +103,8 @@ pub enum WeightAxes {
     Right(&'static str),
     /// The first two of a table whose rows are looked up.
     Table,
+    /// The first two of a recurrent layer: the outputs of its gates, input.
+    Recurrent,
 }
 
 impl WeightAxes {
@@ -110,7 +112,7 @@ impl WeightAxes {
     pub fn output_input(self, rank: usize, is_set: impl Fn(&str) -> bool) -> Option<(usize, usize)> {
         let (row, column) = (rank.checked_sub(2)?, rank.checked_sub(1)?);
         Some(match self {
-            WeightAxes::OutputInput | WeightAxes::Table => (0, 1),
+            WeightAxes::OutputInput | WeightAxes::Table | WeightAxes::Recurrent => (0, 1),
             WeightAxes::InputOutput => (1, 0),
             WeightAxes::Left(transpose) if is_set(transpose) => (column, row),
             WeightAxes::Left(_) => (row, column),

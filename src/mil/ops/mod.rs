@@ -17,7 +17,7 @@ mod cast;
 mod channel_activation;
 mod channels;
 mod choice;
-mod classify;
+pub mod classify;
 mod concat;
 mod constexpr;
 mod control_flow;

@@ -194,11 +194,11 @@ pub(super) fn immediate_field(dtype: DType) -> u32 {
     }
 }
 
-/// The model kinds that are not ML programs, by their field of `Model`.
+/// The fields of `Model` for models that consist of others: classifiers, regressors, and any.
+const PIPELINES: std::ops::RangeInclusive<u32> = 200..=202;
+
+/// The other model kinds that are not ML programs, by their field of `Model`.
 const OTHER_KINDS: &[(u32, &str)] = &[
-    (200, "pipelineClassifier"),
-    (201, "pipelineRegressor"),
-    (202, "pipeline"),
     (300, "glmRegressor"),
     (301, "supportVectorRegressor"),
     (302, "treeEnsembleRegressor"),
@@ -234,7 +234,12 @@ const OTHER_KINDS: &[(u32, &str)] = &[
     (3000, "serializedModel"),
 ];
 
-/// The kind of model that a field of `Model` stands for, if it is not an ML program.
+/// Whether a field of `Model` holds a pipeline of other models.
+pub(super) fn is_pipeline(field: u32) -> bool {
+    PIPELINES.contains(&field)
+}
+
+/// The kind of model that a field of `Model` stands for, if it is neither an ML program nor a pipeline.
 pub(super) fn other_kind(field: u32) -> Option<&'static str> {
     OTHER_KINDS.iter().find(|row| row.0 == field).map(|row| row.1)
 }

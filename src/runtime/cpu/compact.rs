@@ -42,6 +42,7 @@ impl Renumbering {
             | Action::ReadState { .. }
             | Action::WriteState { .. }
             | Action::UpdateState { .. }
+            | Action::Classify { .. }
             | Action::Nothing => {}
         }
     }

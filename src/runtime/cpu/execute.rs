@@ -9,9 +9,9 @@ use super::cost;
 use super::memory::{GrowableTensor, Memory, ReadableArena, split};
 use super::plan::{Action, NestedBlock, Operand, Place, Plan, Step};
 use crate::{Observer, OpExecution, RuntimeError};
-use anemeter_kernels::tensor::{AlignedBuf, Shape, Tensor, TensorView, shape};
+use anemeter_kernels::tensor::{AlignedBuf, DType, Shape, Tensor, TensorMut, TensorView, shape};
 use anemeter_mil::op::{Call, Eval, Numerics, OpError, Output, OutputBuffer, Outputs, storage_type};
-use anemeter_mil::ops::slice_update;
+use anemeter_mil::ops::{classify, slice_update};
 use anemeter_mil::propagate::Finding;
 use anemeter_mil::{Opset, Type};
 
@@ -63,6 +63,9 @@ impl Execution<'_> {
                 Action::UpdateState { state } => {
                     self.update_state(step, *state).map_err(|e| self.step_failed(step, &e))?;
                 }
+                Action::Classify { classes } => {
+                    self.classify(step, classes).map_err(|e| self.step_failed(step, &e))?;
+                }
                 Action::Nothing => {}
                 Action::Cond { branches } => self.cond(step, branches)?,
                 Action::While { condition, body } => self.repeat(step, condition, body)?,
@@ -91,6 +94,13 @@ impl Execution<'_> {
 
     fn view(&self, value: usize) -> Result<TensorView<'_>, OpError> {
         self.places().view(value, |range| self.memory.arena.get(range), &self.memory.grown)
+    }
+
+    fn operand(&self, operand: Operand) -> Result<TensorView<'_>, OpError> {
+        match operand {
+            Operand::Constant(constant) => plain(&self.plan.constants[constant].value).map(Tensor::view),
+            Operand::Value(value) => self.view(value),
+        }
     }
 
     fn places(&self) -> Places<'_> {
@@ -223,11 +233,7 @@ impl Execution<'_> {
         };
         let slot = self.state_slots[state];
         let mut target = std::mem::take(&mut self.states[slot]);
-        let result = match operand {
-            Operand::Constant(constant) => plain(&self.plan.constants[constant].value).map(Tensor::view),
-            Operand::Value(value) => self.view(value),
-        }
-        .and_then(|view| {
+        let result = self.operand(operand).and_then(|view| {
             if view.dtype() != target.dtype || view.shape() != &target.shape[..] {
                 let message = format!("{} {:?} does not fit the state", view.dtype(), view.shape());
                 return Err(OpError::new(message));
@@ -250,6 +256,38 @@ impl Execution<'_> {
         let result = slice_update::in_place(&call, &target.shape, &mut target.buffer);
         self.states[slot] = target;
         result
+    }
+
+    fn classify(&mut self, step: &Step, classes: &[Tensor]) -> Result<(), OpError> {
+        let probabilities = step.argument("probabilities").and_then(|operands| operands.first());
+        let (Some(&probabilities), &[label, values]) = (probabilities, &step.outputs[..]) else {
+            return Err(OpError::new("takes probabilities and gives a label and a dictionary"));
+        };
+        let (Place::Growable(label), Place::Growable(values)) =
+            (self.plan.values[label].place, self.plan.values[values].place)
+        else {
+            return Err(OpError::new("an output has no place"));
+        };
+        let mut dictionary = std::mem::take(&mut self.memory.grown[values]);
+        let best = self.operand(probabilities).and_then(|view| {
+            let view = view.slice::<f32>()?;
+            dictionary.buffer.resize(size_of_val(view) * 2);
+            dictionary.set_type(DType::F64, &[view.len()], false);
+            let shape = [view.len()];
+            let doubles = TensorMut::new(DType::F64, &shape, &mut dictionary.buffer)?;
+            doubles
+                .slice::<f64>()?
+                .iter_mut()
+                .zip(view)
+                .for_each(|(double, &single)| *double = single.into());
+            let best = classify::most_likely(view).and_then(|best| classes.get(best));
+            best.filter(|_| view.len() == classes.len()).ok_or_else(|| {
+                OpError::new(format!("{} probabilities for {} classes", view.len(), classes.len()))
+            })
+        });
+        self.memory.grown[values] = dictionary;
+        self.memory.grown[label].copy_from(&best?.view(), false);
+        Ok(())
     }
 
     fn flag(&self, value: usize) -> Result<bool, OpError> {

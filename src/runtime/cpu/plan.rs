@@ -7,7 +7,7 @@
 
 use smallvec::SmallVec;
 
-use anemeter_kernels::tensor::{DType, Shape};
+use anemeter_kernels::tensor::{DType, Shape, Tensor};
 use anemeter_mil::Type;
 use anemeter_mil::op::{KnownValue, OpDef};
 
@@ -105,6 +105,8 @@ pub(super) enum Action {
     WriteState { state: usize },
     /// Replaces a part of a state.
     UpdateState { state: usize },
+    /// The label of the most likely class, and every probability.
+    Classify { classes: Vec<Tensor> },
     /// Not at all.
     Nothing,
 }

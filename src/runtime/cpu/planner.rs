@@ -11,6 +11,7 @@ use super::{arena, fuse, states};
 use anemeter_kernels::tensor::{DType, shape};
 use anemeter_mil::arguments::{Arguments, Source};
 use anemeter_mil::op::{Eval, KnownValue, OpDef, OpError, decode_all, storage_type};
+use anemeter_mil::ops::classify;
 use anemeter_mil::propagate::{Facts, Finding, place};
 use anemeter_mil::{Block, Function, Operation, TensorType, Type, ValueId, ops};
 
@@ -162,12 +163,15 @@ impl<'f> Planner<'f> {
             let mut list = SmallVec::with_capacity(sources.len());
             for source in sources {
                 list.push(match source {
-                    Source::Literal(literal) => {
-                        let tensor = literal.tensor().ok_or_else(|| {
-                            OpError::new(format!("`{}` is not a tensor", def.params[param].name))
-                        })?;
-                        Operand::Constant(self.add_constant(KnownValue::Tensor(tensor)))
-                    }
+                    Source::Literal(literal) => match literal.tensor() {
+                        Some(tensor) => Operand::Constant(self.add_constant(KnownValue::Tensor(tensor))),
+                        // The action has the classes.
+                        None if def.name == "classify" => continue,
+                        None => {
+                            let name = def.params[param].name;
+                            return Err(OpError::new(format!("`{name}` is not a tensor")));
+                        }
+                    },
                     Source::Value(id) => self.value_operand(*id, def.params[param].packed)?,
                 });
             }
@@ -254,6 +258,9 @@ impl<'f> Planner<'f> {
             ("while_loop", [condition, body]) => {
                 Ok(Action::While { condition: self.nested(condition)?, body: self.nested(body)? })
             }
+            ("classify", _) => classify::classes(self.function, op)
+                .map(|classes| Action::Classify { classes })
+                .ok_or_else(|| OpError::new("`classes` is not a list of constants")),
             _ if matches!(def.eval, Eval::Kernel(_)) => Ok(Action::Kernel),
             (kind, _) => Err(OpError::new(format!("the CPU runtime cannot execute {kind} here"))),
         }

@@ -193,7 +193,7 @@ fn things_that_are_no_packages_are_refused() {
     let cases = [
         ("none.mlpackage", "cannot open the package", None),
         ("empty.mlpackage", "has no Manifest.json", None),
-        ("compiled.mlmodelc", "has no Manifest.json", Some("compiled models cannot be read")),
+        ("compiled.mlmodelc", "is a compiled model", Some("give the .mlpackage that it was compiled from")),
         ("old.mlmodel", "is a file; a package is a folder", Some("re-convert")),
     ];
     for (name, expected, help) in cases {

@@ -114,6 +114,12 @@ fn folders_of_packages_are_looked_at_together() {
     assert!(text.contains("warning A56") && text.contains("c.mlmodelc"), "{text}");
     assert!(text.contains("b.mlpackage/main"), "{text}");
     assert!(!text.contains("A55"), "compute units are known and fine: {text}");
+    let compiled = anemeter(&["lint", arg(&folder.path().join("c.mlmodelc"))]);
+    let message = "c.mlmodelc: is a compiled model, which no rule can look into";
+    assert!(compiled.refused().contains(message), "{}", compiled.stderr);
     let empty = tempfile::tempdir().unwrap();
+    std::fs::create_dir(empty.path().join("c.mlmodelc")).unwrap();
+    assert!(anemeter(&["lint", arg(empty.path())]).refused().contains(message));
+    std::fs::remove_dir(empty.path().join("c.mlmodelc")).unwrap();
     assert!(anemeter(&["lint", arg(empty.path())]).refused().contains("help: give an .mlpackage"));
 }

@@ -28,7 +28,8 @@ impl LinearMap<'_> {
 pub(super) fn linear_maps<'g, 'm>(graph: &'g Graph<'m>) -> impl Iterator<Item = LinearMap<'m>> + 'g {
     graph.runtime_ops().filter_map(|op| {
         op.def?.params.iter().rev().find_map(|param| {
-            let axes = param.weight.filter(|&axes| axes != WeightAxes::Table)?;
+            let is_map = |axes: &WeightAxes| !matches!(axes, WeightAxes::Table | WeightAxes::Recurrent);
+            let axes = param.weight.filter(is_map)?;
             let weight = graph.arg(&op, param.name).filter(|&id| graph.is_constant(id))?;
             Some(LinearMap { op, weight, axes })
         })
@@ -56,7 +57,7 @@ pub(super) fn has_layers(graph: &Graph<'_>) -> bool {
 pub(super) fn sequence_length(graph: &Graph<'_>) -> Option<(ValueId, usize)> {
     let lengths = graph.function.inputs.iter().filter_map(|&id| {
         let name = graph.name(id).to_ascii_lowercase();
-        let is_named = LENGTH_WORDS.iter().any(|word| name.contains(word));
+        let is_named = LENGTH_WORDS.iter().any(|word| name.contains(word)) && !is_recurrent_state(graph, id);
         if let Some(length) = state_length(graph, id) {
             return Some((id, length));
         }
@@ -64,6 +65,24 @@ pub(super) fn sequence_length(graph: &Graph<'_>) -> Option<(ValueId, usize)> {
         Some((id, *dims.last()?))
     });
     lengths.max_by_key(|&(_, length)| length)
+}
+
+/// Whether an input is where a recurrent layer starts from: a vector per sequence, whatever its name.
+pub(super) fn is_recurrent_state(graph: &Graph<'_>, input: ValueId) -> bool {
+    /// Casts and changes of shape that converters put before the layer.
+    const STEPS: usize = 6;
+    fn starts(graph: &Graph<'_>, id: ValueId, steps: usize) -> bool {
+        let reaches = |op: Op<'_>| match op.kind() {
+            "lstm" | "gru" | "rnn" => {
+                ["initial_h", "initial_c"].iter().any(|state| graph.arg(&op, state) == Some(id))
+            }
+            "cast" | "concat" | "expand_dims" | "reshape" | "slice_by_index" | "split" | "squeeze"
+            | "transpose" => op.operation.outputs.iter().any(|&id| starts(graph, id, steps - 1)),
+            _ => false,
+        };
+        steps > 0 && graph.consumers(id).any(reaches)
+    }
+    starts(graph, input, STEPS)
 }
 
 /// The length of a state: the longer of its last two axes.

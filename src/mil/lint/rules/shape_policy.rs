@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::pattern::{has_layers, sequence_length};
+use super::pattern::{has_layers, is_recurrent_state, sequence_length};
 use super::*;
 use crate::graph;
 
@@ -79,7 +79,7 @@ pub(super) static BATCH_SIZE: Rule = Rule {
     check: Check::Function(|graph, _, sink| {
         let named = graph.function.inputs.iter().copied().filter(|&id| {
             let name = graph.name(id).to_ascii_lowercase();
-            name.contains("ids") || name.contains("hidden")
+            (name.contains("ids") || name.contains("hidden")) && !is_recurrent_state(graph, id)
         });
         let batches: Vec<(ValueId, usize)> =
             named.filter_map(|id| Some((id, *graph.dims(id)?.first()?))).collect();
@@ -110,5 +110,22 @@ mod examples {
 
     pub(super) fn trained(length: u64) -> Case {
         long(512, 1).with(|setting| setting.training_seq_lens = Some(vec![length]))
+    }
+
+    #[test]
+    fn the_state_of_a_recurrent_layer_is_no_sequence() {
+        let case = case(|b| {
+            let x = input(b, "x", DType::F16, &[4, 2, 8]);
+            let hidden = input(b, "hidden_state", DType::F16, &[2, 1, 128]);
+            let weight = b.constant("w", big(&[8, 8]));
+            let x = b.op("linear").arg("x", x).arg("weight", weight).push().unwrap();
+            let start = b.op("squeeze").arg("x", hidden).arg("axes", [1]).push().unwrap();
+            let (by_x, by_h) = (b.constant("ih", big(&[128, 8])), b.constant("hh", big(&[128, 128])));
+            let rnn = b.op("rnn").arg("x", x).arg("initial_h", start);
+            rnn.arg("weight_ih", by_x).arg("weight_hh", by_h).outputs(&["y", "h"]).push_all().unwrap()
+        });
+        let report = lint(&case.subject, &case.setting, &[]).unwrap();
+        let found: Vec<_> = report.findings.iter().map(|finding| finding.rule).collect();
+        assert!(!found.contains(&"C05") && !found.contains(&"C06"), "{found:?}");
     }
 }

@@ -44,6 +44,10 @@ const fn constant(name: &'static str, dtypes: &'static [DType]) -> Param {
     Param::constant(name, dtypes).group('T')
 }
 
+const fn weight(name: &'static str, dtypes: &'static [DType]) -> Param {
+    constant(name, dtypes).packed().weight(WeightAxes::Recurrent)
+}
+
 const fn choice(name: &'static str, default: &'static str) -> Param {
     Param::constant(name, TEXT).or_text(default)
 }
@@ -52,8 +56,8 @@ const fn rnn_params(dtypes: &'static [DType]) -> [Param; 8] {
     [
         value("x", dtypes),
         value("initial_h", dtypes),
-        constant("weight_ih", dtypes).packed(),
-        constant("weight_hh", dtypes).packed(),
+        weight("weight_ih", dtypes),
+        weight("weight_hh", dtypes),
         constant("bias", dtypes).optional(),
         choice("direction", "forward"),
         Param::constant("output_sequence", BOOL).or_bool(false),
@@ -66,12 +70,12 @@ const fn lstm_params(dtypes: &'static [DType]) -> [Param; 17] {
         value("x", dtypes),
         value("initial_h", dtypes),
         value("initial_c", dtypes),
-        constant("weight_ih", dtypes).packed(),
-        constant("weight_hh", dtypes).packed(),
+        weight("weight_ih", dtypes),
+        weight("weight_hh", dtypes),
         constant("bias", dtypes).optional(),
         constant("peephole", dtypes).optional(),
-        constant("weight_ih_back", dtypes).optional().packed(),
-        constant("weight_hh_back", dtypes).optional().packed(),
+        weight("weight_ih_back", dtypes).optional(),
+        weight("weight_hh_back", dtypes).optional(),
         constant("bias_back", dtypes).optional(),
         constant("peephole_back", dtypes).optional(),
         choice("direction", "forward"),

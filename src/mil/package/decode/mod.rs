@@ -47,6 +47,14 @@ pub(super) fn decode(bytes: &[u8], weights: &WeightFiles) -> Result<(Model, Vec<
 fn check_kind(bytes: &[u8]) -> Result<()> {
     for field in top_level_fields(bytes, model::SCHEMA.name) {
         let field = field?;
+        if schema::is_pipeline(field) {
+            let message = "is a pipeline, several models that run one after the other; a single ML program (mlProgram) is needed";
+            return Err(PackageError::new(ErrorKind::Unsupported, message).with_help(
+                "export without the other stages (a detector without its NMS, for example), or save the stage that is an ML \
+                 program as a package of its own: in coremltools, \
+                 MLModel(spec.pipeline.models[0], weights_dir=model.weights_dir).save(\"stage.mlpackage\")",
+            ));
+        }
         if let Some(kind) = schema::other_kind(field) {
             let message = format!("is a {kind} model; only ML programs (mlProgram) are supported");
             return Err(PackageError::new(ErrorKind::Unsupported, message)
