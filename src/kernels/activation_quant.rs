@@ -1,20 +1,20 @@
-//! Activations as 15-bit fixed point in blocks of 32, and LUTs as 14-bit fixed point, for integer GEMV.
+//! Activations as 15-bit fixed point in blocks of 32, for integer GEMV, and their order for GEMV with 4-bit codes.
 //!
-//! Every block of [`BLOCK`] elements has an f32 scale of its own, which makes its largest element [`ACTIVATION_MAX`] (block
+//! Every block of [`BLOCK`] elements has an f32 scale of its own, which makes its largest element [`INTEGER_MAX`] (block
 //! floating point). So an element is off by at most a 32,766th of the largest in its block, where fp16 is off by up to a
 //! 2,048th of an element.
 //!
-//! The limits come from the integer instructions. [`ACTIVATION_MAX`] is `2^14 - 1`: the upper bits of a number, `x >> 7`, are then
-//! an i8, and so are the lower seven, which is how an activation meets the byte products of VNNI. [`LUT_MAX`] is `2^13 - 1`:
-//! eight products of 14 by 15 bits fit the i32 that a lane sums. Int4 weights have scales for 32 elements or
+//! The limit comes from the integer instructions. [`INTEGER_MAX`] is `2^14 - 1`: the upper bits of a number, `x >> 7`, are then
+//! an i8, and so are the lower seven, which is how an activation meets the byte products of VNNI. It is the limit of the integers
+//! of a LUT too: eight products of the largest just fit the i32 that a lane sums. Int4 weights have scales for 32 elements or
 //! a multiple, so that blocks of 32 activations never meet weights of two scales.
 
-use super::simd::{ActivationQuad, BLOCK, Isa, LANES, Op, QUAD, SPLIT, Simd, SplitActivationQuad, WIDE};
+use super::simd::{
+    ActivationQuad, BLOCK, FloatActivationQuad, Isa, LANES, Op, QUAD, SPLIT, Simd, SplitActivationQuad, WIDE,
+};
 
-/// The largest magnitude of an activation.
-pub(super) const ACTIVATION_MAX: f32 = 16383.0;
-/// The largest magnitude of a number in a LUT.
-pub(super) const LUT_MAX: f32 = 8191.0;
+/// The largest magnitude of an integer that stands for an activation or an entry of a LUT.
+pub(super) const INTEGER_MAX: f32 = 16383.0;
 /// 1.5 x 2^23: the sum with it has the other number, rounded to an integer with ties to even, in its lowest bits.
 const ROUND_MAGIC: f32 = 12_582_912.0;
 /// Elements of a block whose largest is below this are zero: a scale could not be inverted.
@@ -28,7 +28,7 @@ pub(super) struct BlockActivations<'a> {
     pub(super) scales: &'a [[f32; LANES]],
 }
 
-/// A row in quads of blocks, as weights of four bits meet it.
+/// A row in quads of blocks, as weights of four bits meet it: quantized, or in f32 for LUTs in f32.
 ///
 /// The last quad ends with the last block. Where it overlaps the quad before, its activations are zero:
 ///
@@ -36,16 +36,16 @@ pub(super) struct BlockActivations<'a> {
 /// blocks   0 1 2 3 4        quad 0: 0 1 2 3      quad 1: (1) (2) (3) 4
 /// ```
 #[derive(Clone, Copy)]
-pub(super) struct QuantizedActivations<'a, Q> {
+pub(super) struct QuadActivations<'a, Q> {
     pub(super) quads: &'a [Q],
     /// How many blocks there are.
     pub(super) blocks: usize,
 }
 
-/// Elements of memory that a row of whole blocks needs in either form.
+/// Elements of memory that a row of whole blocks needs in any form.
 pub(super) fn row_len(columns: usize) -> usize {
     let blocks = columns / BLOCK;
-    let quads = blocks.div_ceil(QUAD) * size_of::<SplitActivationQuad>() / size_of::<f32>();
+    let quads = blocks.div_ceil(QUAD) * size_of::<FloatActivationQuad>() / size_of::<f32>();
     quads.max(blocks.next_multiple_of(LANES) + columns / 2)
 }
 
@@ -63,17 +63,17 @@ impl<'a> BlockActivations<'a> {
     }
 }
 
-impl<'a, Q: QuadLayout> QuantizedActivations<'a, Q> {
+impl<'a, Q: QuadLayout> QuadActivations<'a, Q> {
     /// Makes a row of whole blocks, four or more.
     ///
     /// # Panics
     /// If there are fewer, or less memory than [`row_len`] says.
-    pub(super) fn new(isa: Isa, x: &[f32], memory: &'a mut [f32]) -> QuantizedActivations<'a, Q> {
+    pub(super) fn new(isa: Isa, x: &[f32], memory: &'a mut [f32]) -> QuadActivations<'a, Q> {
         let blocks = x.len() / BLOCK;
         let bytes: &mut [u8] = bytemuck::cast_slice_mut(memory);
         let quads = bytemuck::cast_slice_mut(&mut bytes[..blocks.div_ceil(QUAD) * size_of::<Q>()]);
-        isa.run(QuantizeQuads { x: x.as_chunks().0, quads });
-        QuantizedActivations { quads, blocks }
+        isa.run(MakeQuads { x: x.as_chunks().0, quads });
+        QuadActivations { quads, blocks }
     }
 
     /// The first block of the `i`-th four; some of the last four may be in others too.
@@ -96,26 +96,29 @@ impl Op for QuantizeBlocks<'_> {
     #[inline(always)]
     fn run<S: Simd>(self, _: S) {
         for ((x, block), scale) in self.x.iter().zip(self.blocks).zip(self.scales) {
-            *scale = quantize_block(x, block, ACTIVATION_MAX);
+            *scale = quantize_block(x, block);
         }
     }
 }
 
-/// An order of the numbers of four blocks.
+/// A form of four blocks.
 pub(super) trait QuadLayout: bytemuck::Pod + Send + Sync {
-    fn new<S: Simd>(s: S, blocks: &[[i16; BLOCK]; QUAD], scales: [f32; WIDE]) -> Self;
+    /// Makes it, with zeros for the first blocks if these are `known` from the quad before.
+    fn new<S: Simd>(s: S, x: &[[f32; BLOCK]; QUAD], known: usize) -> Self;
 }
 
 impl QuadLayout for ActivationQuad {
     #[inline(always)]
-    fn new<S: Simd>(s: S, blocks: &[[i16; BLOCK]; QUAD], scales: [f32; WIDE]) -> ActivationQuad {
-        ActivationQuad { numbers: s.arrange(blocks), scales }
+    fn new<S: Simd>(s: S, x: &[[f32; BLOCK]; QUAD], known: usize) -> ActivationQuad {
+        let (blocks, scales) = quantize_quad(x, known);
+        ActivationQuad { numbers: s.arrange(&blocks), scales }
     }
 }
 
 impl QuadLayout for SplitActivationQuad {
     #[inline(always)]
-    fn new<S: Simd>(_: S, blocks: &[[i16; BLOCK]; QUAD], scales: [f32; WIDE]) -> SplitActivationQuad {
+    fn new<S: Simd>(_: S, x: &[[f32; BLOCK]; QUAD], known: usize) -> SplitActivationQuad {
+        let (blocks, scales) = quantize_quad(x, known);
         let (mut highs, mut lows) = ([[0; QUAD * WIDE]; 2], [[0; QUAD * WIDE]; 2]);
         let (pairs, _) = blocks.as_flattened().as_chunks::<2>();
         for half in [0, 1] {
@@ -132,36 +135,54 @@ impl QuadLayout for SplitActivationQuad {
     }
 }
 
+impl QuadLayout for FloatActivationQuad {
+    #[inline(always)]
+    fn new<S: Simd>(_: S, x: &[[f32; BLOCK]; QUAD], known: usize) -> FloatActivationQuad {
+        let mut numbers = [[0.0; WIDE]; 8];
+        let (eights, _) = x.as_flattened().as_chunks::<8>();
+        for (lane, eight) in eights.iter().enumerate().skip(known * BLOCK / 8) {
+            for (numbers, number) in numbers.iter_mut().zip(eight) {
+                numbers[lane] = *number;
+            }
+        }
+        FloatActivationQuad { numbers }
+    }
+}
+
 /// Compiled for each instruction set; the arithmetic is the same.
-struct QuantizeQuads<'a, Q> {
+struct MakeQuads<'a, Q> {
     x: &'a [[f32; BLOCK]],
     quads: &'a mut [Q],
 }
 
-impl<Q: QuadLayout> Op for QuantizeQuads<'_, Q> {
+impl<Q: QuadLayout> Op for MakeQuads<'_, Q> {
     type Output = ();
 
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
         for (i, quad) in self.quads.iter_mut().enumerate() {
             let first = (i * QUAD).min(self.x.len() - QUAD);
-            let known = i * QUAD - first;
-            let mut blocks = [[0; BLOCK]; QUAD];
-            let mut scales = [[0.0; WIDE / QUAD]; QUAD];
-            let own = self.x[first..][..QUAD].iter().zip(&mut blocks).zip(&mut scales).skip(known);
-            for ((x, block), scales) in own {
-                *scales = [quantize_block(x, block, ACTIVATION_MAX); WIDE / QUAD];
-            }
-            let mut lanes = [0.0; WIDE];
-            lanes.copy_from_slice(scales.as_flattened());
-            *quad = Q::new(s, &blocks, lanes);
+            *quad = Q::new(s, &self.x[first..].as_chunks().0[0], i * QUAD - first);
         }
     }
 }
 
-/// Rounds numbers to integers of up to `most` and gives their scale, which is NaN if a number is not finite.
+/// The integers of four blocks but those that are known, and the scale of each block in the lanes of the block.
 #[inline(always)]
-pub(super) fn quantize_block<const N: usize>(x: &[f32; N], out: &mut [i16; N], most: f32) -> f32 {
+fn quantize_quad(x: &[[f32; BLOCK]; QUAD], known: usize) -> ([[i16; BLOCK]; QUAD], [f32; WIDE]) {
+    let mut blocks = [[0; BLOCK]; QUAD];
+    let mut scales = [[0.0; WIDE / QUAD]; QUAD];
+    for ((x, block), scales) in x.iter().zip(&mut blocks).zip(&mut scales).skip(known) {
+        *scales = [quantize_block(x, block); WIDE / QUAD];
+    }
+    let mut lanes = [0.0; WIDE];
+    lanes.copy_from_slice(scales.as_flattened());
+    (blocks, lanes)
+}
+
+/// Rounds numbers to integers of up to [`INTEGER_MAX`] and gives their scale, which is NaN if a number is not finite.
+#[inline(always)]
+fn quantize_block<const N: usize>(x: &[f32; N], out: &mut [i16; N]) -> f32 {
     // As integers, so that NaN is the largest of all.
     let largest = x.iter().fold(0, |most, x| most.max(x.abs().to_bits()));
     let largest = f32::from_bits(largest);
@@ -169,11 +190,11 @@ pub(super) fn quantize_block<const N: usize>(x: &[f32; N], out: &mut [i16; N], m
         out.fill(0);
         return f32::NAN;
     }
-    let factor = if largest > VANISHING { most / largest } else { 0.0 };
+    let factor = if largest > VANISHING { INTEGER_MAX / largest } else { 0.0 };
     for (out, x) in out.iter_mut().zip(x) {
         *out = (x * factor + ROUND_MAGIC).to_bits() as i16;
     }
-    largest / most
+    largest / INTEGER_MAX
 }
 
 #[cfg(test)]
@@ -190,7 +211,7 @@ mod tests {
         ) {
             let x = x.map(|x| x * 2f32.powi(power));
             let mut out = [0; BLOCK];
-            let scale = quantize_block(&x, &mut out, ACTIVATION_MAX);
+            let scale = quantize_block(&x, &mut out);
             for (x, &fixed) in x.iter().zip(&out) {
                 prop_assert!((f32::from(fixed) * scale - x).abs() <= scale * 0.505, "{x} is {fixed} of {scale}");
             }
@@ -201,25 +222,24 @@ mod tests {
     fn what_is_not_finite_shows_and_nothing_stays_nothing() {
         let mut out = [1; 4];
         for bad in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
-            assert!(quantize_block(&[1.0, bad, 0.0, 0.0], &mut out, ACTIVATION_MAX).is_nan());
+            assert!(quantize_block(&[1.0, bad, 0.0, 0.0], &mut out).is_nan());
         }
         for small in [0.0, -0.0, 1e-38] {
-            assert_eq!(
-                (quantize_block(&[small; 4], &mut out, ACTIVATION_MAX) * f32::from(out[0]), out),
-                (0.0, [0; 4])
-            );
+            assert_eq!((quantize_block(&[small; 4], &mut out) * f32::from(out[0]), out), (0.0, [0; 4]));
         }
     }
 
     #[test]
     fn every_form_holds_the_same_numbers() {
         let x: Vec<f32> = (0..5 * BLOCK).map(|i| (i * 37 % 101) as f32 - 40.0).collect();
-        let mut memory = [(); 3].map(|()| vec![f32::NAN; row_len(x.len())]);
-        let [one, two, three] = &mut memory;
+        let mut memory = [(); 4].map(|()| vec![f32::NAN; row_len(x.len())]);
+        let [one, two, three, four] = &mut memory;
         let row = BlockActivations::new(Isa::best(), &x, one);
-        let quads = QuantizedActivations::<ActivationQuad>::new(Isa::Scalar(Scalar), &x, two);
-        let split = QuantizedActivations::<SplitActivationQuad>::new(Isa::best(), &x, three);
+        let quads = QuadActivations::<ActivationQuad>::new(Isa::Scalar(Scalar), &x, two);
+        let split = QuadActivations::<SplitActivationQuad>::new(Isa::best(), &x, three);
+        let floats = QuadActivations::<FloatActivationQuad>::new(Isa::best(), &x, four);
         assert_eq!((quads.quads.len(), quads.blocks, split.quads.len(), split.blocks), (2, 5, 2, 5));
+        assert_eq!((floats.quads.len(), floats.blocks), (2, 5));
         // The last four begin with block 1, and the first four have all of it to block 3.
         for (four, first, new) in [(0, 0, 0), (1, 1, 4)] {
             let (quad, split) = (&quads.quads[four], &split.quads[four]);
@@ -233,6 +253,8 @@ mod tests {
                 assert_eq!(quad.scales[block * QUAD..][..QUAD], [scale; QUAD]);
                 assert_eq!(quad.numbers[2 * half + byte / LANES][block * LANES + byte % LANES], expected);
                 let at = block * WIDE + byte;
+                let float = if is_new { x[first * BLOCK + element] } else { 0.0 };
+                assert_eq!(floats.quads[four].numbers[element % 8][element / 8], float);
                 let (high, low) = (i32::from(split.highs[half][at]), i32::from(split.lows[half][at]));
                 assert_eq!((high * SPLIT + low, low >= 0), (expected.into(), true));
                 offsets[at / 4] -= 8 * i32::from(expected);

@@ -14,6 +14,8 @@ pub mod floats;
 pub mod gather;
 pub mod gemm;
 mod gemv;
+#[cfg(test)]
+mod gemv_accuracy;
 mod gqa_dots;
 pub mod int_gemm;
 pub mod kmeans;
@@ -21,6 +23,7 @@ pub mod kmeans_1d;
 mod math;
 pub mod norm;
 mod packing;
+pub mod palette;
 pub mod parallel;
 pub mod pool;
 pub mod prefill_attention;

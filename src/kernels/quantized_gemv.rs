@@ -8,18 +8,26 @@
 //! lut4   [ i1|i0  i3|i2  ..  i31|i30 ]     16 bytes of indices into a LUT of 16 numbers for some rows
 //! ```
 //!
+//! A LUT that integers would not do for (`palette.rs`) is looked up in f32 and multiplied with activations in f32.
+//!
 //! Integer sums are exact and blocks are summed in f32 in a fixed order, so that every instruction set gives the same bits. Four
 //! blocks of 4-bit codes are 64 bytes, one AVX-512 register: a quad (`simd/quad.rs` has the layouts of activations).
 
 use half::f16;
 
-use super::activation_quant::{BlockActivations, LUT_MAX, QuantizedActivations, quantize_block};
+use super::activation_quant::{BlockActivations, QuadActivations};
+use super::palette::{Palette, Palettes};
 use super::row_gemv::{GemvRows, gemv_rows};
-use super::simd::{ActivationQuad, BLOCK, LANES, Load, Op, QUAD, Simd, SplitActivationQuad, WIDE};
+use super::simd::{
+    ActivationQuad, BLOCK, FloatActivationQuad, LANES, Load, Op, QUAD, Simd, SplitActivationQuad, WIDE,
+};
 use super::weight_gemv::Scales;
 
 /// What [`WeightRows::is_regular`](super::weight_gemv::WeightRows::is_regular) has checked.
 const SCALES: &str = "scales of regular weights are fp16 or f32";
+
+/// Why activations are there in the form that weights need.
+pub(super) const FORMS: &str = "every form that a weight needs was made";
 
 /// int8 weights with a scale for each row.
 pub(super) struct Int8Gemv<'a> {
@@ -120,7 +128,7 @@ impl<'a> Prefetch<'a> {
 
 /// int4 weights with a scale for each block.
 pub(super) struct Int4Gemv<'a> {
-    pub(super) x: QuantizedActivations<'a, SplitActivationQuad>,
+    pub(super) x: QuadActivations<'a, SplitActivationQuad>,
     pub(super) codes: &'a [[u8; WIDE]],
     pub(super) scales: Scales<'a>,
     pub(super) first: usize,
@@ -163,7 +171,7 @@ struct Int4Rows<'a, F, const OWN: bool> {
     each: usize,
     /// Scales of a row.
     count: usize,
-    x: QuantizedActivations<'a, SplitActivationQuad>,
+    x: QuadActivations<'a, SplitActivationQuad>,
 }
 
 impl<S: Simd, F: Load, const OWN: bool> GemvRows<S> for Int4Rows<'_, F, OWN> {
@@ -226,9 +234,12 @@ impl<F: Load, const OWN: bool> Int4Rows<'_, F, OWN> {
 
 /// 4-bit indices into LUTs of sixteen numbers.
 pub(super) struct Lut4Gemv<'a> {
-    pub(super) x: QuantizedActivations<'a, ActivationQuad>,
+    /// For LUTs of integers, if there is one.
+    pub(super) quantized: Option<QuadActivations<'a, ActivationQuad>>,
+    /// For LUTs of floats, if there is one.
+    pub(super) floats: Option<QuadActivations<'a, FloatActivationQuad>>,
     pub(super) codes: &'a [[u8; WIDE]],
-    pub(super) tables: &'a [f32],
+    pub(super) palettes: &'a Palettes,
     /// Rows that share a LUT.
     pub(super) rows: usize,
     pub(super) first: usize,
@@ -241,14 +252,21 @@ impl Op for Lut4Gemv<'_> {
     /// LUT by LUT.
     #[inline(always)]
     fn run<S: Simd>(self, s: S) {
-        let Lut4Gemv { x, codes, tables, rows, first, mut out } = self;
+        let Lut4Gemv { quantized, floats, codes, palettes, rows, first, mut out } = self;
         let mut row = first;
         while !out.is_empty() {
             let (here, rest) = out.split_at_mut((rows - row % rows).min(out.len()));
-            let mut integers = [0; WIDE];
-            let scale = quantize_block(&tables.as_chunks::<WIDE>().0[row / rows], &mut integers, LUT_MAX);
-            gemv_rows(s, &Lut4Rows { lut: s.lut(&integers), codes, x }, row, here);
-            here.iter_mut().for_each(|sum| *sum *= scale);
+            match palettes.get(row / rows) {
+                Palette::Integers(integers, scale) => {
+                    let x = quantized.expect(FORMS);
+                    gemv_rows(s, &Lut4Rows { lut: s.lut(&integers), codes, x }, row, here);
+                    here.iter_mut().for_each(|sum| *sum *= scale);
+                }
+                Palette::Floats(numbers) => {
+                    let x = floats.expect(FORMS);
+                    gemv_rows(s, &FloatLut4Rows { lut: s.float_lut(&numbers), codes, x }, row, here);
+                }
+            }
             row += here.len();
             out = rest;
         }
@@ -259,7 +277,7 @@ impl Op for Lut4Gemv<'_> {
 struct Lut4Rows<'a, S: Simd> {
     lut: S::Lut,
     codes: &'a [[u8; WIDE]],
-    x: QuantizedActivations<'a, ActivationQuad>,
+    x: QuadActivations<'a, ActivationQuad>,
 }
 
 impl<S: Simd> GemvRows<S> for Lut4Rows<'_, S> {
@@ -274,5 +292,32 @@ impl<S: Simd> GemvRows<S> for Lut4Rows<'_, S> {
             sums = s.mul_add_wide(s.dot_lut4(codes, self.lut, x), s.load_wide(&x.scales), sums);
         }
         s.fold_wide(sums)
+    }
+}
+
+/// Rows that share a LUT of floats, which is in registers.
+struct FloatLut4Rows<'a, S: Simd> {
+    lut: S::FloatLut,
+    codes: &'a [[u8; WIDE]],
+    x: QuadActivations<'a, FloatActivationQuad>,
+}
+
+impl<S: Simd> GemvRows<S> for FloatLut4Rows<'_, S> {
+    #[inline(always)]
+    fn lanes(&self, s: S, row: usize) -> S::V {
+        let codes = &self.codes[row * self.x.blocks..][..self.x.blocks];
+        let ahead = Prefetch::of(self.codes, row * self.x.blocks);
+        // Side by side, to hide the latency of a multiply-add.
+        let mut sums = [s.splat_wide(0.0); 4];
+        for (i, x) in self.x.quads.iter().enumerate() {
+            ahead.fetch(s, self.x.first(i));
+            let codes = &codes[self.x.first(i)..].as_chunks().0[0];
+            for (place, x) in x.numbers.iter().enumerate() {
+                let sum = &mut sums[place % 4];
+                *sum = s.mul_add_wide(s.look_up(codes, place, self.lut), s.load_wide(x), *sum);
+            }
+        }
+        let [a, b, c, d] = sums;
+        s.fold_wide(s.add_wide(s.add_wide(a, b), s.add_wide(c, d)))
     }
 }

@@ -2,16 +2,18 @@
 //!
 //! Decoding a token reads every weight once, so that its speed is that of memory: bytes are what counts, and compressed
 //! weights are never expanded. Compressed weights are integers, or indices of integers, and so are the activations they are
-//! multiplied with (`activation_quant`). A row with an element that is not finite gives NaN.
+//! multiplied with (`activation_quant`), unless a LUT needs f32 (`palette`). A row with an element that is not finite gives a
+//! sum that is not.
 
 use half::f16;
 
-use super::activation_quant::{BlockActivations, QuantizedActivations, row_len};
+use super::activation_quant::{BlockActivations, QuadActivations, row_len};
 use super::gemm::Matrix;
+use super::palette::Palettes;
 use super::parallel;
-use super::quantized_gemv::{Int4Gemv, Int8Gemv, Lut4Gemv};
+use super::quantized_gemv::{FORMS, Int4Gemv, Int8Gemv, Lut4Gemv};
 use super::row_gemv::DenseGemv;
-use super::simd::{ActivationQuad, BLOCK, Isa, QUAD, SplitActivationQuad};
+use super::simd::{ActivationQuad, BLOCK, FloatActivationQuad, Isa, QUAD, SplitActivationQuad};
 use crate::tensor::TensorView;
 
 /// Rows below which work is not divided further: those that `row_gemv` takes at a time.
@@ -36,7 +38,7 @@ pub enum WeightStorage<'a> {
     /// Signed numbers of four bits, two to a byte, low half first, with a scale for each block.
     Int4(&'a [u8], Scales<'a>),
     /// Indices of four bits, two to a byte, low half first, into LUTs of sixteen numbers, each for so many rows.
-    Lut4(&'a [u8], &'a [f32], usize),
+    Lut4(&'a [u8], &'a Palettes, usize),
 }
 
 /// A scale for each block of a row.
@@ -80,7 +82,7 @@ pub struct RowRange<'a> {
 
 /// Elements of scratch memory that [`gemv`] needs for rows of so many elements.
 pub fn scratch_len(columns: usize) -> usize {
-    FORMS * row_len(columns)
+    FORM_COUNT * row_len(columns)
 }
 
 /// The sums of products of `x` with every row of all parts, one part after the other.
@@ -91,7 +93,8 @@ pub fn gemv(x: &[f32], parts: &[RowRange<'_>], scratch: &mut [f32], out: &mut [f
     gemv_with(Isa::best(), x, parts, scratch, out);
 }
 
-fn gemv_with(isa: Isa, x: &[f32], parts: &[RowRange<'_>], scratch: &mut [f32], out: &mut [f32]) {
+/// [`gemv`] with an instruction set.
+pub(super) fn gemv_with(isa: Isa, x: &[f32], parts: &[RowRange<'_>], scratch: &mut [f32], out: &mut [f32]) {
     let pieces = parallel::pieces(out.len().saturating_mul(x.len()));
     let row = ActivationForms::new(isa, x, parts, scratch);
     parallel::parts(out, ROW_UNIT, pieces, &|mut start, mut out| {
@@ -106,50 +109,58 @@ fn gemv_with(isa: Isa, x: &[f32], parts: &[RowRange<'_>], scratch: &mut [f32], o
     });
 }
 
-/// How many quantized forms activations can have.
-const FORMS: usize = 3;
+/// How many forms activations can have beside their own.
+const FORM_COUNT: usize = 4;
 
 /// A row of activations in every form that its weights need.
 struct ActivationForms<'a> {
     x: &'a [f32],
     blocks: Option<BlockActivations<'a>>,
-    split: Option<QuantizedActivations<'a, SplitActivationQuad>>,
-    quads: Option<QuantizedActivations<'a, ActivationQuad>>,
+    split: Option<QuadActivations<'a, SplitActivationQuad>>,
+    quads: Option<QuadActivations<'a, ActivationQuad>>,
+    floats: Option<QuadActivations<'a, FloatActivationQuad>>,
 }
 
 impl<'a> ActivationForms<'a> {
     fn new(isa: Isa, x: &'a [f32], parts: &[RowRange<'_>], scratch: &'a mut [f32]) -> ActivationForms<'a> {
         let has = |is: fn(&WeightStorage<'_>) -> bool| parts.iter().any(|part| is(&part.matrix.storage));
-        let (blocks, rest) = scratch.split_at_mut(row_len(x.len()));
-        let (split, quads) = rest.split_at_mut(row_len(x.len()));
+        let len = row_len(x.len());
+        let (blocks, rest) = scratch.split_at_mut(len);
+        let (split, rest) = rest.split_at_mut(len);
+        let (quads, floats) = rest.split_at_mut(len);
         ActivationForms {
             x,
             blocks: has(|storage| matches!(storage, WeightStorage::Int8(..)))
                 .then(|| BlockActivations::new(isa, x, blocks)),
             split: has(|storage| matches!(storage, WeightStorage::Int4(..)))
-                .then(|| QuantizedActivations::new(isa, x, split)),
-            quads: has(|storage| matches!(storage, WeightStorage::Lut4(..)))
-                .then(|| QuantizedActivations::new(isa, x, quads)),
+                .then(|| QuadActivations::new(isa, x, split)),
+            quads: has(|storage| matches!(storage, WeightStorage::Lut4(_, luts, _) if luts.has_integers()))
+                .then(|| QuadActivations::new(isa, x, quads)),
+            floats: has(|storage| matches!(storage, WeightStorage::Lut4(_, luts, _) if luts.has_floats()))
+                .then(|| QuadActivations::new(isa, x, floats)),
         }
     }
 
     /// The sums of products with rows from `first` on.
     fn multiply_rows(&self, isa: Isa, storage: WeightStorage<'_>, first: usize, out: &mut [f32]) {
-        match (storage, self.blocks, self.split, self.quads) {
-            (WeightStorage::F16(halves), ..) => {
+        match storage {
+            WeightStorage::F16(halves) => {
                 let w = Matrix::row_major(&halves[first * self.x.len()..], self.x.len());
                 isa.run(DenseGemv { x: self.x, w, out });
             }
-            (WeightStorage::Int8(codes, scales), Some(x), ..) => {
+            WeightStorage::Int8(codes, scales) => {
+                let x = self.blocks.expect(FORMS);
                 isa.run(Int8Gemv { x, codes: codes.as_chunks().0, scales, first, out });
             }
-            (WeightStorage::Int4(codes, scales), _, Some(x), _) => {
+            WeightStorage::Int4(codes, scales) => {
+                let x = self.split.expect(FORMS);
                 isa.run(Int4Gemv { x, codes: codes.as_chunks().0, scales, first, out });
             }
-            (WeightStorage::Lut4(codes, tables, rows), .., Some(x)) => {
-                isa.run(Lut4Gemv { x, codes: codes.as_chunks().0, tables, rows, first, out });
+            WeightStorage::Lut4(codes, palettes, rows) => {
+                let (quantized, floats) = (self.quads, self.floats);
+                let codes = codes.as_chunks().0;
+                isa.run(Lut4Gemv { quantized, floats, codes, palettes, rows, first, out });
             }
-            _ => unreachable!("every form that is asked for was made"),
         }
     }
 }
@@ -160,17 +171,15 @@ mod tests {
     use crate::simd::WIDE;
     use crate::tensor::{DType, packed};
 
-    /// No element of `x` is off by more than a 32,766th of the largest, and no weight of a table by more than a 16,382th of
-    /// the table's largest, if there is one.
-    fn assert_close(found: &[f32], weights: impl Fn(usize, usize) -> f32, x: &[f32], table: f32) {
+    /// No element of `x` is off by more than a 32,766th of the largest.
+    fn assert_close(found: &[f32], weights: impl Fn(usize, usize) -> f32, x: &[f32]) {
         let largest = x.iter().fold(0f32, |most, x| most.max(x.abs()));
         for (r, &found) in found.iter().enumerate() {
             let (mut sum, mut bound) = (0.0, 0.0);
             for (c, &x) in x.iter().enumerate() {
                 let w = weights(r, c);
                 sum += f64::from(x) * f64::from(w);
-                bound += f64::from(w.abs() * largest + x.abs() * table * 2.0) / 32_766.0
-                    + f64::from((x * w).abs()) * 2e-6;
+                bound += f64::from(w.abs() * largest) / 32_766.0 + f64::from((x * w).abs()) * 2e-6;
             }
             assert!((f64::from(found) - sum).abs() <= bound, "row {r}: {found} is not {sum} within {bound}");
         }
@@ -203,15 +212,19 @@ mod tests {
         let (per_row, per_block) = ([300], [scales.len()]);
         let values =
             |shape| TensorView::new(DType::F16, shape, bytemuck::cast_slice(&scales[..shape[0]])).unwrap();
-        let tables: Vec<f32> = (0..WIDE).map(|i| i as f32 / 8.0 - 1.0).collect();
+        let mut tables: Vec<f32> = (0..WIDE).map(|i| i as f32 / 8.0 - 1.0).collect();
+        let integers = Palettes::new(&tables);
+        tables[3] = 3e4;
+        let floats = Palettes::new(&tables);
         let rows = Scales { rows: 1, block: columns, values: values(&per_row) };
         let blocks = Scales { rows: 1, block: BLOCK, values: values(&per_block) };
         let parts = [
             (WeightStorage::F16(&halves), 3, 650),
             (WeightStorage::Int8(&bytes, rows), 0, 300),
             (WeightStorage::Int4(&codes, blocks), 5, 211),
-            (WeightStorage::Lut4(&codes, &tables, 300), 1, 1),
-            (WeightStorage::Lut4(&codes, &tables, 300), 8, 270),
+            (WeightStorage::Lut4(&codes, &integers, 300), 1, 1),
+            (WeightStorage::Lut4(&codes, &integers, 300), 8, 270),
+            (WeightStorage::Lut4(&codes, &floats, 300), 3, 250),
         ];
         let parts = parts.map(|(storage, first, count)| RowRange {
             matrix: WeightRows { columns, storage },
@@ -258,46 +271,33 @@ mod tests {
                 assert_eq!(by_byte.is_regular(), block == columns);
                 if block == columns {
                     let found = product(by_byte, &x, rows - 2);
-                    assert_close(
-                        &found,
-                        |r, c| f32::from(bytes[(r + 2) * columns + c]) * factor(r, c),
-                        &x,
-                        0.0,
-                    );
+                    let weight = |r, c| f32::from(bytes[(r + 2) * columns + c]) * factor(r, c);
+                    assert_close(&found, weight, &x);
                 }
                 let found = product(
                     WeightRows { columns, storage: WeightStorage::Int4(&nibbles, scales) },
                     &x,
                     rows - 2,
                 );
-                assert_close(&found, |r, c| signed((r + 2) * columns + c) * factor(r, c), &x, 0.0);
+                assert_close(&found, |r, c| signed((r + 2) * columns + c) * factor(r, c), &x);
             }
         }
     }
 
     #[test]
-    fn indices_are_looked_up_in_the_table_of_their_rows() {
-        let (rows, columns) = (12, 160);
-        let x: Vec<f32> = (0..columns).map(|i| (i * 5 % 17) as f32 / 17.0 - 0.5).collect();
-        let tables: Vec<f32> = (0..3 * 16).map(|i| (i * 29 % 31) as f32 / 7.0 - 2.0).collect();
-        let code = |i: usize| (i * 13 % 16) as u8;
-        let codes = packed::pack((0..rows * columns).map(code), 4);
-        let found =
-            product(WeightRows { columns, storage: WeightStorage::Lut4(&codes, &tables, 4) }, &x, rows - 2);
-        let weight = |r: usize, c: usize| tables[(r + 2) / 4 * 16 + usize::from(code((r + 2) * columns + c))];
-        assert_close(&found, weight, &x, 2.0 + 30.0 / 7.0);
-    }
-
-    #[test]
     fn what_is_not_finite_shows() {
-        let tables = [1.0; WIDE];
-        let matrix = WeightRows { columns: 160, storage: WeightStorage::Lut4(&[0; 160], &tables, 2) };
-        for bad in [f32::NAN, f32::INFINITY] {
-            let mut x = [0.5; 160];
-            x[40] = bad;
-            let (mut out, mut scratch) = ([0.0; 2], vec![0.0; scratch_len(x.len())]);
-            gemv(&x, &[RowRange { matrix, first: 0, count: 2 }], &mut scratch, &mut out);
-            assert!(out.iter().all(|sum| sum.is_nan()));
+        for outlier in [1.0, 1e6] {
+            let mut tables = [1.0; WIDE];
+            tables[9] = outlier;
+            let palettes = Palettes::new(&tables);
+            let matrix = WeightRows { columns: 160, storage: WeightStorage::Lut4(&[0; 160], &palettes, 2) };
+            for bad in [f32::NAN, f32::INFINITY] {
+                let mut x = [0.5; 160];
+                x[40] = bad;
+                let (mut out, mut scratch) = ([0.0; 2], vec![0.0; scratch_len(x.len())]);
+                gemv(&x, &[RowRange { matrix, first: 0, count: 2 }], &mut scratch, &mut out);
+                assert!(out.iter().all(|sum| !sum.is_finite()));
+            }
         }
     }
 

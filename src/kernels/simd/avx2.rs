@@ -138,6 +138,26 @@ fn lut4_of_half(
     }
 }
 
+/// [`Simd::look_up`] in two blocks of a quad.
+#[inline(always)]
+fn look_up_in_half(
+    s: Avx2,
+    codes: &[[u8; WIDE]; QUAD],
+    place: usize,
+    lut: [__m256; 2],
+    half: usize,
+) -> __m256 {
+    let (codes, shift) = (load_half(s, codes, half), 4 * place as i32);
+    // SAFETY: an `Avx2` proves AVX2; these instructions touch no memory.
+    unsafe {
+        // `vpermps` takes three bits of an index; the fourth selects half of the LUT, as the sign of a lane.
+        let index = _mm256_srlv_epi32(codes, _mm256_set1_epi32(shift));
+        let fourth = _mm256_castsi256_ps(_mm256_sllv_epi32(codes, _mm256_set1_epi32(28 - shift)));
+        let numbers = [_mm256_permutevar8x32_ps(lut[0], index), _mm256_permutevar8x32_ps(lut[1], index)];
+        _mm256_blendv_ps(numbers[0], numbers[1], fourth)
+    }
+}
+
 const NEAREST: i32 = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 
 impl Simd for Avx2 {
@@ -245,6 +265,18 @@ impl Simd for Avx2 {
     #[inline(always)]
     fn dot_lut4(self, codes: &[[u8; WIDE]; QUAD], lut: [__m256i; 2], x: &ActivationQuad) -> [__m256; 2] {
         [lut4_of_half(self, codes, lut, x, 0), lut4_of_half(self, codes, lut, x, 1)]
+    }
+
+    type FloatLut = [__m256; 2];
+
+    #[inline(always)]
+    fn float_lut(self, numbers: &[f32; WIDE]) -> [__m256; 2] {
+        self.load_wide(numbers)
+    }
+
+    #[inline(always)]
+    fn look_up(self, codes: &[[u8; WIDE]; QUAD], place: usize, lut: [__m256; 2]) -> [__m256; 2] {
+        [look_up_in_half(self, codes, place, lut, 0), look_up_in_half(self, codes, place, lut, 1)]
     }
 
     #[inline(always)]

@@ -241,6 +241,23 @@ impl Simd for Avx512 {
         multiply_add(self, weights, x)
     }
 
+    type FloatLut = __m512;
+
+    #[inline(always)]
+    fn float_lut(self, numbers: &[f32; WIDE]) -> __m512 {
+        self.load_wide(numbers)
+    }
+
+    /// `vpermps` takes four bits of an index: the others are of other codes.
+    #[inline(always)]
+    fn look_up(self, codes: &[[u8; WIDE]; QUAD], place: usize, lut: __m512) -> __m512 {
+        let codes = load_codes(self, codes);
+        on_registers!({
+            let codes = _mm512_srlv_epi32(codes, _mm512_set1_epi32(4 * place as i32));
+            _mm512_permutexvar_ps(codes, lut)
+        })
+    }
+
     #[inline(always)]
     fn round_f16_wide(self, v: __m512) -> __m512 {
         on_registers!(_mm512_cvtph_ps(_mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v)))

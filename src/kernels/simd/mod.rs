@@ -30,7 +30,7 @@ use half::f16;
 
 pub use element::{Load, Store};
 pub(crate) use grid::Grid;
-pub use quad::{ActivationQuad, QUAD, SPLIT, SplitActivationQuad};
+pub use quad::{ActivationQuad, FloatActivationQuad, QUAD, SPLIT, SplitActivationQuad};
 pub use scalar::Scalar;
 
 /// Lanes of a vector.
@@ -173,6 +173,12 @@ pub trait Simd: Copy + Send + Sync + 'static {
     }
     /// The same as [`Simd::dot_int4`] with weights that codes are the indices of. Sums must not exceed i32.
     fn dot_lut4(self, codes: &[[u8; WIDE]; QUAD], lut: Self::Lut, x: &ActivationQuad) -> Self::W;
+    /// A LUT of sixteen f32 in registers.
+    type FloatLut: Copy;
+    /// Loads a LUT of f32.
+    fn float_lut(self, numbers: &[f32; WIDE]) -> Self::FloatLut;
+    /// What the code at `place` of the eight in every four bytes names, in a lane for every four bytes.
+    fn look_up(self, codes: &[[u8; WIDE]; QUAD], place: usize, lut: Self::FloatLut) -> Self::W;
 }
 
 /// A kernel with its arguments.

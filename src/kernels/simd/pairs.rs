@@ -107,5 +107,21 @@ macro_rules! quads_in_memory {
             }
             self.load_wide(&sums.map(|sum| sum as f32))
         }
+
+        type FloatLut = [f32; WIDE];
+
+        #[inline(always)]
+        fn float_lut(self, numbers: &[f32; WIDE]) -> Self::FloatLut {
+            *numbers
+        }
+
+        #[inline(always)]
+        fn look_up(self, codes: &[[u8; WIDE]; QUAD], place: usize, lut: Self::FloatLut) -> Self::W {
+            let mut lanes = [0.0; WIDE];
+            for (lane, bytes) in lanes.iter_mut().zip(codes.as_flattened().as_chunks::<4>().0) {
+                *lane = lut[usize::from(bytes[place / 2] >> (place % 2 * 4) & 15)];
+            }
+            self.load_wide(&lanes)
+        }
     };
 }

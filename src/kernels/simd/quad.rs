@@ -10,6 +10,9 @@
 //!
 //! ActivationQuad, LUT:        16-bit words of four codes  vpermw looks up i16 weights, vpdpwssd sums by twos
 //!   numbers[j]          x[j] x[j + 4] x[j + 8] ..         meet words >> 4 j
+//!
+//! FloatActivationQuad, LUT:   32-bit words of eight codes vpermps looks up f32 weights
+//!   numbers[j]          x[j] x[j + 8] x[j + 16] ..        meet words >> 4 j
 //! ```
 //!
 //! `vpermw` takes five bits of an index, of which the fifth is another code's: the LUT is in the register twice. Instruction
@@ -28,6 +31,14 @@ pub struct ActivationQuad {
     pub numbers: [[i16; QUAD * LANES]; 4],
     /// What a number of each block stands for, in the lanes of the block.
     pub scales: [f32; WIDE],
+}
+
+/// Activations that meet four blocks of indices into a LUT of f32.
+#[derive(Debug, Clone, Copy, PartialEq, bytemuck::Pod, bytemuck::Zeroable)]
+#[repr(C)]
+pub struct FloatActivationQuad {
+    /// For each of the eight codes of every four bytes, what meets it.
+    pub numbers: [[f32; WIDE]; 8],
 }
 
 /// Activations that meet four blocks of int4 weights, each as `high * SPLIT + low`.

@@ -119,7 +119,10 @@ impl Op for Everything<'_> {
             s.spread(&[self.a[0], self.b[1], self.c[2], self.a[3]]),
             s.spread_f16(&[halves[0], halves[3], halves[5], halves[6]]),
         ];
-        let wide_vectors = wide_vectors.into_iter().chain(quads).chain(spread);
+        let floats =
+            s.float_lut(&std::array::from_fn(|i| if i < LANES { self.a[i] } else { self.b[i - LANES] }));
+        let named: [S::W; 8] = std::array::from_fn(|place| s.look_up(&blocks, place, floats));
+        let wide_vectors = wide_vectors.into_iter().chain(quads).chain(spread).chain(named);
         for v in wide_vectors {
             let mut lanes = [0.0; WIDE];
             s.store_wide(v, &mut lanes);

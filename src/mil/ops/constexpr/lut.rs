@@ -9,6 +9,7 @@ use super::mask::Mask;
 use super::source::{Source, fixed_shape, listed_shape};
 use super::sparse::{MaskOutput, check_sparse};
 use anemeter_kernels::dequantize::{CHUNK, Lut};
+use anemeter_kernels::palette::Palettes;
 use anemeter_kernels::weight_gemv::{WeightRows, WeightStorage};
 
 const TABLE: &[DType] = &[DType::I8, DType::U8, DType::F16, DType::F32];
@@ -105,7 +106,7 @@ fn infer_flat(call: &Call<'_>) -> Result<Vec<Type>> {
 
 fn decode_flat(call: &Call<'_>) -> Result<Decoders> {
     let tables = Tables::of(call, flat_layout(call)?)?;
-    Ok(vec![Arc::new(Dense { tables, indices: Source::of(call, "indices")? })])
+    Ok(vec![Arc::new(Dense::new(tables, Source::of(call, "indices")?))])
 }
 
 fn infer_dense(call: &Call<'_>) -> Result<Vec<Type>> {
@@ -116,7 +117,7 @@ fn infer_dense(call: &Call<'_>) -> Result<Vec<Type>> {
 fn decode_dense(call: &Call<'_>) -> Result<Decoders> {
     let indices = Source::of(call, "indices")?;
     let tables = Tables::of(call, layout(call, indices.dtype(), indices.shape())?)?;
-    Ok(vec![Arc::new(Dense { tables, indices })])
+    Ok(vec![Arc::new(Dense::new(tables, indices))])
 }
 
 fn infer_sparse(call: &Call<'_>) -> Result<Vec<Type>> {
@@ -187,9 +188,18 @@ impl Tables {
 struct Dense {
     tables: Tables,
     indices: Source,
+    /// The tables as products take them, if they can be multiplied as they are stored.
+    palettes: Option<Palettes>,
 }
 
 impl Dense {
+    fn new(tables: Tables, indices: Source) -> Dense {
+        let is_stored =
+            matches!((&tables.layout, &indices), (Layout { bits: 4, vector: 1, .. }, Source::Plain(_)));
+        let palettes = is_stored.then(|| Palettes::new(&tables.values));
+        Dense { tables, indices, palettes }
+    }
+
     /// Number `component` for every index from `start` on.
     fn decode_component(&self, start: usize, component: usize, out: &mut [f32]) {
         let mut indices = [0; CHUNK];
@@ -250,14 +260,14 @@ impl Decode for Dense {
     }
 
     fn stored_bytes(&self) -> usize {
-        self.tables.stored_bytes() + self.indices.stored_bytes()
+        let palettes = self.palettes.as_ref().map_or(0, Palettes::stored_bytes);
+        self.tables.stored_bytes() + self.indices.stored_bytes() + palettes
     }
 
     fn rows(&self, columns: usize) -> Option<WeightRows<'_>> {
-        let Layout { blocks, bits: 4, vector: 1, .. } = &self.tables.layout else { return None };
-        let Source::Plain(indices) = &self.indices else { return None };
-        let (rows, _) = blocks.of_rows(columns).filter(|&(_, block)| block == columns)?;
-        let storage = WeightStorage::Lut4(indices.bytes(), &self.tables.values, rows);
+        let (Some(palettes), Source::Plain(indices)) = (&self.palettes, &self.indices) else { return None };
+        let (rows, _) = self.tables.layout.blocks.of_rows(columns).filter(|&(_, block)| block == columns)?;
+        let storage = WeightStorage::Lut4(indices.bytes(), palettes, rows);
         Some(WeightRows { columns, storage }).filter(WeightRows::is_regular)
     }
 }
