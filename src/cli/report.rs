@@ -170,7 +170,7 @@ fn text(reports: &[Report]) -> String {
     }
     let mut text = String::new();
     for report in &render::by_profile(reports) {
-        text += &format!("{}\n\n", report.subject.name.escape_debug());
+        text += &format!("{}\n\n", report.subject.label().escape_debug());
         for table in render::tables(report) {
             text += &format!("{table}\n");
         }

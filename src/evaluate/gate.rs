@@ -85,8 +85,8 @@ impl GateRules {
         let key = Key::of(report);
         if self.allow_cross_hardware && store.find(&key)?.is_none() {
             let others = store.keys()?;
-            let mut same =
-                others.iter().filter(|other| (&other.model, &other.workload) == (&key.model, &key.workload));
+            let what = |key: &Key| (key.model.clone(), key.precision.clone(), key.workload.clone());
+            let mut same = others.iter().filter(|other| what(other) == what(&key));
             if let (Some(other), None) = (same.next(), same.next()) {
                 return Ok(store.latest(other)?.sessions);
             }

@@ -2,25 +2,30 @@
 //!
 //! From the exporter's code they take the mapped bytes of the files, the name of the architecture, the names of
 //! the tensors, the check that each is there in its shape, and typed access to JSON keys. Configurations, weights
-//! in every format and layout, rotations, masks and layers are read and computed anew.
+//! in every format and layout, rotations, masks and layers are read and computed anew. A reference of what a bundle
+//! stores takes the values of compressed weights from the packages, and nothing else.
 
 mod error;
 mod network;
 mod reader;
 mod settings;
+mod stored;
 mod textbook;
 mod trace;
 mod weights;
+
+use std::sync::{Mutex, PoisonError};
 
 use candle_core::{DType, Device, Tensor};
 use candle_nn::VarBuilder;
 
 use anemeter_convert::checkpoint::{Checkpoint, Config};
 use anemeter_convert::model;
-use anemeter_harness::verify::{Oracle, OracleError};
+use anemeter_harness::verify::{Misstored, Oracle, OracleError, StoredWeights};
 use error::Result;
 use network::Network;
 use reader::{GPT2, LLAMA, Names};
+use stored::{Overlay, Taken};
 
 pub use trace::trace;
 
@@ -45,28 +50,60 @@ const ENTRIES: &[Entry] = &[
 
 /// Opens the reference of a checkpoint for sequences of up to `positions` tokens. All weights are held as f32.
 pub fn open(checkpoint: &Checkpoint, positions: usize) -> std::result::Result<Box<dyn Oracle>, OracleError> {
-    Ok(Box::new(Reference::open(checkpoint, positions)?))
+    Ok(Box::new(Reference::open(checkpoint, positions, None)?.0))
+}
+
+/// The reference of a checkpoint with the weights as a bundle stores them.
+pub struct StoredReference {
+    /// What computes.
+    pub oracle: Box<dyn Oracle>,
+    /// Weights that are further from the checkpoint's than their compression explains.
+    pub misstored: Vec<Misstored>,
+    /// Compressed weights that the reference has no place for; with any, it does not compute what the bundle stores.
+    pub unplaced: Vec<String>,
+}
+
+/// Opens the reference of a checkpoint with the compressed weights of a bundle in place of the checkpoint's.
+pub fn open_stored(
+    checkpoint: &Checkpoint,
+    weights: &StoredWeights,
+    positions: usize,
+) -> std::result::Result<StoredReference, OracleError> {
+    let (reference, taken) = Reference::open(checkpoint, positions, Some(weights))?;
+    let unplaced = weights.others(&taken.names).map(str::to_owned).collect();
+    Ok(StoredReference { oracle: Box::new(reference), misstored: taken.misstored, unplaced })
 }
 
 struct Reference {
     network: Box<dyn Network>,
     architecture: &'static str,
+    /// Whether compressed weights are those of a bundle.
+    is_stored: bool,
     /// Tokens so far.
     fed: Vec<u32>,
     limit: usize,
 }
 
 impl Reference {
-    fn open(checkpoint: &Checkpoint, positions: usize) -> std::result::Result<Reference, OracleError> {
+    fn open(
+        checkpoint: &Checkpoint,
+        positions: usize,
+        weights: Option<&StoredWeights>,
+    ) -> std::result::Result<(Reference, Taken), OracleError> {
         let architecture = model::build(checkpoint)?.architecture;
         let unknown = || OracleError::Computation { architecture, message: "there is none".to_owned() };
         let entry = ENTRIES.iter().find(|entry| entry.name == architecture).ok_or_else(unknown)?;
+        let stored = weights.filter(|weights| !weights.is_empty());
+        let taken = Mutex::new(Taken::default());
         let open = || {
             let (weights, config) = weights::open(checkpoint)?;
-            (entry.open)(&config, positions, &reader::builder(checkpoint, weights, entry.names))
+            let overlay = stored.map(|weights| Overlay { weights, taken: &taken });
+            (entry.open)(&config, positions, &reader::builder(checkpoint, weights, entry.names, overlay))
         };
         let network = open().map_err(|problem| problem.of(architecture))?;
-        Ok(Reference { network, architecture, fed: Vec::new(), limit: positions })
+        let reference =
+            Reference { network, architecture, is_stored: stored.is_some(), fed: Vec::new(), limit: positions };
+        Ok((reference, taken.into_inner().unwrap_or_else(PoisonError::into_inner)))
     }
 
     fn check(&self, ids: &[u32]) -> std::result::Result<(), OracleError> {
@@ -121,6 +158,7 @@ impl Oracle for Reference {
     }
 
     fn describe(&self) -> String {
-        format!("{} (textbook, candle-core, f32)", self.architecture)
+        let weights = if self.is_stored { ", weights as stored" } else { "" };
+        format!("{} (textbook, candle-core, f32{weights})", self.architecture)
     }
 }

@@ -4,11 +4,15 @@ use candle_core::{DType, Device, Error, Result, Shape, Tensor};
 use candle_nn::var_builder::SimpleBackend;
 use candle_nn::{Init, VarBuilder};
 
+use crate::stored::Overlay;
 use crate::weights::Weights;
 use anemeter_convert::checkpoint::Checkpoint;
 
 /// The output projection.
 const HEAD: &str = "lm_head.weight";
+
+/// The output projection of a model whose head is its embedding. Packages may store the two apart.
+const TIED_HEAD: &str = "tied_head.weight";
 
 /// How an architecture names its tensors when nothing surrounds it.
 #[derive(Debug, Clone, Copy)]
@@ -33,10 +37,17 @@ struct Reader<'a> {
     body: String,
     /// The head as the checkpoint names it.
     head: Option<String>,
+    /// Weights that take the place of the checkpoint's.
+    overlay: Option<Overlay<'a>>,
 }
 
 /// A builder over the tensors of a checkpoint. A head that is not stored is the embedding.
-pub(super) fn builder<'a>(checkpoint: &'a Checkpoint, weights: Weights<'a>, names: Names) -> VarBuilder<'a> {
+pub(super) fn builder<'a>(
+    checkpoint: &'a Checkpoint,
+    weights: Weights<'a>,
+    names: Names,
+    overlay: Option<Overlay<'a>>,
+) -> VarBuilder<'a> {
     let body = checkpoint.tensors.keys().find_map(|name| name.strip_suffix(names.embedding));
     let reader = Reader {
         weights,
@@ -44,14 +55,27 @@ pub(super) fn builder<'a>(checkpoint: &'a Checkpoint, weights: Weights<'a>, name
         names,
         body: body.unwrap_or(names.body).to_owned(),
         head: checkpoint.tensors.keys().find(|name| name.ends_with(HEAD)).cloned(),
+        overlay,
     };
     VarBuilder::from_backend(Box::new(reader), DType::F32, Device::Cpu)
+}
+
+/// The output projection `[vocabulary, hidden]` of a model, which may be its embedding.
+pub(super) fn head(tensors: &VarBuilder<'_>, embedding: &Tensor, is_tied: bool) -> Result<Tensor> {
+    match is_tied {
+        true if tensors.contains_tensor(TIED_HEAD) => tensors.get(embedding.shape(), TIED_HEAD),
+        true => Ok(embedding.clone()),
+        false => tensors.get(embedding.shape(), HEAD),
+    }
 }
 
 impl Reader<'_> {
     /// The name that the checkpoint has for a tensor.
     fn stored_name(&self, name: &str) -> Option<String> {
         let own = |rest: &str| format!("{}{rest}", self.body);
+        if name == TIED_HEAD {
+            return Some(own(self.names.embedding));
+        }
         if name == HEAD {
             return Some(self.head.clone().unwrap_or_else(|| own(self.names.embedding)));
         }
@@ -71,12 +95,18 @@ impl SimpleBackend for Reader<'_> {
 
     fn get_unchecked(&self, name: &str, dtype: DType, device: &Device) -> Result<Tensor> {
         let missing = || Error::Msg(format!("tensor `{name}` is missing"));
-        self.weights.tensor(&self.stored_name(name).ok_or_else(missing)?)?.to_device(device)?.to_dtype(dtype)
+        let tensor = self.weights.tensor(&self.stored_name(name).ok_or_else(missing)?)?;
+        let tensor = match &self.overlay {
+            Some(overlay) => overlay.tensor(name, tensor, [HEAD, TIED_HEAD].contains(&name))?,
+            None => tensor,
+        };
+        tensor.to_device(device)?.to_dtype(dtype)
     }
 
     fn contains_tensor(&self, name: &str) -> bool {
         match name {
             HEAD => self.head.is_some(),
+            TIED_HEAD => self.overlay.is_some(),
             _ => self.stored_name(name).is_some_and(|name| self.checkpoint.tensors.contains_key(&name)),
         }
     }

@@ -4,11 +4,16 @@ use candle_core::{Device, Result, Tensor};
 
 use super::Reference;
 use anemeter_convert::checkpoint::Checkpoint;
-use anemeter_harness::verify::{Oracle, OracleError, Point, Trace};
+use anemeter_harness::verify::{Oracle, OracleError, Point, StoredWeights, Trace};
 
-/// Computes the hidden states of a sequence by the reference of a checkpoint.
-pub fn trace(checkpoint: &Checkpoint, ids: &[u32]) -> std::result::Result<Trace, OracleError> {
-    let mut reference = Reference::open(checkpoint, ids.len())?;
+/// Computes the hidden states of a sequence by the reference of a checkpoint, with compressed weights as a bundle
+/// stores them if it is given.
+pub fn trace(
+    checkpoint: &Checkpoint,
+    weights: Option<&StoredWeights>,
+    ids: &[u32],
+) -> std::result::Result<Trace, OracleError> {
+    let (mut reference, _) = Reference::open(checkpoint, ids.len(), weights)?;
     reference.check(ids)?;
     let architecture = reference.architecture;
     let points = watched(&mut reference, ids);

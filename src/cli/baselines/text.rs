@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn a_log_tells_who_blessed_what_and_why() {
         insta::assert_snapshot!(blessed(|store, key| log(&[store.history(key).unwrap()])), @r"
-        linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60
+        linux-test-2c-24gb/tiny+fp16/cpu-io-b1-6e7dbb60
           number  when                  who                    commit        content                    gate                             digest
                2  2026-02-03T04:05:06Z  Ada <ada@example.org>  0123456789ab  1 session with 8 launches  fail, accepted: a new tokenizer  SECOND
                1  2026-02-03T04:05:06Z  Ada <ada@example.org>  0123456789ab  1 session with 8 launches  first baseline                   FIRST
@@ -182,8 +182,8 @@ mod tests {
     #[test]
     fn a_baseline_is_shown_with_its_origin() {
         insta::assert_snapshot!(blessed(|store, key| show(&[store.latest(key).unwrap()], store)), @r"
-        linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60
-          file        baselines/linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json
+        linux-test-2c-24gb/tiny+fp16/cpu-io-b1-6e7dbb60
+          file        baselines/linux-test-2c-24gb/tiny+fp16/cpu-io-b1-6e7dbb60.json
           digest      sha256:SECOND
           parent      sha256:FIRST
           number      2

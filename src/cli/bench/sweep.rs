@@ -8,12 +8,17 @@ use crate::cli::output::{create_folder, keep_measurement, write_file};
 use crate::cli::{Failure, Output, Result, Status};
 use crate::evaluate::sweep::SweepPlan;
 use crate::hardware::{Machine, System, match_profile};
-use crate::render::Table;
+use crate::render::chart::{self, Theme};
+use crate::render::{Table, html};
 use crate::runtime;
 use crate::sweep::{NotRun, Sweep, SweepRow};
 
 /// The file that has the table.
 const SWEEP: &str = "sweep.json";
+/// The page with the reports of all candidates.
+const PAGE: &str = "sweep.html";
+/// The chart of size, speed and quality.
+const FRONTIER: &str = "frontier.svg";
 
 pub(super) fn run(args: &Args, path: &Path, output: &mut Output) -> Result<Status> {
     let plan = SweepPlan::read(path, runtime::choose(args.runtime.given())?.name())?;
@@ -24,6 +29,7 @@ pub(super) fn run(args: &Args, path: &Path, output: &mut Output) -> Result<Statu
     let folder = super::local(args).map_or_else(|| Path::new(super::REPORTS).join("sweep"), Path::to_owned);
     create_folder(&folder)?;
     let workload = super::config(args)?;
+    let mut reports = Vec::new();
     let result =
         plan.run(&workload, (&machine, &profile.production_mix), |index, candidate, bundle, config| {
             super::note(format_args!("{}", candidate.name));
@@ -34,12 +40,19 @@ pub(super) fn run(args: &Args, path: &Path, output: &mut Output) -> Result<Statu
             if let Some(upload) = &upload {
                 upload.copy(&folder.join(&name), &format!("{name}/"), &REPORT)?;
             }
+            reports.push(report.clone());
             Ok::<_, Failure>(report)
         })?;
     let json = serde_json::to_vec_pretty(&result).map_err(|e| Failure::bad_input(format!("{SWEEP}: {e}")))?;
     write_file(&folder.join(SWEEP), &json)?;
+    let mut written = vec![SWEEP, PAGE];
+    write_file(&folder.join(PAGE), html(&reports)?.as_bytes())?;
+    if let Some(chart) = chart::sweep(&result, Theme::File)? {
+        write_file(&folder.join(FRONTIER), chart.svg.as_bytes())?;
+        written.push(FRONTIER);
+    }
     if let Some(upload) = &upload {
-        upload.copy(&folder, "", &[SWEEP])?;
+        upload.copy(&folder, "", &written)?;
         super::note(format_args!("copied to {}", upload.place(SWEEP)));
     }
     match args.json {
@@ -62,7 +75,7 @@ fn print(sweep: &Sweep, output: &mut Output) -> Result<()> {
     output.text(table(sweep))?;
     match &sweep.best {
         Some(best) => output.line(format_args!("best: {}: {}", best.name.escape_debug(), best.reason)),
-        None => output.line("best: none fits the memory limit"),
+        None => output.line("best: none is right, good enough and within the memory limit"),
     }
 }
 
@@ -70,11 +83,20 @@ fn table(sweep: &Sweep) -> String {
     let configuration = ["configuration", "units", "precision", ">batch"];
     let speed = [">TTFT p50 ms", ">prefill speed-up", ">TPS p50", ">speed-up"];
     let size = [">peak MB", ">TPS per GB", ">package MB", ">compression"];
-    let mut table = Table::new(&[configuration, speed, size].concat());
+    let quality = [">KL", ">top-1", ">perplexity", "frontier"];
+    let mut table = Table::new(&[configuration, speed, size, quality].concat());
     for row in &sweep.rows {
         table.row(cells(row));
     }
-    format!("{table}{}", not_run(sweep))
+    format!("{table}{}{}", excluded(sweep), not_run(sweep))
+}
+
+/// Rows that cannot be the best, whatever their figures.
+fn excluded(sweep: &Sweep) -> String {
+    let line = |row: &SweepRow| {
+        Some(format!("{}: not eligible: {}\n", row.name.escape_debug(), row.excluded.as_ref()?))
+    };
+    sweep.rows.iter().filter_map(line).collect()
 }
 
 /// Rows without figures: their words would make a column too wide.
@@ -106,6 +128,10 @@ fn cells(row: &SweepRow) -> Vec<String> {
         number(row.tokens_per_second_per_gb, 1),
         format!("{:.1}", row.package_bytes as f64 / 1e6),
         times(Some(row.compression_ratio)),
+        number(row.kl, 4),
+        row.top1.map_or("–".to_owned(), |share| format!("{:.1} %", share * 100.0)),
+        number(row.perplexity, 3),
+        if row.on_frontier { "yes" } else { "" }.to_owned(),
     ]
 }
 

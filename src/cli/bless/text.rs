@@ -146,7 +146,7 @@ mod tests {
         let first = Judgement { gate: "first baseline".to_owned(), ..Judgement::default() };
         let blessing = bless(&store, vec![session(1)], &first);
         insta::assert_snapshot!(blessed(&blessing, "baselines/x.json"), @r"
-        blessed linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60
+        blessed linux-test-2c-24gb/tiny+fp16/cpu-io-b1-6e7dbb60
           number 1 of its history, 1 session with 8 launches
           gate: first baseline
           file: baselines/x.json
@@ -173,7 +173,7 @@ mod tests {
         };
         let blessing = bless(&store, [4, 5, 6].map(|n| scaled(n, 1.1)).to_vec(), &accepted);
         insta::assert_snapshot!(blessed(&blessing, "baselines/x.json"), @r"
-        blessed linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60
+        blessed linux-test-2c-24gb/tiny+fp16/cpu-io-b1-6e7dbb60
           number 2 of its history, 3 sessions with 24 launches
           gate: fail: TTFT p50 at 128 is 10.0 % slower
           accepted: twice the\nvocabulary

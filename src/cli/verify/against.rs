@@ -16,7 +16,7 @@ use crate::package::Package;
 use crate::render::Table;
 use crate::runtime::{self, LoadOptions, Runtime};
 use crate::verify::trace::{LONGEST, PackageComparison, TensorDivergence, compare_bundles, compare_packages};
-use crate::verify::{self, BundleOracle, Options, Thresholds};
+use crate::verify::{self, BundleOracle, Options};
 
 /// Tensors that are listed.
 const LISTED: usize = 20;
@@ -43,7 +43,11 @@ fn is_package(path: &Path) -> bool {
 fn bundles(args: &Args, other: &Path, output: &mut Output) -> Result<Status> {
     let (a, b) = (Bundle::open(&args.bundle)?, Bundle::open(other)?);
     check_vocabulary(&a, &b)?;
-    let options = Options { tokens: args.tokens as usize, thresholds: thresholds(args, &a)? };
+    let (thresholds, limits) = thresholds(args)?;
+    // Other weights cannot be the same: all that can be asked is how much one loses against the other.
+    let is_same = a.manifest().settings.precision == b.manifest().settings.precision;
+    let thresholds = if is_same { thresholds } else { thresholds.of_other_weights() };
+    let options = Options { tokens: args.tokens as usize, thresholds };
     let tokenizer = Text::open(&a, None)?;
     let mut candidates = candidates(args, &a)?;
     let prompts = prompts::of(args, &a, tokenizer.as_ref(), longest(&candidates))?;
@@ -56,11 +60,19 @@ fn bundles(args: &Args, other: &Path, output: &mut Output) -> Result<Status> {
     });
     bar.finish();
     let mut report = report.map_err(Failure::bad_input)?;
+    if !is_same {
+        let place = (candidates[0].kv(), candidates[0].seq_lens());
+        let seq_len = verify::quality_length(place.1, &prompts, options.tokens);
+        let loss =
+            seq_len.and_then(|seq_len| verify::quality_loss(&report.cells, (place.0, seq_len), limits));
+        report.not_judged = Some("the bundles have weights of different precisions".to_owned());
+        report = report.with_quality(loss);
+    }
     report.tensors = tensors(args, &a, &b, &prompts)?;
     if args.json {
         output.json(&report)?;
     } else {
-        text::print(a.manifest(), &report, tokenizer.as_ref(), output)?;
+        text::print(a.manifest(), &report, (tokenizer.as_ref(), "the other bundle"), output)?;
     }
     Ok(if report.passed { Status::Good } else { Status::Failed })
 }
@@ -110,10 +122,7 @@ struct Document {
 }
 
 fn packages(args: &Args, other: &Path, output: &mut Output) -> Result<Status> {
-    let limits = match &args.thresholds {
-        Some(path) => super::configured(path, Thresholds::of_precision("fp16"))?,
-        None => Thresholds::of_precision("fp16"),
-    };
+    let (limits, _) = thresholds(args)?;
     let threads = args.threads.map(usize::from);
     let options = LoadOptions { numerics: args.numerics, threads, ..LoadOptions::default() };
     let load = |path: &Path| -> Result<_> { Ok(runtime::cpu().load(&Package::open(path)?, &options)?) };

@@ -11,8 +11,8 @@ use crate::mil::op::Numerics;
 use crate::package::Package;
 use crate::render::Table;
 use crate::render::{HeatMap, heat_map};
-use crate::verify::Point;
 use crate::verify::trace::{LONGEST, Layers, Places, TensorRange, layers, places};
+use crate::verify::{Point, StoredWeights};
 use crate::vocabulary::KvForm;
 
 /// Tensors with the least headroom that are listed.
@@ -25,7 +25,7 @@ const STEPS: usize = 4;
 pub(super) fn trace(
     args: &Args,
     bundle: &Bundle,
-    checkpoint: &Checkpoint,
+    (checkpoint, stored): (&Checkpoint, Option<&StoredWeights>),
     forms: &[(KvForm, usize)],
     (prompts, limit): (&[Vec<u32>], f64),
 ) -> Result<Vec<Layers>> {
@@ -34,7 +34,7 @@ pub(super) fn trace(
     let mut traced = Vec::new();
     for &(form, seq_len) in forms {
         let ids = &prompt[..prompt.len().min(seq_len).min(LONGEST)];
-        let reference = oracle::trace(checkpoint, ids).map_err(Failure::bad_input)?;
+        let reference = oracle::trace(checkpoint, stored, ids).map_err(Failure::bad_input)?;
         let mut driver = driver(args, bundle, Some(form), Numerics::Fp16Exact)?;
         let at_once = ids.len() - STEPS.min(ids.len() / 2);
         let found = layers(&mut driver, &places, (ids, at_once, seq_len), &reference, limit);
@@ -114,8 +114,18 @@ fn verdict(layers: &Layers, passed: bool) -> String {
             format!("first drift beyond {limit}: layer {layer}, after its attention")
         }
         None if passed => format!("no layer drifts beyond {limit}"),
-        None => format!("no layer drifts beyond {limit}: what differs comes after the last, in norm or head"),
+        None => format!(
+            "no layer drifts beyond {limit}{}: what differs comes after the last, in norm or head",
+            largest(layers).map(|found| format!(", the most {found}")).unwrap_or_default()
+        ),
     }
+}
+
+/// The point of the table with the largest error.
+fn largest(layers: &Layers) -> Option<String> {
+    let errors = layers.points.iter().filter_map(|found| Some((found.error_max?, found.point)));
+    let (error, point) = errors.max_by(|a, b| a.0.total_cmp(&b.0))?;
+    Some(format!("{error:.6} after {point}"))
 }
 
 fn ranges(layers: &Layers, out: &mut Output) -> Result<()> {

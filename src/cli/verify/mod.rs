@@ -1,9 +1,10 @@
-//! `anemeter verify`: a bundle's logits against those of its checkpoint.
+//! `anemeter verify`: whether a bundle computes what its weights say, and what it loses against its checkpoint.
 
 mod against;
 mod layers;
 mod oracle;
 mod prompts;
+mod quality;
 mod record;
 mod text;
 
@@ -12,28 +13,32 @@ use std::sync::Arc;
 
 use super::choice::choice;
 use super::output::warn;
-use super::verbosity::Steps;
 use super::{Failure, Output, Result, Status};
 use crate::bundle::Bundle;
 use crate::checkpoint::{self, Checkpoint};
 use crate::generate::{Driver, SystemClock, Text, sessions};
 use crate::mil::op::Numerics;
+use crate::report::QualityLimits;
 use crate::runtime::{self, LoadOptions};
-use crate::verify::{self, Candidate, File, Options, Report, TeacherForced, Thresholds};
+use crate::verify::{Candidate, File, Options, StoredWeights, TeacherForced, Thresholds};
 use crate::vocabulary::{Choice, KvForm};
 use crate::{config, model};
+use quality::Comparison;
 use record::Sources;
 
-/// Verify the numerics of a bundle: compare its logits with those of the checkpoint it was exported from.
+/// Verify a bundle against its checkpoint: whether it computes what its weights say, and what compression cost.
 #[derive(clap::Args)]
 #[command(
     after_help = "candle computes the checkpoint in f32, independently of the export. It continues each prompt greedily, and the\n\
-bundle gets the same tokens (teacher forcing). Exit code 1 if a threshold is exceeded; the output then names the\n\
-first layer whose hidden state diverges.\n\n\
+bundle gets the same tokens (teacher forcing).\n\
+Right: against the checkpoint with compressed weights as the bundle stores them, with the same thresholds for every\n\
+precision. Good: against the checkpoint as it is, with limits for KL, top-1, top-5 and perplexity (--text).\n\
+Exit code 1 if either is exceeded. The first layer whose hidden state diverges is named if the bundle is not right.\n\n\
 Examples:\n  anemeter verify smollm2 --checkpoint SmolLM2-135M\n  \
 anemeter verify smollm2 --checkpoint model.gguf --kv io --shapes 512 --tokens 16\n  \
 anemeter verify smollm2 --checkpoint SmolLM2-135M --thresholds configs/verify.yaml --json\n  \
 anemeter verify smollm2 --checkpoint SmolLM2-135M --calibration wiki.txt --layers --plot maps\n  \
+anemeter verify smollm2-int8 --checkpoint SmolLM2-135M --text wiki.txt\n  \
 anemeter verify smollm2-int8 --against smollm2"
 )]
 pub(super) struct Args {
@@ -54,7 +59,13 @@ pub(super) struct Args {
     /// Prompts to take from the calibration file, evenly spaced.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..))]
     samples: u32,
-    /// Compare the hidden state after every layer, and show activation ranges [default: only if a threshold is exceeded].
+    /// Compare perplexity on this text with the checkpoint's.
+    #[arg(long, value_name = "FILE", conflicts_with = "against")]
+    text: Option<PathBuf>,
+    /// Tokens of the text to score, from its beginning.
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(u32).range(2..))]
+    text_tokens: u32,
+    /// Compare the hidden state after every layer, and show activation ranges [default: only if the bundle is not right].
     #[arg(long)]
     layers: bool,
     /// Folder for heat maps of the error by layer and position, one per KV cache form.
@@ -69,7 +80,7 @@ pub(super) struct Args {
     /// Sequence lengths; drift is measured against the first [default: all of each form].
     #[arg(long, value_delimiter = ',', value_name = "N,…")]
     shapes: Option<Vec<usize>>,
-    /// Thresholds, such as configs/verify.yaml [default: by the precision of the bundle].
+    /// Thresholds and limits of quality [default: those of configs/verify.yaml].
     #[arg(long, value_name = "FILE")]
     thresholds: Option<PathBuf>,
     /// fp16 arithmetic of the `cpu` runtime: `fast` rounds where a tensor is stored, `fp16-exact` after every operation.
@@ -98,7 +109,8 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
 fn with_checkpoint(args: &Args, path: &Path, output: &mut Output) -> Result<Status> {
     oracle::require(cfg!(feature = "oracle"))?;
     let bundle = Bundle::open(&args.bundle)?;
-    let options = Options { tokens: args.tokens as usize, thresholds: thresholds(args, &bundle)? };
+    let (thresholds, limits) = thresholds(args)?;
+    let options = Options { tokens: args.tokens as usize, thresholds };
     let checkpoint = checkpoint::open(path)?;
     check_same_model(&bundle, &checkpoint)?;
     let sources = Sources::new(&bundle, checkpoint.describe())?;
@@ -107,17 +119,33 @@ fn with_checkpoint(args: &Args, path: &Path, output: &mut Output) -> Result<Stat
     let text = Text::open(&bundle, None)?;
     let mut candidates = candidates(args, &bundle)?;
     let prompts = prompts::of(args, &bundle, text.as_ref(), longest(&candidates))?;
-    let mut report = compare(&checkpoint, &mut candidates, &prompts, &options)?;
+    let stored = StoredWeights::read(&bundle)?;
+    let comparison = Comparison {
+        args,
+        bundle: &bundle,
+        checkpoint: &checkpoint,
+        stored: &stored,
+        prompts: &prompts,
+        options: &options,
+    };
+    let right = comparison.right(&mut candidates)?;
+    let forms: Vec<_> = candidates.iter().map(|of| (of.kv(), of.seq_lens().to_vec())).collect();
+    drop(candidates);
+    let quality = match forms.first() {
+        Some((kv, seq_lens)) => comparison.lost(&right, (*kv, seq_lens), (limits, text.as_ref()))?,
+        None => None,
+    };
+    let mut report = right.with_quality(quality);
     report.remarks = remarks;
     let recorded = match args.no_record {
         true => Ok(()),
         false => sources.write(&bundle, &report, args.numerics.name()),
     };
-    if !report.passed || args.layers || args.plot.is_some() {
-        let forms: Vec<_> = candidates.iter().map(|of| (of.kv(), of.seq_lens()[0])).collect();
-        drop(candidates);
+    if !report.is_right() || args.layers || args.plot.is_some() {
+        let stored = report.not_judged.is_none().then_some(&stored);
         let limit = options.thresholds.layer_error;
-        report.layers = layers::trace(args, &bundle, &checkpoint, &forms, (&prompts, limit))?;
+        report.layers =
+            layers::trace(args, &bundle, (&checkpoint, stored), &first_lengths(&forms), (&prompts, limit))?;
     }
     if let Some(folder) = &args.plot {
         layers::plot(&report.layers, folder)?;
@@ -125,40 +153,24 @@ fn with_checkpoint(args: &Args, path: &Path, output: &mut Output) -> Result<Stat
     if args.json {
         output.json(&report)?;
     } else {
-        text::print(bundle.manifest(), &report, text.as_ref(), output)?;
+        text::print(bundle.manifest(), &report, (text.as_ref(), "the checkpoint"), output)?;
     }
     recorded?;
     Ok(if report.passed { Status::Good } else { Status::Failed })
 }
 
-/// Compares logits; the reference is gone afterwards.
-fn compare(
-    checkpoint: &Checkpoint,
-    candidates: &mut [Box<dyn Candidate>],
-    prompts: &[Vec<u32>],
-    options: &Options,
-) -> Result<Report> {
-    let mut reference = oracle::open(checkpoint, positions(candidates, prompts, options.tokens))
-        .map_err(Failure::bad_input)?;
-    let mut bar = Steps::new("compared", "runs");
-    let report = verify::compare(reference.as_mut(), candidates, prompts, options, &mut |done, total| {
-        bar.show(done, total);
-    });
-    bar.finish();
-    report.map_err(Failure::bad_input)
+/// The first length of every form.
+fn first_lengths(forms: &[(KvForm, Vec<usize>)]) -> Vec<(KvForm, usize)> {
+    forms.iter().filter_map(|(kv, seq_lens)| Some((*kv, *seq_lens.first()?))).collect()
 }
 
-fn thresholds(args: &Args, bundle: &Bundle) -> Result<Thresholds> {
-    let usual = Thresholds::of_precision(&bundle.manifest().settings.precision);
-    match &args.thresholds {
-        Some(path) => configured(path, usual),
-        None => Ok(usual),
-    }
-}
-
-fn configured(path: &Path, usual: Thresholds) -> Result<Thresholds> {
+/// What counts as right, and what may be lost.
+fn thresholds(args: &Args) -> Result<(Thresholds, QualityLimits)> {
+    let Some(path) = &args.thresholds else { return Ok(Default::default()) };
     let file: File = config::load(path)?;
-    usual.with(&file.verify).map_err(|problem| Failure::at(path, problem))
+    let wrong = |problem| Failure::at(path, problem);
+    let thresholds = Thresholds::default().with(&file.verify).map_err(wrong)?;
+    Ok((thresholds, file.quality.limits().map_err(wrong)?))
 }
 
 /// Refuses a checkpoint that cannot be the one the bundle was made from.

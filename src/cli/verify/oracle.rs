@@ -3,9 +3,9 @@
 use crate::cli::{Failure, Result};
 
 #[cfg(feature = "oracle")]
-pub(super) use crate::oracle::{open, trace};
+pub(super) use crate::oracle::{open, open_stored, trace};
 #[cfg(not(feature = "oracle"))]
-pub(super) use absent::{open, trace};
+pub(super) use absent::{open, open_stored, trace};
 
 /// Refuses to go on in a build without the oracle.
 pub(super) fn require(is_built: bool) -> Result<()> {
@@ -24,13 +24,31 @@ pub(super) fn require(is_built: bool) -> Result<()> {
 #[cfg(not(feature = "oracle"))]
 mod absent {
     use crate::checkpoint::Checkpoint;
-    use crate::verify::{Oracle, OracleError, Trace};
+    use crate::verify::{Misstored, Oracle, OracleError, StoredWeights, Trace};
 
     pub(in super::super) fn open(_: &Checkpoint, _: usize) -> Result<Box<dyn Oracle>, OracleError> {
         unreachable!("a build without the oracle refuses --checkpoint")
     }
 
-    pub(in super::super) fn trace(_: &Checkpoint, _: &[u32]) -> Result<Trace, OracleError> {
+    pub(in super::super) struct StoredReference {
+        pub(in super::super) oracle: Box<dyn Oracle>,
+        pub(in super::super) misstored: Vec<Misstored>,
+        pub(in super::super) unplaced: Vec<String>,
+    }
+
+    pub(in super::super) fn open_stored(
+        _: &Checkpoint,
+        _: &StoredWeights,
+        _: usize,
+    ) -> Result<StoredReference, OracleError> {
+        unreachable!("a build without the oracle refuses --checkpoint")
+    }
+
+    pub(in super::super) fn trace(
+        _: &Checkpoint,
+        _: Option<&StoredWeights>,
+        _: &[u32],
+    ) -> Result<Trace, OracleError> {
         unreachable!("a build without the oracle refuses --checkpoint")
     }
 }

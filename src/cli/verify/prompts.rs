@@ -55,7 +55,7 @@ fn calibration(path: &Path, samples: usize, text: Option<&Text>, longest: usize)
     encoded.collect()
 }
 
-fn read(path: &Path, empty: &str, help: &str) -> Result<String> {
+pub(super) fn read(path: &Path, empty: &str, help: &str) -> Result<String> {
     let text = fs::read_to_string(path).map_err(|e| Failure::at(path, e))?;
     if text.trim().is_empty() {
         return Err(Failure::at(path, empty).with_help(help));

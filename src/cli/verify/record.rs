@@ -50,8 +50,8 @@ impl Sources {
             package_digests: self.packages,
             checkpoint_digest: self.checkpoint.digest,
             checkpoint_is_the_exported_one: is_exported,
-            passed: report.passed,
-            cosine_min: cosines.flatten().reduce(f64::min),
+            passed: report.is_right(),
+            cosine_min: cosines.flatten().reduce(f64::min).filter(|_| report.not_judged.is_none()),
             drift_cosine_min: drifts.reduce(f64::min),
             nan: report.cells.iter().map(|cell| cell.summary.nan).sum(),
             inf: report.cells.iter().map(|cell| cell.summary.inf).sum(),
@@ -61,6 +61,8 @@ impl Sources {
             prompts: report.prompts,
             positions: report.cells.iter().map(|cell| cell.summary.positions).sum(),
             failures: report.failures.iter().map(in_words).collect(),
+            not_judged: report.not_judged.clone(),
+            quality: report.quality.clone(),
         };
         record::write(bundle, &record)
     }

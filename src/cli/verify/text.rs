@@ -3,13 +3,14 @@
 use std::fmt::Display;
 
 use super::against::print_tensors;
-use super::layers;
 use super::record::in_words;
+use super::{layers, quality};
 use crate::bundle::Manifest;
 use crate::cli::Result;
 use crate::cli::output::Output;
 use crate::generate::Text;
 use crate::render::Table;
+use crate::report::QualityLoss;
 use crate::verify::{Cell, Difference, Drift, Report, Summary};
 
 /// Where tokens differ.
@@ -18,7 +19,12 @@ const PLACE: [&str; 4] = ["kv", ">length", ">prompt", ">position"];
 /// More differences than this are not listed one by one.
 const LISTED: usize = 20;
 
-pub(super) fn print(bundle: &Manifest, report: &Report, text: Option<&Text>, out: &mut Output) -> Result<()> {
+pub(super) fn print(
+    bundle: &Manifest,
+    report: &Report,
+    (text, against): (Option<&Text>, &str),
+    out: &mut Output,
+) -> Result<()> {
     out.line(format_args!(
         "{} ({}, {}) on the CPU runtime",
         bundle.name, bundle.architecture.name, bundle.settings.precision
@@ -35,11 +41,33 @@ pub(super) fn print(bundle: &Manifest, report: &Report, text: Option<&Text>, out
     if !report.tensors.is_empty() {
         print_tensors(&report.tensors, out)?;
     }
-    layers::print(&report.layers, report.passed, out)?;
+    layers::print(&report.layers, report.is_right(), out)?;
     for failure in &report.failures {
         out.line(format_args!("beyond its threshold: {}", in_words(failure)))?;
     }
-    out.line(if report.passed { "passed" } else { "failed" })
+    if let Some(loss) = &report.quality {
+        quality::print(bundle, loss, against, out)?;
+    }
+    out.line("")?;
+    out.line(verdict(report))
+}
+
+/// Whether it is right and whether it is good, in a line.
+fn verdict(report: &Report) -> String {
+    let right = match (&report.not_judged, report.is_right()) {
+        (Some(why), true) => format!("not judged, because {why}"),
+        (_, true) => "yes".to_owned(),
+        (_, false) => "NO".to_owned(),
+    };
+    let good = match report.quality.as_ref().map(QualityLoss::failures) {
+        None => "not measured".to_owned(),
+        Some(beyond) if beyond.is_empty() => "yes".to_owned(),
+        Some(beyond) => format!("NO: {}", beyond.join("; ")),
+    };
+    let outcome = if report.passed { "passed" } else { "failed" };
+    format!(
+        "right (computes what its weights say): {right}\ngood (within the limits of quality): {good}\n{outcome}"
+    )
 }
 
 const FIGURES: [&str; 9] = [

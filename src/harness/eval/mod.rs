@@ -14,6 +14,6 @@ mod score;
 pub use call::{Call, same};
 pub use case::{Case, CaseError, parse_cases};
 pub use format::{CallMatch, find_calls};
-pub use perplexity::{TextScore, score_text, text_tokens};
+pub use perplexity::{TakeLogits, TextScore, score_text, score_text_with, text_tokens};
 pub use run::{Options, prompt, run};
 pub use score::{Answer, CaseResult, Counts, Evaluation, SeqLenResult, evaluate, score};

@@ -66,6 +66,22 @@ pub fn score_text(
     length: usize,
     progress: &mut dyn FnMut(usize, usize),
 ) -> Result<TextScore, GenerateError> {
+    score_text_with(ids, length, progress, |given, context, score| {
+        driver.teacher_force(given, context, Some(length), score)
+    })
+}
+
+/// Takes the logits after a position of the tokens that were given.
+pub type TakeLogits<'a> = dyn FnMut(usize, &[f32]) -> Result<(), GenerateError> + 'a;
+
+/// The same by any model. `force` is given the tokens of a window and how many of them are context; it tells the logits
+/// after the context and after each further token.
+pub fn score_text_with<E: From<GenerateError>>(
+    ids: &[u32],
+    length: usize,
+    progress: &mut dyn FnMut(usize, usize),
+    mut force: impl FnMut(&[u32], usize, &mut TakeLogits<'_>) -> Result<(), E>,
+) -> Result<TextScore, E> {
     if ids.len() < 2 || length < 2 {
         let problem = match ids.len() < 2 {
             true => {
@@ -73,14 +89,14 @@ pub fn score_text(
             }
             false => format!("a window of {length} tokens leaves none to score; at least 2 are needed"),
         };
-        return Err(GenerateError::Request { problem, remedy: None });
+        return Err(GenerateError::Request { problem, remedy: None }.into());
     }
     let mut found = TextScore { window: length, tokens: 0, nats: 0.0 };
     for Window { tokens, context } in windows(ids.len(), length) {
         let start = tokens.start;
         // The last token is scored, not given.
         let given = &ids[start..tokens.end - 1];
-        driver.teacher_force(given, context, Some(length), &mut |position, logits| {
+        force(given, context, &mut |position, logits| {
             let place = start + position + 1;
             found.nats += score(logits, ids[place], place)?;
             found.tokens += 1;

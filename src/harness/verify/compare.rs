@@ -226,6 +226,8 @@ impl Found {
             remarks: Vec::new(),
             thresholds,
             failures,
+            not_judged: None,
+            quality: None,
         }
     }
 }

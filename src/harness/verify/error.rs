@@ -1,5 +1,6 @@
 //! Why a comparison could not be made.
 
+use crate::generate::GenerateError;
 use crate::verify::OracleError;
 use anemeter_base::vocabulary::KvForm;
 
@@ -9,6 +10,9 @@ pub enum VerifyError {
     /// The reference failed.
     #[error(transparent)]
     Oracle(#[from] OracleError),
+    /// A text could not be scored.
+    #[error(transparent)]
+    Text(#[from] GenerateError),
     /// The package failed.
     #[error("{kv} at length {seq_len}: {message}")]
     Candidate {

@@ -1,4 +1,5 @@
-//! Is a package right? Its logits against those of a reference, for every cache form and length, prompt and steps.
+//! Is a package right, and is it good? Right: its logits against those of a reference with the same weights, for every
+//! cache form and length, prompt and steps. Good: what it loses against the checkpoint.
 //!
 //! The reference continues each prompt greedily; the package is given the same tokens and its logits are compared
 //! at every position, so one run serves numbers and greedy tokens alike.
@@ -10,7 +11,9 @@ mod judge;
 mod metrics;
 mod oracle;
 mod prompts;
+mod quality;
 mod report;
+mod stored;
 mod teacher_forcing;
 mod thresholds;
 pub mod trace;
@@ -22,6 +25,8 @@ pub use judge::judge;
 pub use metrics::{Comparison, LogitMetrics, NonFinite, Summary, top};
 pub use oracle::{Oracle, OracleError, Point, Trace};
 pub use prompts::{PROMPTS, pseudo_random};
+pub use quality::{quality_length, quality_loss, text_loss};
 pub use report::{Cell, Difference, Drift, Failure, Phase, Report, SCHEMA};
+pub use stored::{Misstored, Overlaid, Stored, StoredWeights};
 pub use teacher_forcing::{BundleOracle, TeacherForced};
-pub use thresholds::{File, Section, ThresholdError, Thresholds};
+pub use thresholds::{File, QualitySection, Section, ThresholdError, Thresholds};

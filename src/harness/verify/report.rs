@@ -5,9 +5,11 @@ use std::fmt;
 use serde::Serialize;
 
 use super::metrics::Summary;
+use super::stored::Misstored;
 use super::thresholds::Thresholds;
 use super::trace::{Layers, TensorDivergence};
 use anemeter_base::vocabulary::KvForm;
+use anemeter_measure::report::QualityLoss;
 
 /// Format and version of the JSON document.
 pub const SCHEMA: &str = "anemeter.verify/1";
@@ -38,12 +40,44 @@ pub struct Report {
     /// What is not as `export.json` says.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
-    /// What is good enough.
+    /// What counts as right.
     pub thresholds: Thresholds,
     /// Everything that is not.
     pub failures: Vec<Failure>,
-    /// Whether nothing failed.
+    /// Why only quality was judged, if that is so.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub not_judged: Option<String>,
+    /// What is lost against the checkpoint, and what may be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quality: Option<QualityLoss>,
+    /// Whether nothing failed: it is right, and good enough.
     pub passed: bool,
+}
+
+impl Report {
+    /// The report with what is lost against the checkpoint.
+    pub fn with_quality(self, quality: Option<QualityLoss>) -> Report {
+        let good = quality.as_ref().is_none_or(QualityLoss::is_good);
+        Report { passed: self.is_right() && good, quality, ..self }
+    }
+
+    /// Whether the packages compute what their weights say, as far as that was judged.
+    pub fn is_right(&self) -> bool {
+        self.failures.is_empty()
+    }
+
+    /// The report with weights that are not stored as their compression left them.
+    pub fn with_misstored(mut self, misstored: &[Misstored]) -> Report {
+        let failure = |weight: &Misstored| Failure {
+            at: format!("weight {}", weight.name),
+            metric: "weight_cosine",
+            found: Some(weight.found),
+            limit: weight.logged,
+        };
+        self.failures.extend(misstored.iter().map(failure));
+        self.passed = self.is_right();
+        self
+    }
 }
 
 /// Where logits come from.

@@ -1,15 +1,34 @@
-//! What is good enough, from a configuration or by the precision of a package.
+//! What counts as right, and what may be lost: the defaults, and a configuration file that changes them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A configuration file of `verify`.
+use anemeter_measure::report::QualityLimits;
+
+/// A configuration file of `verify`: what is right, and what is good enough.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct File {
-    /// Its only section.
+    /// How near packages must be to what their weights say, whatever their precision.
     #[serde(default)]
     pub verify: Section,
+    /// What they may lose against the checkpoint.
+    #[serde(default)]
+    pub quality: QualitySection,
+}
+
+/// What a configuration may change of the limits of quality.
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QualitySection {
+    /// Largest mean KL divergence of a position, in nats.
+    pub kl: Option<f64>,
+    /// Smallest share of positions with the same likeliest token.
+    pub top1: Option<f64>,
+    /// Smallest mean share of the five likeliest tokens.
+    pub top5: Option<f64>,
+    /// Largest increase of perplexity on a text, in per cent.
+    pub perplexity_pct: Option<f64>,
 }
 
 /// What a configuration may change.
@@ -57,66 +76,95 @@ pub struct Thresholds {
 
 /// A threshold that makes no sense.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("`verify.{key}` is {value}, expected {expected}")]
+#[error("`{section}.{key}` is {value}, expected {expected}")]
 pub struct ThresholdError {
+    section: &'static str,
     key: &'static str,
     value: f64,
     expected: &'static str,
 }
 
+impl Default for Thresholds {
+    /// What rounding of fp16 explains. Compressed weights change nothing in it: packages are held to their own weights.
+    fn default() -> Thresholds {
+        Thresholds {
+            cosine: 0.9999,
+            kl: 0.01,
+            top1: 0.9,
+            top5: 0.9,
+            max_abs: None,
+            drift_cosine: 0.9999,
+            layer_error: 0.02,
+            ties_only: true,
+        }
+    }
+}
+
+/// A share that a configuration gives.
+fn share(
+    section: &'static str,
+    key: &'static str,
+    given: Option<f64>,
+    to: &mut f64,
+) -> Result<(), ThresholdError> {
+    let Some(value) = given else { return Ok(()) };
+    if !(0.0..=1.0).contains(&value) {
+        return Err(ThresholdError { section, key, value, expected: "a number from 0 to 1" });
+    }
+    *to = value;
+    Ok(())
+}
+
+/// A number that a configuration gives.
+fn number(
+    section: &'static str,
+    key: &'static str,
+    given: Option<f64>,
+) -> Result<Option<f64>, ThresholdError> {
+    match given.filter(|value| !value.is_finite() || *value < 0.0) {
+        Some(value) => Err(ThresholdError { section, key, value, expected: "a number that is not negative" }),
+        None => Ok(given),
+    }
+}
+
+impl QualitySection {
+    /// The limits of quality with what a configuration gives; an error names the key that makes no sense.
+    pub fn limits(&self) -> Result<QualityLimits, ThresholdError> {
+        const SECTION: &str = "quality";
+        let mut limits = QualityLimits::default();
+        share(SECTION, "top1", self.top1, &mut limits.top1)?;
+        share(SECTION, "top5", self.top5, &mut limits.top5)?;
+        limits.kl = number(SECTION, "kl", self.kl)?.unwrap_or(limits.kl);
+        let perplexity = number(SECTION, "perplexity_pct", self.perplexity_pct)?;
+        limits.perplexity_pct = perplexity.unwrap_or(limits.perplexity_pct);
+        Ok(limits)
+    }
+}
+
 impl Thresholds {
-    /// What a package of the given precision should reach. Rounding of fp16 is all that `fp16` allows for; compressed
-    /// weights are another model, for which only closeness can be asked.
-    pub fn of_precision(precision: &str) -> Thresholds {
-        match precision {
-            "fp16" => Thresholds {
-                cosine: 0.9999,
-                kl: 0.01,
-                top1: 0.9,
-                top5: 0.9,
-                max_abs: None,
-                drift_cosine: 0.9999,
-                layer_error: 0.02,
-                ties_only: true,
-            },
-            _ => Thresholds {
-                cosine: 0.999,
-                kl: 0.1,
-                top1: 0.8,
-                top5: 0.8,
-                max_abs: None,
-                drift_cosine: 0.999,
-                layer_error: 0.3,
-                ties_only: false,
-            },
+    /// Thresholds of a comparison with other weights: logits are finite, and the same at every length.
+    pub fn of_other_weights(self) -> Thresholds {
+        Thresholds {
+            cosine: -1.0,
+            kl: f64::INFINITY,
+            top1: 0.0,
+            top5: 0.0,
+            max_abs: None,
+            ties_only: false,
+            ..self
         }
     }
 
     /// Takes over what a configuration gives; an error names the key that makes no sense.
     pub fn with(mut self, section: &Section) -> Result<Thresholds, ThresholdError> {
-        let shares = [
-            ("cosine", section.cosine, &mut self.cosine),
-            ("top1", section.top1, &mut self.top1),
-            ("top5", section.top5, &mut self.top5),
-            ("drift_cosine", section.drift_cosine, &mut self.drift_cosine),
-        ];
-        for (key, given, threshold) in shares {
-            let Some(value) = given else { continue };
-            if !(0.0..=1.0).contains(&value) {
-                return Err(ThresholdError { key, value, expected: "a number from 0 to 1" });
-            }
-            *threshold = value;
-        }
-        let numbers =
-            [("kl", section.kl), ("max_abs", section.max_abs), ("layer_error", section.layer_error)];
-        for (key, given) in numbers {
-            if let Some(value) = given.filter(|value| !value.is_finite() || *value < 0.0) {
-                return Err(ThresholdError { key, value, expected: "a number that is not negative" });
-            }
-        }
-        self.kl = section.kl.unwrap_or(self.kl);
-        self.layer_error = section.layer_error.unwrap_or(self.layer_error);
-        self.max_abs = section.max_abs.or(self.max_abs);
+        const SECTION: &str = "verify";
+        share(SECTION, "cosine", section.cosine, &mut self.cosine)?;
+        share(SECTION, "top1", section.top1, &mut self.top1)?;
+        share(SECTION, "top5", section.top5, &mut self.top5)?;
+        share(SECTION, "drift_cosine", section.drift_cosine, &mut self.drift_cosine)?;
+        self.kl = number(SECTION, "kl", section.kl)?.unwrap_or(self.kl);
+        self.layer_error = number(SECTION, "layer_error", section.layer_error)?.unwrap_or(self.layer_error);
+        self.max_abs = number(SECTION, "max_abs", section.max_abs)?.or(self.max_abs);
         self.ties_only = section.ties_only.unwrap_or(self.ties_only);
         Ok(self)
     }
@@ -128,23 +176,31 @@ mod tests {
 
     fn with(text: &str) -> Result<Thresholds, String> {
         let file: File = serde_yaml::from_str(text).map_err(|e| e.to_string())?;
-        Thresholds::of_precision("fp16").with(&file.verify).map_err(|e| e.to_string())
+        Thresholds::default().with(&file.verify).map_err(|e| e.to_string())
+    }
+
+    fn limits(text: &str) -> Result<QualityLimits, String> {
+        let file: File = serde_yaml::from_str(text).map_err(|e| e.to_string())?;
+        file.quality.limits().map_err(|e| e.to_string())
     }
 
     #[test]
     fn configurations_change_what_they_name() {
         let changed = with("verify:\n  cosine: 0.5\n  max_abs: 2\n  ties_only: false\n").unwrap();
-        let fp16 = Thresholds::of_precision("fp16");
-        assert_eq!(with("{}").unwrap(), fp16);
-        let expected = Thresholds { cosine: 0.5, max_abs: Some(2.0), ties_only: false, ..fp16 };
+        let usual = Thresholds::default();
+        assert_eq!(with("{}").unwrap(), usual);
+        let expected = Thresholds { cosine: 0.5, max_abs: Some(2.0), ties_only: false, ..usual };
         assert_eq!(changed, expected);
-        assert!(Thresholds::of_precision("int4").cosine < expected.drift_cosine);
+        let changed = limits("quality: {kl: 0.02, perplexity_pct: 1}").unwrap();
+        let expected = QualityLimits { kl: 0.02, perplexity_pct: 1.0, ..QualityLimits::default() };
+        assert_eq!(changed, expected);
     }
 
     #[test]
     fn the_shipped_configuration_holds_the_defaults() {
         let text = include_str!("../configs/verify.yaml");
-        assert_eq!(with(text).unwrap(), Thresholds::of_precision("fp16"));
+        assert_eq!(with(text).unwrap(), Thresholds::default());
+        assert_eq!(limits(text).unwrap(), QualityLimits::default());
     }
 
     #[test]
@@ -159,5 +215,8 @@ mod tests {
             let error = with(text).unwrap_err();
             assert!(error.contains(message), "{error}");
         }
+        let error = limits("quality: {perplexity_pct: -1}").unwrap_err();
+        assert_eq!(error, "`quality.perplexity_pct` is -1, expected a number that is not negative");
+        assert!(limits("quality: {top1: 80}").unwrap_err().contains("`quality.top1` is 80"));
     }
 }

@@ -58,7 +58,8 @@ pub struct Refusals(pub Vec<Refusal>);
 /// A rule about each report.
 type Rule = fn(&Report, &Facts<'_>) -> Option<Refusal>;
 
-const RULES: &[Rule] = &[verification, profile, launches, failures, long_run, slowed_down, measured_tree];
+const RULES: &[Rule] =
+    &[verification, quality, profile, launches, failures, long_run, slowed_down, measured_tree];
 
 /// Everything that speaks against blessing these reports together, in the order of the rules.
 pub fn refusals(reports: &[Report], facts: &Facts<'_>) -> Vec<Refusal> {
@@ -170,6 +171,16 @@ fn verification(report: &Report, _: &Facts<'_>) -> Option<Refusal> {
     let missing = |seq_len: &&usize| compared.is_none_or(|compared| !compared.seq_lens.contains(seq_len));
     let seq_len = report.workload.seq_lens.iter().find(missing)?;
     refuse(format!("measured form {form} at seq_len {seq_len}, which was not verified"), Remedy::Verify)
+}
+
+/// The packages must be within the limits of quality that `verify` was given.
+fn quality(report: &Report, _: &Facts<'_>) -> Option<Refusal> {
+    let beyond = report.quality_loss()?.failures();
+    if beyond.is_empty() {
+        return None;
+    }
+    let found = format!("measured packages that lose more than they may: {}", beyond.join("; "));
+    refuse(found, "export at a higher precision, or verify with limits of quality that allow it")
 }
 
 /// The profile must be the one that the machine in the report has.
@@ -363,7 +374,7 @@ mod tests {
             refusals.lines().next().unwrap_or_default().to_owned()
         };
         insta::assert_snapshot!(with(|report| report.header.hardware_profile_key = "apple-m1".to_owned()), @"report 2 is of apple-m1, report 1 of linux-test-2c-24gb: other hardware");
-        insta::assert_snapshot!(with(|report| report.workload.seq_lens = vec![128]), @"report 2 is of linux-test-2c-24gb/tiny/cpu-io-b1-3075597c, report 1 of linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60");
+        insta::assert_snapshot!(with(|report| report.workload.seq_lens = vec![128]), @"report 2 is of linux-test-2c-24gb/tiny+fp16/cpu-io-b1-3075597c, report 1 of linux-test-2c-24gb/tiny+fp16/cpu-io-b1-6e7dbb60");
         insta::assert_snapshot!(with(|report| report.subject.package_digests = vec!["xxh3:09".to_owned()]), @"report 2 measured other packages than report 1");
     }
 }

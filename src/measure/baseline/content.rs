@@ -16,9 +16,8 @@ pub(super) fn check(sessions: &[Report], key: &Key) -> Result<(), Problem> {
     }
     for (index, session) in sessions.iter().enumerate() {
         let name = format!("session {}", index + 1);
-        let found = Key::of(session);
-        if found != *key {
-            let (found, expected) = (Box::new(found), Box::new(key.clone()));
+        if !key.takes(session) {
+            let (found, expected) = (Box::new(Key::of(session)), Box::new(key.clone()));
             return Err(Problem::OtherSession { session: name, found, expected });
         }
         let launches = session.launches.iter().filter(|launch| launch.outcome == Outcome::Completed);

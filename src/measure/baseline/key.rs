@@ -20,6 +20,9 @@ pub struct Key {
     pub profile: String,
     /// The model's name.
     pub model: String,
+    /// Precision of its weights; absent in baselines of versions that did not tell precisions apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub precision: Option<String>,
     /// Runtime, cache form and batch in words, and a digest of configuration, sequence lengths, threads and numerics.
     pub workload: String,
 }
@@ -39,11 +42,19 @@ impl Key {
         Key {
             profile: report.header.hardware_profile_key.clone(),
             model: report.subject.name.clone(),
+            precision: Some(report.subject.precision.clone()),
             workload: format!(
                 "{}{units}-{}-b{}-{digest}",
                 runtime.name, report.subject.kv_form, workload.batch
             ),
         }
+    }
+
+    /// Whether a report belongs under the key. A key without a precision takes any.
+    pub(super) fn takes(&self, report: &Report) -> bool {
+        let found = Key::of(report);
+        let precision = self.precision.as_ref().and(found.precision.clone());
+        Key { precision, ..found } == *self
     }
 
     /// The file of the present baseline.
@@ -57,14 +68,17 @@ impl Key {
     }
 
     fn stem(&self) -> String {
-        format!("{}/{}/{}", part(&self.profile), part(&self.model), part(&self.workload))
+        // No part has a `+`, so that a precision is never taken for the end of a name.
+        let precision = self.precision.as_ref().map_or_else(String::new, |text| format!("+{}", part(text)));
+        format!("{}/{}{precision}/{}", part(&self.profile), part(&self.model), part(&self.workload))
     }
 }
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = |text: &str| text.escape_debug().to_string();
-        write!(f, "{}/{}/{}", shown(&self.profile), shown(&self.model), shown(&self.workload))
+        let precision = self.precision.as_ref().map_or_else(String::new, |text| format!("+{}", shown(text)));
+        write!(f, "{}/{}{precision}/{}", shown(&self.profile), shown(&self.model), shown(&self.workload))
     }
 }
 
@@ -93,12 +107,29 @@ mod tests {
     fn a_key_tells_what_is_compared() {
         let mut report = testing::report();
         let key = Key::of(&report);
-        assert_eq!(key.file(), "linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json");
+        assert_eq!(key.file(), "linux-test-2c-24gb/tiny+fp16/cpu-io-b1-6e7dbb60.json");
+        let mut compressed = report.clone();
+        compressed.subject.precision = "int8".to_owned();
+        assert_eq!(Key::of(&compressed).file(), "linux-test-2c-24gb/tiny+int8/cpu-io-b1-6e7dbb60.json");
         report.workload.seq_lens.pop();
         assert_ne!(Key::of(&report).workload, key.workload);
         report.runtime.name = RuntimeName::CoreMl;
         report.runtime.compute_units = ComputeUnits::All;
         assert!(Key::of(&report).workload.starts_with("coreml-all-io-b1-"));
+    }
+
+    #[test]
+    fn baselines_from_before_precisions_were_told_apart_are_read() {
+        let report = testing::report();
+        let key = Key::of(&report);
+        let mut text = serde_json::to_value(&key).unwrap();
+        text.as_object_mut().unwrap().remove("precision");
+        let old: Key = serde_json::from_value(text).unwrap();
+        assert_eq!(old.file(), "linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json");
+        assert!(old.takes(&report) && key.takes(&report));
+        let mut other = report;
+        other.subject.precision = "int8".to_owned();
+        assert!(old.takes(&other) && !key.takes(&other));
     }
 
     #[test]
@@ -125,8 +156,11 @@ mod tests {
         }
 
         #[test]
-        fn different_keys_have_different_files(a in (texts(), texts(), texts()), b in (texts(), texts(), texts())) {
-            let key = |(profile, model, workload): (String, String, String)| Key { profile, model, workload };
+        fn different_keys_have_different_files(
+            a in (texts(), texts(), proptest::option::of(texts()), texts()),
+            b in (texts(), texts(), proptest::option::of(texts()), texts()),
+        ) {
+            let key = |(profile, model, precision, workload)| Key { profile, model, precision, workload };
             let (a, b) = (key(a), key(b));
             prop_assert_eq!(a == b, a.file() == b.file());
             prop_assert_eq!(a.file().matches('/').count(), 2);

@@ -148,35 +148,35 @@ fn bad_baselines_each_have_their_own_message() {
     let bytes = |path: &Path| fs::read(path).unwrap();
     let text = |path: &Path| fs::read_to_string(path).unwrap();
     insta::assert_snapshot!(spoilt(|path| fs::remove_file(path).unwrap()), @r"
-    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: there is no baseline for linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60
+    /linux-test-2c-24gb/tiny+fp16/cpu-io-b1-6e7dbb60.json: there is no baseline for linux-test-2c-24gb/tiny+fp16/cpu-io-b1-6e7dbb60
     help: bless a report of this machine, model and workload
     ");
     insta::assert_snapshot!(spoilt(|path| put(path, &bytes(path)[..1000])), @r"
-    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: is cut short: it ends after … bytes, in the middle of the document
+    /linux-test-2c-24gb/tiny+fp16/cpu-io-b1-6e7dbb60.json: is cut short: it ends after … bytes, in the middle of the document
     help: restore the file, from the repository for example, then check all baselines
     ");
     insta::assert_snapshot!(spoilt(|path| put(path, b"")), @r"
-    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: is cut short: it ends after 0 bytes, in the middle of the document
+    /linux-test-2c-24gb/tiny+fp16/cpu-io-b1-6e7dbb60.json: is cut short: it ends after 0 bytes, in the middle of the document
     help: restore the file, from the repository for example, then check all baselines
     ");
     insta::assert_snapshot!(spoilt(|path| put(path, b"[1, 2]")), @r"
-    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: is not a baseline: invalid type: integer `1`, expected a string at line 1 column 2
+    /linux-test-2c-24gb/tiny+fp16/cpu-io-b1-6e7dbb60.json: is not a baseline: invalid type: integer `1`, expected a string at line 1 column 2
     help: restore the file, from the repository for example, then check all baselines
     ");
     insta::assert_snapshot!(spoilt(|path| {
         put(path, text(path).replace("anemeter.baseline/1", "anemeter.baseline/7").as_bytes());
     }), @r"
-    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: has the schema `anemeter.baseline/7`; this version reads `anemeter.baseline/1`
+    /linux-test-2c-24gb/tiny+fp16/cpu-io-b1-6e7dbb60.json: has the schema `anemeter.baseline/7`; this version reads `anemeter.baseline/1`
     help: bless again with this version
     ");
     insta::assert_snapshot!(spoilt(|path| put(path, text(path).replacen("10.0", "10.5", 1).as_bytes())), @r"
-    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: was changed after it was blessed: it states the digest sha256:… and has sha256:…
+    /linux-test-2c-24gb/tiny+fp16/cpu-io-b1-6e7dbb60.json: was changed after it was blessed: it states the digest sha256:… and has sha256:…
     help: restore the file, from the repository for example, then check all baselines
     ");
     insta::assert_snapshot!(spoilt(|path| {
         resealed(path, |fields| fields.replace("linux-test-2c-24gb", "apple-m1"));
     }), @r"
-    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: is the baseline of apple-m1/tiny/cpu-io-b1-6e7dbb60, expected linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60
+    /linux-test-2c-24gb/tiny+fp16/cpu-io-b1-6e7dbb60.json: is the baseline of apple-m1/tiny+fp16/cpu-io-b1-6e7dbb60, expected linux-test-2c-24gb/tiny+fp16/cpu-io-b1-6e7dbb60
     help: restore the file, from the repository for example, then check all baselines
     ");
     insta::assert_snapshot!(spoilt(|path| {
@@ -184,25 +184,25 @@ fn bad_baselines_each_have_their_own_message() {
         put(path, text.as_bytes());
         resealed(path, str::to_owned);
     }), @r"
-    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: is the baseline of linux-test-2c-24gb/huge/cpu-io-b1-6e7dbb60, expected linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60
+    /linux-test-2c-24gb/tiny+fp16/cpu-io-b1-6e7dbb60.json: is the baseline of linux-test-2c-24gb/huge+fp16/cpu-io-b1-6e7dbb60, expected linux-test-2c-24gb/tiny+fp16/cpu-io-b1-6e7dbb60
     help: restore the file, from the repository for example, then check all baselines
     ");
     insta::assert_snapshot!(spoilt(|path| resealed(path, |fields| fields.replacen("\"ttft_ms\":40.0", "\"ttft_ms\":null", 1))), @r"
-    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: a sample at line 4 column … is not a number, which is no time that can be measured
+    /linux-test-2c-24gb/tiny+fp16/cpu-io-b1-6e7dbb60.json: a sample at line 4 column … is not a number, which is no time that can be measured
     help: measure again and bless that report
     ");
     insta::assert_snapshot!(spoilt(|path| resealed(path, |fields| fields.replacen("\"ttft_ms\":40.0", "\"ttft_ms\":1e999", 1))), @r"
-    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: a sample at line 4 column … is not a number, which is no time that can be measured
+    /linux-test-2c-24gb/tiny+fp16/cpu-io-b1-6e7dbb60.json: a sample at line 4 column … is not a number, which is no time that can be measured
     help: measure again and bless that report
     ");
     insta::assert_snapshot!(spoilt(|path| resealed(path, |fields| fields.replacen("\"ttft_ms\":40.0", "\"ttft_ms\":-1.0", 1))), @r"
-    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: session 1, launch 0: ttft_ms of slot 2 is -1, which is no time that can be measured
+    /linux-test-2c-24gb/tiny+fp16/cpu-io-b1-6e7dbb60.json: session 1, launch 0: ttft_ms of slot 2 is -1, which is no time that can be measured
     help: measure again and bless that report
     ");
     insta::assert_snapshot!(spoilt(|path| {
         resealed(path, |fields| fields.replace("\"completed\"", r#"{"failed":{"timed_out":5}}"#));
     }), @r"
-    /linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json: session 1 has no samples
+    /linux-test-2c-24gb/tiny+fp16/cpu-io-b1-6e7dbb60.json: session 1 has no samples
     help: measure again and bless that report
     ");
 }

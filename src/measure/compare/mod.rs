@@ -4,6 +4,7 @@
 //! on got slower, and the more so the more directly it acts; nothing here proves a cause.
 
 mod kinds;
+mod quality;
 mod rank;
 mod speed;
 
@@ -12,6 +13,7 @@ use serde::Serialize;
 
 use crate::gate::{Difference, Outcome, Verdict};
 use crate::report::Report;
+pub use quality::QualityPair;
 pub use rank::{Cause, Change};
 pub use speed::Speed;
 
@@ -34,6 +36,8 @@ pub struct Comparison {
     pub not_comparable: Vec<String>,
     /// Medians, what got slower most first.
     pub speeds: Vec<Speed>,
+    /// What the packages of each lose against their checkpoint, as far as it is known.
+    pub quality: Vec<QualityPair>,
     /// What changed, the likeliest cause first.
     pub changes: Vec<Change>,
 }
@@ -53,6 +57,7 @@ impl Comparison {
             verdict,
             not_comparable: differences.iter().map(ToString::to_string).collect(),
             speeds,
+            quality: quality::qualities(base, candidate),
             changes,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::policy::Policy;
 use super::verdict::{Check, Effect, Limit, Measure, Status};
-use crate::report::{LeakVerdict, Quality, Report, Verification};
+use crate::report::{LeakVerdict, Quality, QualityFigure, Report};
 use crate::stats::{Direction, Unit};
 
 /// A report, the newest session of its baseline and what is allowed.
@@ -21,6 +21,10 @@ const RULES: &[fn(&Case<'_>) -> Check] = &[
     verification,
     cosine,
     not_finite,
+    kl,
+    top1,
+    top5,
+    perplexity,
     f1_drift,
     ttfa,
     leak,
@@ -135,17 +139,15 @@ fn residency_drop(case: &Case<'_>) -> Check {
 
 const UNVERIFIED: &str = "no verification of these packages is recorded";
 
-/// What `verify` found about the very packages of the report.
-fn verified(report: &Report) -> Option<&Verification> {
-    report.verification.as_ref().filter(|found| found.package_digests == report.subject.package_digests)
-}
-
 fn verification(case: &Case<'_>) -> Check {
-    let Some(found) = verified(case.candidate) else {
-        return unrecorded(Measure::Verification, verified(case.baseline).is_some(), UNVERIFIED);
+    let Some(found) = case.candidate.verified() else {
+        return unrecorded(Measure::Verification, case.baseline.verified().is_some(), UNVERIFIED);
     };
     let reason = match found.failures.first() {
-        _ if found.passed => format!("{} positions compared", found.positions),
+        _ if found.passed => match &found.not_judged {
+            Some(why) => return Check::exact(Measure::Verification, Status::NotGated, why.clone()),
+            None => format!("{} positions compared", found.positions),
+        },
         Some(first) => format!("{} thresholds missed, the first: {first}", found.failures.len()),
         None => "it did not pass".to_owned(),
     };
@@ -153,12 +155,15 @@ fn verification(case: &Case<'_>) -> Check {
 }
 
 fn cosine(case: &Case<'_>) -> Check {
-    let Some(found) = verified(case.candidate) else {
-        return unrecorded(Measure::Cosine, verified(case.baseline).is_some(), UNVERIFIED);
+    let Some(found) = case.candidate.verified() else {
+        return unrecorded(Measure::Cosine, case.baseline.verified().is_some(), UNVERIFIED);
     };
     let least = case.policy.min_cosine;
     let (status, reason) = match found.cosine_min {
         Some(cosine) => (pass_if(cosine >= least), format!("{cosine:.6} at the worst position")),
+        None if found.not_judged.is_some() => {
+            (Status::NotGated, "only quality was judged, not whether the packages are right".to_owned())
+        }
         None => (Status::Fail, "no logits were finite".to_owned()),
     };
     Check { limit: Some(Limit::AtLeast(least)), ..Check::exact(Measure::Cosine, status, reason) }
@@ -172,14 +177,51 @@ fn not_finite(case: &Case<'_>) -> Check {
     if let Some(what) = soak.and_then(|soak| soak.not_finite.as_ref()) {
         return Check { limit, ..Check::exact(measure, Status::Fail, format!("in the long run: {what}")) };
     }
-    let Some(found) = verified(case.candidate) else {
+    let Some(found) = case.candidate.verified() else {
         return match soak {
             Some(_) => Check { limit, ..Check::exact(measure, Status::Pass, "none in the long run") },
-            None => unrecorded(measure, verified(case.baseline).is_some(), UNVERIFIED),
+            None => unrecorded(measure, case.baseline.verified().is_some(), UNVERIFIED),
         };
     };
     let reason = format!("{} NaN and {} infinite logits", found.nan, found.inf);
     Check { limit, ..Check::exact(measure, pass_if(found.nan + found.inf == 0), reason) }
+}
+
+/// What the packages lose against the checkpoint, by the limits that `verify` recorded.
+fn quality(case: &Case<'_>, measure: Measure, figure: QualityFigure) -> Check {
+    let of =
+        |report: &Report| report.quality_loss()?.checks().into_iter().find(|check| check.figure == figure);
+    let Some(found) = of(case.candidate) else {
+        let reason = match case.candidate.quality_loss() {
+            Some(_) => "no text was given to `verify`",
+            None => "no loss of quality is recorded",
+        };
+        return unrecorded(measure, of(case.baseline).is_some(), reason);
+    };
+    let shown = |value: Option<f64>| value.map_or_else(|| "not computable".to_owned(), |v| figure.shown(v));
+    let before = of(case.baseline).map(|check| format!(", {} before", shown(check.found)));
+    let reason = format!("{}{}", shown(found.found), before.unwrap_or_default());
+    let limit = match figure.is_at_most() {
+        true => Limit::AtMost(found.limit),
+        false => Limit::AtLeast(found.limit),
+    };
+    Check { limit: Some(limit), ..Check::exact(measure, pass_if(found.is_good()), reason) }
+}
+
+fn kl(case: &Case<'_>) -> Check {
+    quality(case, Measure::Kl, QualityFigure::Kl)
+}
+
+fn top1(case: &Case<'_>) -> Check {
+    quality(case, Measure::Top1, QualityFigure::Top1)
+}
+
+fn top5(case: &Case<'_>) -> Check {
+    quality(case, Measure::Top5, QualityFigure::Top5)
+}
+
+fn perplexity(case: &Case<'_>) -> Check {
+    quality(case, Measure::Perplexity, QualityFigure::Perplexity)
 }
 
 const UNEVALUATED: &str = "no evaluation of these packages is recorded";
@@ -234,7 +276,7 @@ fn leak(case: &Case<'_>) -> Check {
 mod tests {
     use super::super::policy::testing::policy;
     use super::*;
-    use crate::report::{FunctionResidency, Residency, testing};
+    use crate::report::{FunctionResidency, QualityLoss, Residency, Verification, testing};
 
     fn verification(cosine: Option<f64>, nan: usize) -> Verification {
         serde_json::from_value(serde_json::json!({
@@ -343,6 +385,38 @@ mod tests {
             c.verification = Some(found);
         });
         assert_eq!(failed, (Status::Fail, "1 thresholds missed, the first: io 512 decode: kl".to_owned()));
+    }
+
+    #[test]
+    fn loss_is_held_to_the_limits_that_were_recorded() {
+        let with = |kl: f64, limit: f64| {
+            move |_: &mut Report, c: &mut Report| {
+                let mut loss: QualityLoss = testing::quality_loss();
+                (loss.kl, loss.limits.kl) = (Some(kl), limit);
+                let found = verification(Some(1.0), 0);
+                c.verification = Some(Verification { quality: Some(loss), ..found });
+            }
+        };
+        assert_eq!(judged(Measure::Kl, with(0.011, 0.1)), (Status::Pass, "0.0110 nats".to_owned()));
+        assert_eq!(judged(Measure::Kl, with(0.011, 0.01)).0, Status::Fail);
+        assert_eq!(judged(Measure::Top1, with(0.0, 0.1)).0, Status::Pass);
+        assert_eq!(judged(Measure::Perplexity, with(0.0, 0.1)).1, "+0.70 %");
+        assert_eq!(judged(Measure::Kl, |_, _| ()).0, Status::NotGated);
+        let lost = judged(Measure::Kl, |b, c| with(0.0, 0.1)(c, b));
+        assert_eq!(lost.0, Status::Inconclusive);
+    }
+
+    #[test]
+    fn what_was_not_judged_is_not_gated() {
+        let only_quality = |_: &mut Report, c: &mut Report| {
+            let not_judged = Some("no place for it".to_owned());
+            c.verification = Some(Verification { not_judged, ..verification(None, 0) });
+        };
+        assert_eq!(judged(Measure::Cosine, only_quality).0, Status::NotGated);
+        assert_eq!(
+            judged(Measure::Verification, only_quality),
+            (Status::NotGated, "no place for it".to_owned())
+        );
     }
 
     #[test]

@@ -140,7 +140,7 @@ fn side(sessions: &[&Report]) -> Side {
     let newest = sessions.last();
     let of = |text: fn(&Report) -> &str| newest.map(|report| text(report).to_owned()).unwrap_or_default();
     Side {
-        name: of(|report| &report.subject.name),
+        name: newest.map(|report| report.subject.label()).unwrap_or_default(),
         created: of(|report| &report.header.created),
         hardware_profile_key: of(|report| &report.header.hardware_profile_key),
         runtime: of(|report| report.runtime.name.name()),

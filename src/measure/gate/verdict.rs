@@ -141,12 +141,20 @@ pub enum Measure {
     Residency,
     /// What is left of the baseline's residency.
     ResidencyDrop,
-    /// Whether the packages compute what their checkpoint does.
+    /// Whether the packages compute what their weights say.
     Verification,
-    /// The lowest cosine against the checkpoint.
+    /// The lowest cosine against what their weights say.
     Cosine,
     /// Outputs that are not numbers.
     NotFinite,
+    /// Mean KL divergence from the checkpoint.
+    Kl,
+    /// Share of the checkpoint's likeliest tokens.
+    Top1,
+    /// Share of the checkpoint's five likeliest tokens.
+    Top5,
+    /// Increase of perplexity against the checkpoint.
+    Perplexity,
     /// The largest difference of F1 between sequence lengths.
     F1Drift,
     /// Tokens before the first action, at p95.
@@ -326,6 +334,10 @@ impl Measure {
             Measure::Cosine => "cosine",
             // Infinities count too; NaN is the word that people search for.
             Measure::NotFinite => "NaN outputs",
+            Measure::Kl => "KL divergence",
+            Measure::Top1 => "top-1",
+            Measure::Top5 => "top-5",
+            Measure::Perplexity => "perplexity",
             Measure::F1Drift => "F1 drift",
             Measure::Ttfa => "TTFA p95",
             Measure::FailedLaunches => "failed launches",
@@ -361,6 +373,10 @@ impl Measure {
             Measure::Verification => "verification",
             Measure::Cosine => "cosine",
             Measure::NotFinite => "not_finite",
+            Measure::Kl => "kl",
+            Measure::Top1 => "top1",
+            Measure::Top5 => "top5",
+            Measure::Perplexity => "perplexity",
             Measure::F1Drift => "f1_drift",
             Measure::Ttfa => "ttfa",
             Measure::FailedLaunches => "failed_launches",

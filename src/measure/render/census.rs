@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::number;
 use super::table::Table;
 use super::tables::runtime;
-use crate::report::{Metric, Report};
+use crate::report::{Metric, Report, Verification};
 use crate::stats::median;
 
 /// So many reports are shown one by one; of more there is only a census.
@@ -47,7 +47,7 @@ impl<'r> Cell<'r> {
         self.last = self.last.max(created);
         self.reports += 1;
         self.failed_launches += report.failures().count();
-        self.unverified += usize::from(!report.verification.as_ref().is_some_and(|found| found.passed));
+        self.unverified += usize::from(!report.verified().is_some_and(Verification::is_good));
         for (figures, metric) in self.figures.iter_mut().zip(METRICS) {
             let figure = report.figure(metric, Some(seq_len));
             figures.extend(figure.and_then(|figure| figure.summary.percentiles.p50));

@@ -1,8 +1,8 @@
 //! Comparisons of reports as tables.
 
-use super::number::figure;
+use super::number::{ABSENT, figure};
 use super::table::{Align, Table, table, texts};
-use crate::compare::{Change, Comparison, Speed};
+use crate::compare::{Change, Comparison, QualityPair, Speed};
 use crate::gate::Status;
 use crate::stats::Unit;
 use crate::words::{SIZE, SPEED, Words, change};
@@ -14,7 +14,8 @@ const SHOWN: usize = 32;
 pub fn comparison_tables(compared: &Comparison) -> Vec<Table> {
     let reasons = compared.not_comparable.iter().map(|reason| vec![reason.clone()]).collect();
     let not_alike = texts("Not measured alike", &[""], reasons);
-    let all = [speeds(compared), not_alike].into_iter().filter(|table| !table.rows.is_empty());
+    let all =
+        [speeds(compared), qualities(compared), not_alike].into_iter().filter(|table| !table.rows.is_empty());
     all.chain(explained(compared)).collect()
 }
 
@@ -72,6 +73,15 @@ fn speeds(compared: &Comparison) -> Table {
         last.align = Align::Left;
     }
     medians
+}
+
+/// What speed and size were bought with.
+fn qualities(compared: &Comparison) -> Table {
+    let shown = |value: &Option<String>| value.clone().unwrap_or_else(|| ABSENT.to_owned());
+    let row =
+        |pair: &QualityPair| vec![pair.figure.to_owned(), shown(&pair.baseline), shown(&pair.candidate)];
+    let rows = compared.quality.iter().map(row).collect();
+    table("Quality", "As `verify` and `eval` found it for these packages.", &["figure", "A", "B"], rows)
 }
 
 #[cfg(test)]

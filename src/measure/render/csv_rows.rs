@@ -35,18 +35,27 @@ struct Row<'a> {
     p99: Option<f64>,
     p50_low: Option<f64>,
     p50_high: Option<f64>,
+    precision: &'a str,
+    kl: Option<f64>,
+    top1: Option<f64>,
+    perplexity: Option<f64>,
 }
 
 /// Reports as one CSV document.
 pub fn csv(reports: &[Report]) -> Result<String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for report in reports {
-        let names = [&report.subject.name, &report.header.hardware_profile_key].map(plain);
+        let names =
+            [&report.subject.name, &report.header.hardware_profile_key, &report.subject.precision].map(plain);
         let row = |kind| Row {
             kind,
             model: &names[0],
             profile: &names[1],
             runtime: report.runtime.name.name(),
+            precision: &names[2],
+            kl: report.quality_loss().and_then(|loss| loss.kl),
+            top1: report.quality_loss().map(|loss| loss.top1),
+            perplexity: report.perplexity(),
             created: &report.header.created,
             ..Row::default()
         };

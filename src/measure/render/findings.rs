@@ -2,7 +2,7 @@
 
 use super::number::{ABSENT, digits};
 use super::table::{Table, table, texts};
-use crate::report::{Quality, Verification};
+use crate::report::{Quality, QualityCheck, QualityLoss, Verification};
 
 /// What `verify` recorded.
 pub(super) fn verification(found: &Verification) -> Table {
@@ -16,7 +16,8 @@ pub(super) fn verification(found: &Verification) -> Table {
         false => "NOT the one that was exported",
     };
     let mut rows = vec![
-        ("verdict", if found.passed { "passed" } else { "FAILED" }.to_owned()),
+        ("right", right(found)),
+        ("good", good(found)),
         ("smallest cosine", cosine(found.cosine_min)),
         ("smallest cosine between lengths", cosine(found.drift_cosine_min)),
         ("not finite", format!("{} NaN, {} infinite", found.nan, found.inf)),
@@ -26,9 +27,34 @@ pub(super) fn verification(found: &Verification) -> Table {
         ("checkpoint", origin.to_owned()),
         ("fp16", found.numerics.clone()),
     ];
-    rows.extend(found.failures.iter().map(|failure| ("not good enough", failure.clone())));
+    if let Some(loss) = &found.quality {
+        let shown = |check: QualityCheck| (check.figure.label(), check.in_words());
+        rows.extend(loss.checks().into_iter().map(shown));
+        let text = loss.text.as_ref();
+        rows.extend(text.map(|text| ("perplexity of the checkpoint", format!("{:.4}", text.checkpoint))));
+        rows.extend(text.map(|text| ("perplexity of the packages", format!("{:.4}", text.packages))));
+    }
+    rows.extend(found.failures.iter().map(|failure| ("not right", failure.clone())));
     let rows = rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
     texts("Verification", &["", ""], rows)
+}
+
+/// Whether the packages compute what their weights say.
+fn right(found: &Verification) -> String {
+    match (&found.not_judged, found.passed) {
+        (Some(why), true) => format!("not judged: {why}"),
+        (_, true) => "yes: it computes what its weights say".to_owned(),
+        (_, false) => "NO".to_owned(),
+    }
+}
+
+/// Whether they lose no more than they may.
+fn good(found: &Verification) -> String {
+    match found.quality.as_ref().map(QualityLoss::is_good) {
+        None => "not measured".to_owned(),
+        Some(true) => "yes: within the limits of quality".to_owned(),
+        Some(false) => "NO".to_owned(),
+    }
 }
 
 /// What `eval` recorded, a row per sequence length.
@@ -110,8 +136,18 @@ mod tests {
     fn what_is_not_good_enough_is_named() {
         let table = verification(&verified(false, &["cosine 0.9 at 512"]));
         let has = |row: [&str; 2]| table.rows.contains(&row.map(str::to_owned).to_vec());
-        assert!(has(["verdict", "FAILED"]) && has(["not good enough", "cosine 0.9 at 512"]));
+        assert!(has(["right", "NO"]) && has(["not right", "cosine 0.9 at 512"]) && has(["good", "not measured"]));
         assert!(has(["checkpoint", "NOT the one that was exported"]));
         assert!(has(["not finite", "0 NaN, 2 infinite"]));
+    }
+
+    #[test]
+    fn what_is_lost_is_shown_with_its_limit() {
+        let quality = Some(testing::quality_loss());
+        let table = verification(&Verification { quality, ..verified(true, &[]) });
+        let has = |row: [&str; 2]| table.rows.contains(&row.map(str::to_owned).to_vec());
+        assert!(has(["good", "yes: within the limits of quality"]));
+        assert!(has(["mean KL", "mean KL is 0.0110 nats, limit at most 0.1000 nats"]));
+        assert!(has(["perplexity of the packages", "20.1400"]));
     }
 }

@@ -3,7 +3,8 @@
 use super::number;
 use super::table::Table;
 use super::tables::runtime;
-use crate::report::{Metric, Report};
+use crate::report::{Metric, QualityFigure, Report};
+use crate::stats::Unit;
 
 /// Reports of the same hardware profile next to each other, in the order in which each profile first occurs. Speeds are
 /// only compared inside such a group.
@@ -50,12 +51,12 @@ fn overview(group: &[Report], before: usize) -> Table {
     for seq_len in &seq_lens {
         headings.extend([format!(">TTFT p50 at {seq_len}"), format!(">TPS p50 at {seq_len}")]);
     }
-    headings.extend([">launches".to_owned(), "verified".to_owned()]);
+    headings.extend([">package", ">KL", ">top-1", ">perplexity", ">launches", "verified"].map(str::to_owned));
     let row = |(index, report): (usize, &Report)| {
         let mut row = vec![
             (before + index + 1).to_string(),
             report.header.created.clone(),
-            report.subject.name.clone(),
+            report.subject.label(),
             runtime(report),
         ];
         for &seq_len in &seq_lens {
@@ -64,6 +65,7 @@ fn overview(group: &[Report], before: usize) -> Table {
                 row.push(number::maybe(figure.and_then(|f| f.summary.percentiles.p50), metric.unit()));
             }
         }
+        row.extend(quality(report));
         row.push(launches(report));
         row.push(verified(report).to_owned());
         row
@@ -79,9 +81,24 @@ fn launches(report: &Report) -> String {
     }
 }
 
+/// Size and quality, which speed is bought with.
+fn quality(report: &Report) -> [String; 4] {
+    let loss = report.quality_loss();
+    let shown = |figure: QualityFigure, value: Option<f64>| {
+        value.map_or_else(|| number::ABSENT.to_owned(), |value| figure.shown(value))
+    };
+    [
+        number::figure(report.subject.package_bytes as f64, Unit::Bytes),
+        shown(QualityFigure::Kl, loss.and_then(|loss| loss.kl)),
+        shown(QualityFigure::Top1, loss.map(|loss| loss.top1)),
+        report.perplexity().map_or_else(|| number::ABSENT.to_owned(), |value| format!("{value:.3}")),
+    ]
+}
+
 fn verified(report: &Report) -> &'static str {
-    match &report.verification {
-        Some(verification) if verification.passed => "passed",
+    match report.verified() {
+        Some(found) if found.is_good() => "passed",
+        Some(found) if found.passed => "right, but beyond a limit of quality",
         Some(_) => "failed",
         None => "no",
     }

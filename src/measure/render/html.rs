@@ -97,7 +97,7 @@ fn page(reports: &[Report], verdict: Option<&Verdict>) -> Result<String> {
         }
     };
     let title = match reports {
-        [one] => format!("{} – anemeter report", visible(&one.subject.name)),
+        [one] => format!("{} – anemeter report", visible(&one.subject.label())),
         many => format!("{} reports – anemeter", many.len()),
     };
     let judged = verdict.map(verdict_section).transpose()?;
@@ -126,7 +126,7 @@ fn section(index: usize, report: &Report) -> Result<Section> {
     });
     Ok(Section {
         id: format!("report-{}", index + 1),
-        title: visible(&report.subject.name),
+        title: visible(&report.subject.label()),
         subtitle: visible(&format!(
             "{} · {} · {}",
             report.header.created,
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn a_page_holds_everything_and_asks_for_nothing() {
         let page = html(&[testing::report()]).unwrap();
-        assert!(page.contains("<title>tiny – anemeter report</title>"));
+        assert!(page.contains("<title>tiny (fp16) – anemeter report</title>"));
         assert_eq!(page.matches("<svg ").count(), 6);
         assert!(page.contains("ended early: signal 9") && page.contains("out of memory"));
         assert!(page.contains("the cpu runtime does not use the Neural Engine"));

@@ -27,7 +27,7 @@ pub fn markdown(reports: &[Report]) -> String {
 }
 
 fn one(report: &Report) -> String {
-    let mut out = format!("# {}\n\n", escape(&report.subject.name));
+    let mut out = format!("# {}\n\n", escape(&report.subject.label()));
     let (profile, runtime) = (&report.header.hardware_profile_key, runtime(report));
     line(
         &mut out,
@@ -109,7 +109,7 @@ mod tests {
         let text = markdown(&[testing::report(), other, testing::report()]);
         let headings: Vec<&str> = text.lines().filter(|line| line.starts_with('#')).take(3).collect();
         assert_eq!(headings, ["# 3 reports", "## linux-test-2c-24gb", "## apple-m1"]);
-        assert_eq!(text.matches("\n# tiny\n").count(), 3);
+        assert_eq!(text.matches("\n# tiny (fp16)\n").count(), 3);
         assert!(text.contains("2 hardware profiles: their speeds are not comparable"));
     }
 
@@ -120,7 +120,7 @@ mod tests {
         report.launches[2].stderr = Some("```\n<b>\n````".to_owned());
         let text = markdown(&[report]);
         assert!(text.starts_with(
-            "# &lt;script&gt;alert(1)&lt;/script&gt; \\| \\*\\*x\\*\\* \\\\u{1b}\\[2J\\\\n\\# heading\n"
+            "# &lt;script&gt;alert(1)&lt;/script&gt; \\| \\*\\*x\\*\\* \\\\u{1b}\\[2J\\\\n\\# heading (fp16)\n"
         ));
         assert!(!text.contains("<script>") && !text.contains('\u{1b}'));
         assert!(text.contains("\n`````text\n```\n"), "{text}");

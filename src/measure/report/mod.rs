@@ -10,6 +10,7 @@ mod figure;
 mod launch;
 mod metric;
 mod provenance;
+mod quality_loss;
 mod record;
 mod residency;
 mod soak;
@@ -27,6 +28,7 @@ pub use figure::{Figure, MixFigure, figures, mix_figures};
 pub use launch::{Failure, Launch, Load, Memory, Outcome, Request};
 pub use metric::{Metric, Scope};
 pub use provenance::{Git, Header, RuntimeUse, Subject, Workload};
+pub use quality_loss::{QualityCheck, QualityFigure, QualityLimits, QualityLoss, TextLoss};
 pub use record::{Perplexity, Quality, Record, SeqLenQuality, Verification, VerifiedLengths};
 pub use residency::{
     FunctionResidency, KvChoice, LoadRegimes, OffAneOperation, PredictedResidency, Residency,
@@ -197,6 +199,24 @@ impl Report {
             |report: &Report| report.requests().map(|(_, request)| request.ttft_ms).collect::<Vec<_>>();
         let same_start = self.header.created == other.header.created;
         same_start && times(self).into_iter().zip(times(other)).all(near)
+    }
+
+    /// What `verify` found about the very packages of the report.
+    pub fn verified(&self) -> Option<&Verification> {
+        self.verification.as_ref().filter(|found| found.package_digests == self.subject.package_digests)
+    }
+
+    /// What the packages lose against their checkpoint, as `verify` found.
+    pub fn quality_loss(&self) -> Option<&QualityLoss> {
+        self.verified()?.quality.as_ref()
+    }
+
+    /// Perplexity of the packages on a text, as `eval` or `verify` found.
+    pub fn perplexity(&self) -> Option<f64> {
+        let is_about = |found: &&Quality| found.package_digests == self.subject.package_digests;
+        let evaluated = self.quality.as_ref().filter(is_about).and_then(|found| found.perplexity.as_ref());
+        let verified = || self.quality_loss()?.text.as_ref().map(|text| text.packages);
+        evaluated.map(|found| found.perplexity).or_else(verified)
     }
 
     /// Launches that did not complete.

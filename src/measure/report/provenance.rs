@@ -62,6 +62,13 @@ pub struct Subject {
     pub tokenizer_digest: Option<String>,
 }
 
+impl Subject {
+    /// Model and precision: what a model is called where exports of it at different precisions meet.
+    pub fn label(&self) -> String {
+        format!("{} ({})", self.name, self.precision)
+    }
+}
+
 /// The runtime and its settings.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]

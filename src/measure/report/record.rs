@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::quality_loss::QualityLoss;
 use anemeter_base::advice::Remedy;
 use anemeter_base::schema::{self, SchemaError};
 use anemeter_base::vocabulary::KvForm;
@@ -50,9 +51,9 @@ pub struct Verification {
     pub checkpoint_digest: String,
     /// Whether it is the checkpoint that the bundle was exported from.
     pub checkpoint_is_the_exported_one: bool,
-    /// Whether everything compared was good enough.
+    /// Whether the packages are right: whether they compute what their weights say.
     pub passed: bool,
-    /// Smallest cosine of logits at any position; absent if none was finite.
+    /// Smallest cosine of logits at any position; absent if none was finite or it was not judged.
     pub cosine_min: Option<f64>,
     /// Smallest cosine between the same tokens at two lengths; absent if there was one length only.
     pub drift_cosine_min: Option<f64>,
@@ -70,8 +71,27 @@ pub struct Verification {
     pub prompts: usize,
     /// Positions compared over all forms and lengths.
     pub positions: usize,
-    /// What was not good enough, in words.
+    /// What was not right, in words.
     pub failures: Vec<String>,
+    /// Why only quality was judged; absent if it was judged whether the packages are right.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_judged: Option<String>,
+    /// What the packages lose against the checkpoint; absent in records of versions that did not tell the two apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub quality: Option<QualityLoss>,
+}
+
+impl Verification {
+    /// Whether the packages are right and as good as asked for.
+    pub fn is_good(&self) -> bool {
+        self.passed && self.quality.as_ref().is_none_or(QualityLoss::is_good)
+    }
+
+    /// Everything that is not right or not good enough, in words.
+    pub fn problems(&self) -> Vec<String> {
+        let quality = self.quality.as_ref().map(QualityLoss::failures).unwrap_or_default();
+        self.failures.iter().cloned().chain(quality).collect()
+    }
 }
 
 /// A cache form and the lengths of it that were compared.
@@ -197,14 +217,14 @@ impl Quality {
     }
 }
 
-#[cfg(test)]
-pub(crate) mod testing {
+#[cfg(any(test, feature = "testing"))]
+pub(super) mod testing {
     //! Records of a bundle whose only package has the digest `xxh3:01`.
 
     use super::*;
 
     /// What a verification that passed leaves.
-    pub(crate) fn verification() -> Verification {
+    pub fn verification() -> Verification {
         Verification {
             schema: Verification::SCHEMA.to_owned(),
             tool_version: "0.1.0".to_owned(),
@@ -222,6 +242,8 @@ pub(crate) mod testing {
             prompts: 8,
             positions: 256,
             failures: Vec::new(),
+            not_judged: None,
+            quality: None,
         }
     }
 }

@@ -1,5 +1,6 @@
 //! A small report for tests.
 
+pub use super::record::testing::verification;
 use super::*;
 use anemeter_base::hardware::{PowerSource, ProductionMix};
 use anemeter_base::vocabulary::{ComputeUnits, KvForm, Numerics, RuntimeName};
@@ -188,5 +189,26 @@ fn workload(mix: ProductionMix, launches: usize) -> Workload {
         generated_tokens: 5,
         seed: 7,
         clock_resolution_ns: Some(30),
+    }
+}
+
+/// What int8 weights of a small model lose, well within the limits.
+pub fn quality_loss() -> QualityLoss {
+    let text = TextLoss {
+        text_digest: "xxh3:09".to_owned(),
+        window: 512,
+        tokens: 511,
+        checkpoint: 20.0,
+        packages: 20.14,
+    };
+    QualityLoss {
+        kv: KvForm::Io,
+        seq_len: 128,
+        positions: 256,
+        kl: Some(0.011),
+        top1: 0.95,
+        top5: 0.94,
+        text: Some(text),
+        limits: QualityLimits::default(),
     }
 }

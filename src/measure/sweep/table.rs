@@ -2,6 +2,7 @@
 
 use serde::Serialize;
 
+use super::trade_off::{TradeOff, frontier};
 use crate::report::{Metric, Report};
 use anemeter_base::hardware::ProductionMix;
 use anemeter_base::vocabulary::{ComputeUnits, KvForm, RuntimeName};
@@ -22,7 +23,7 @@ pub struct Sweep {
     pub rows: Vec<SweepRow>,
     /// Configurations that the runtime cannot run as they are meant.
     pub not_run: Vec<NotRun>,
-    /// The fastest that fits into the memory limit.
+    /// The fastest that is right, within its limits of quality and within the memory limit.
     pub best: Option<Best>,
 }
 
@@ -63,6 +64,18 @@ pub struct SweepRow {
     pub compression_ratio: f64,
     /// Launches that failed.
     pub failed_launches: usize,
+    /// Mean KL divergence from the checkpoint, in nats; absent if nobody verified the packages.
+    pub kl: Option<f64>,
+    /// Share of positions with the checkpoint's likeliest token.
+    pub top1: Option<f64>,
+    /// Perplexity on a text.
+    pub perplexity: Option<f64>,
+    /// Whether somebody verified the packages.
+    pub is_verified: bool,
+    /// Why it cannot be the best.
+    pub excluded: Option<String>,
+    /// Whether no other is at least as small, as fast and as near to its checkpoint.
+    pub on_frontier: bool,
 }
 
 /// A configuration that was not measured.
@@ -94,15 +107,35 @@ impl Sweep {
     ) -> Option<Sweep> {
         let seq_len = common_seq_len(reports, mix)?;
         let (_, base) = reports.iter().find(|(name, _)| name == reference)?;
-        let rows: Vec<_> = reports.iter().map(|(name, report)| row(name, report, base, seq_len)).collect();
+        let mut rows: Vec<_> =
+            reports.iter().map(|(name, report)| row(name, report, base, seq_len)).collect();
+        let is_best = frontier(&rows.iter().map(SweepRow::trade_off).collect::<Vec<_>>());
+        rows.iter_mut().zip(is_best).for_each(|(row, is_best)| row.on_frontier = is_best);
         let best = best(&rows, limit_bytes);
         let reference = reference.to_owned();
         Some(Sweep { schema: SCHEMA, seq_len, reference, rows, not_run: Vec::new(), best })
     }
 
+    /// Every configuration by what it takes and what it gives.
+    pub fn trade_offs(&self) -> Vec<TradeOff> {
+        self.rows.iter().map(SweepRow::trade_off).collect()
+    }
+
     /// The sweep with what was left out of it.
     pub fn without(self, not_run: Vec<NotRun>) -> Sweep {
         Sweep { not_run, ..self }
+    }
+}
+
+impl SweepRow {
+    fn trade_off(&self) -> TradeOff {
+        TradeOff {
+            name: self.name.clone(),
+            package_bytes: self.package_bytes,
+            tokens_per_second: self.tokens_per_second,
+            kl: self.kl,
+            excluded: self.excluded.clone(),
+        }
     }
 }
 
@@ -137,15 +170,21 @@ fn row(name: &str, report: &Report, base: &Report, seq_len: usize) -> SweepRow {
         package_bytes: report.subject.package_bytes,
         compression_ratio: base.subject.package_bytes as f64 / report.subject.package_bytes.max(1) as f64,
         failed_launches: report.failures().count(),
+        kl: report.quality_loss().and_then(|loss| loss.kl),
+        top1: report.quality_loss().map(|loss| loss.top1),
+        perplexity: report.perplexity(),
+        is_verified: report.verified().is_some(),
+        excluded: TradeOff::of(name, report, seq_len).excluded,
+        on_frontier: false,
     }
 }
 
-/// The fastest row without failures that fits into the limit. Batches above one are for offline work and do
+/// The fastest row that nothing speaks against and that fits into the limit. Batches above one are for offline work and do
 /// not compete with interactive rows.
 fn best(rows: &[SweepRow], limit_bytes: Option<f64>) -> Option<Best> {
     let smallest_batch = rows.iter().map(|row| row.batch).min()?;
     let interactive: Vec<&SweepRow> =
-        rows.iter().filter(|row| row.batch == smallest_batch && row.failed_launches == 0).collect();
+        rows.iter().filter(|row| row.batch == smallest_batch && row.excluded.is_none()).collect();
     let fits = |row: &&&SweepRow| match (row.memory_peak_bytes, limit_bytes) {
         (Some(peak), Some(limit)) => peak <= limit,
         _ => true,
@@ -164,6 +203,14 @@ fn best(rows: &[SweepRow], limit_bytes: Option<f64>) -> Option<Best> {
     }
     if !excluded.is_empty() {
         reason += &format!("; faster but too large: {}", excluded.join(", "));
+    }
+    let barred = rows.iter().filter(|row| row.excluded.is_some() && speed(row) > speed(best));
+    let barred: Vec<&str> = barred.map(|row| row.name.as_str()).collect();
+    if !barred.is_empty() {
+        reason += &format!("; faster but failed or too lossy: {}", barred.join(", "));
+    }
+    if !best.is_verified {
+        reason += "; nobody verified it";
     }
     Some(Best { name: best.name.clone(), reason })
 }
@@ -208,9 +255,29 @@ mod tests {
         let reports = [named("small", 1.0, 100, 1_000_000_000), named("large", 0.5, 400, 9_000_000_000)];
         let best = Sweep::new(&reports, "small", &mix(), Some(2e9)).unwrap().best.unwrap();
         assert_eq!(best.name, "small");
-        assert!(best.reason.ends_with("within 2.0 GB; faster but too large: large"), "{}", best.reason);
+        assert!(best.reason.contains("within 2.0 GB; faster but too large: large"), "{}", best.reason);
         let none = Sweep::new(&reports, "small", &mix(), Some(1.0)).unwrap();
         assert_eq!(none.best, None);
+    }
+
+    #[test]
+    fn what_is_wrong_or_too_lossy_does_not_win() {
+        let lossy = |kl: f64, passed: bool| {
+            let (name, mut report) = named("int4", 0.5, 100, 1);
+            let mut found = testing::verification();
+            (found.passed, found.quality) = (passed, Some(testing::quality_loss()));
+            found.quality.as_mut().unwrap().kl = Some(kl);
+            report.verification = Some(found);
+            let reports = [named("fp16", 1.0, 400, 1), (name, report)];
+            Sweep::new(&reports, "fp16", &mix(), None).unwrap()
+        };
+        assert_eq!(lossy(0.01, true).best.unwrap().name, "int4");
+        for sweep in [lossy(0.5, true), lossy(0.01, false)] {
+            assert!(!sweep.rows[1].on_frontier && sweep.rows[1].excluded.is_some());
+            let best = sweep.best.unwrap();
+            assert_eq!(best.name, "fp16");
+            assert!(best.reason.contains("faster but failed or too lossy: int4; nobody verified it"));
+        }
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::decoder::{Attention, Decoder, GatedMlp, Heads, Layer, rms};
 use super::rotary::Rotary;
 use crate::error;
 use crate::network::Network;
+use crate::reader;
 use crate::settings::Settings;
 
 /// Query, key, value and output.
@@ -115,7 +116,7 @@ pub(super) fn decoder(
     let body = tensors.pp("model");
     let shape = (settings.vocabulary, settings.hidden);
     let embedding: Tensor = body.get(shape, "embed_tokens.weight")?;
-    let head = if settings.tied { embedding.clone() } else { tensors.get(shape, "lm_head.weight")? };
+    let head = reader::head(tensors, &embedding, settings.tied)?;
     let at = body.pp("layers");
     Ok(Decoder {
         embedding,

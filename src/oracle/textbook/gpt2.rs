@@ -6,6 +6,7 @@ use candle_nn::{Activation, LayerNorm, Linear, VarBuilder};
 use super::decoder::{Attention, Decoder, Heads, Layer, PlainMlp};
 use crate::error::Result;
 use crate::network::Network;
+use crate::reader;
 use crate::settings::Keys;
 use anemeter_convert::checkpoint::Config;
 
@@ -61,7 +62,7 @@ impl Trunk {
         let body = tensors.pp("transformer");
         let shape = (self.keys.size("vocab_size")?, self.hidden);
         let embedding = body.get(shape, "wte.weight")?;
-        let head = if self.tied { embedding.clone() } else { tensors.get(shape, "lm_head.weight")? };
+        let head = reader::head(tensors, &embedding, self.tied)?;
         let layer = |i: usize| {
             let at = body.pp("h").pp(i);
             Ok(Layer {

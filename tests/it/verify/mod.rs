@@ -1,6 +1,7 @@
 //! `anemeter verify`: exports of every architecture against their checkpoints.
 
 mod against;
+mod compressed;
 mod faults;
 
 use std::path::{Path, PathBuf};

@@ -82,7 +82,7 @@ fn run(seq_lens: &[usize], prompts: &[Vec<u32>], fault: Fault) -> Result<(Report
     let mut oracle = Counter::default();
     let io = Faulty { kv: KvForm::Io, seq_lens: seq_lens.to_vec(), fault };
     let mut candidates: Vec<Box<dyn Candidate>> = vec![Box::new(io)];
-    let options = Options { tokens: 4, thresholds: Thresholds::of_precision("fp16") };
+    let options = Options { tokens: 4, thresholds: Thresholds::default() };
     let mut done = Vec::new();
     let report = compare(&mut oracle, &mut candidates, prompts, &options, &mut |now, total| {
         assert!(now <= total);
@@ -196,8 +196,7 @@ fn nan_and_infinity_fail() {
 fn a_reference_that_is_not_finite_fails() {
     let mut oracle = Counter { spoilt: 2, ..Counter::default() };
     let io = Faulty { kv: KvForm::Io, seq_lens: vec![16], fault: |_, _, _| {} };
-    let thresholds =
-        Thresholds { top1: 0.0, top5: 0.0, ties_only: false, ..Thresholds::of_precision("fp16") };
+    let thresholds = Thresholds { top1: 0.0, top5: 0.0, ties_only: false, ..Thresholds::default() };
     let options = Options { tokens: 4, thresholds };
     let report = compare(&mut oracle, &mut [Box::new(io)], &[vec![0]], &options, &mut |_, _| {}).unwrap();
     let failures: Vec<_> = report.failures.iter().map(|f| (f.at.as_str(), f.metric, f.found)).collect();

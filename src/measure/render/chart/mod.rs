@@ -7,6 +7,7 @@ mod against;
 pub(super) mod canvas;
 mod compression;
 mod distribution;
+mod frontier;
 mod history;
 mod latency;
 mod memory;
@@ -15,6 +16,7 @@ mod seq_lens;
 use super::Result;
 use crate::gate::Verdict;
 use crate::report::Report;
+use crate::sweep::Sweep;
 
 pub use canvas::Theme;
 
@@ -46,7 +48,13 @@ pub fn comparisons(reports: &[Report], theme: Theme) -> Result<Vec<Chart>> {
     let mut found = Vec::new();
     found.extend(history::ttft(reports, theme)?);
     found.extend(history::tps(reports, theme)?);
+    found.extend(frontier::of_reports(reports, theme)?);
     Ok(found)
+}
+
+/// The chart of a sweep, if it measured several speeds.
+pub fn sweep(sweep: &Sweep, theme: Theme) -> Result<Option<Chart>> {
+    frontier::trade_offs(&sweep.trade_offs(), theme)
 }
 
 /// The chart of a verdict, if anything was compared.

@@ -1,0 +1,144 @@
+//! Where the matrices of a reference are in the programs of a bundle, so that those which are stored compressed can
+//! take the place of the checkpoint's.
+//!
+//! Only values come from the packages: which matrix is which is said here, by Hugging Face's names and those of
+//! `docs/graph.md`. A matrix that an export put into the wrong place is further from the checkpoint's than its
+//! compression explains, which is found when it is taken.
+
+use std::sync::{Mutex, PoisonError};
+
+use candle_core::{Device, Result, Tensor};
+
+use anemeter_harness::verify::{Misstored, Stored, StoredWeights};
+
+/// What was done with the stored weights.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    pub(super) names: Vec<String>,
+    pub(super) misstored: Vec<Misstored>,
+}
+
+/// The compressed weights of a bundle, as a reference takes them.
+pub(super) struct Overlay<'a> {
+    pub(super) weights: &'a StoredWeights,
+    pub(super) taken: &'a Mutex<Taken>,
+}
+
+/// A matrix of one layer: its name after the layer's, and the parts of it in the program, one below the other.
+struct Role {
+    tensor: &'static str,
+    parts: &'static [&'static str],
+    /// Whether the checkpoint has inputs as rows.
+    by_inputs: bool,
+}
+
+const fn role(tensor: &'static str, parts: &'static [&'static str]) -> Role {
+    Role { tensor, parts, by_inputs: false }
+}
+
+const fn by_inputs(tensor: &'static str, parts: &'static [&'static str]) -> Role {
+    Role { tensor, parts, by_inputs: true }
+}
+
+const ROLES: &[Role] = &[
+    role("self_attn.q_proj", &["attention_query"]),
+    role("self_attn.k_proj", &["attention_key"]),
+    role("self_attn.v_proj", &["attention_value"]),
+    role("self_attn.o_proj", &["attention_output"]),
+    role("self_attn.qkv_proj", &["attention_query", "attention_key", "attention_value"]),
+    role("mlp.gate_proj", &["mlp_gate"]),
+    role("mlp.up_proj", &["mlp_up"]),
+    role("mlp.down_proj", &["mlp_down"]),
+    role("mlp.gate_up_proj", &["mlp_gate", "mlp_up"]),
+    by_inputs("attn.c_attn", &["attention_query", "attention_key", "attention_value"]),
+    by_inputs("attn.c_proj", &["attention_output"]),
+    by_inputs("mlp.c_fc", &["mlp_up"]),
+    by_inputs("mlp.c_proj", &["mlp_down"]),
+    role("mlp.fc_in", &["mlp_into"]),
+    role("mlp.act.value_proj", &["mlp_value"]),
+    role("mlp.act.gate_proj", &["mlp_gate"]),
+    role("mlp.fc_out", &["mlp_out"]),
+];
+
+/// Tables of which rows are looked up, by the ends of their names.
+const TABLES: &[(&str, &str)] = &[
+    ("embed_tokens.weight", "embedding_weight"),
+    ("wte.weight", "embedding_weight"),
+    ("wpe.weight", "positions_weight"),
+];
+
+impl Overlay<'_> {
+    /// A tensor of the checkpoint with the rows that the packages store compressed in their place.
+    pub(super) fn tensor(&self, name: &str, tensor: Tensor, is_head: bool) -> Result<Tensor> {
+        if is_head {
+            let names = ["head_weight", "embedding_weight"].map(|name| Stored { name, rank: 4 });
+            return self.replace(&names, &tensor);
+        }
+        if let Some((_, table)) = TABLES.iter().find(|(end, _)| name.ends_with(end)) {
+            return self.replace(&[Stored { name: table, rank: 2 }], &tensor);
+        }
+        match layer_role(name) {
+            Some((layer, role)) if role.by_inputs => {
+                let turned = self.parts(layer, role, &tensor.t()?.contiguous()?)?;
+                turned.t()?.contiguous()
+            }
+            Some((layer, role)) => self.parts(layer, role, &tensor),
+            None => Ok(tensor),
+        }
+    }
+
+    /// Replaces the parts of a matrix. Where only one part is not compressed, it has the rows that the others leave;
+    /// where more are not, nobody says which rows are whose and nothing is replaced.
+    fn parts(&self, layer: usize, role: &Role, matrix: &Tensor) -> Result<Tensor> {
+        let names: Vec<String> =
+            role.parts.iter().map(|part| format!("layers_{layer}_{part}_weight")).collect();
+        let known: Vec<Option<usize>> =
+            names.iter().map(|name| self.weights.rows(&Stored { name, rank: 4 })).collect();
+        let left = matrix.dim(0)?.checked_sub(known.iter().flatten().sum());
+        let (Some(left), 0 | 1) = (left, known.iter().filter(|rows| rows.is_none()).count()) else {
+            return Ok(matrix.clone());
+        };
+        let mut first = 0;
+        let mut parts = Vec::with_capacity(names.len());
+        for (name, rows) in names.iter().zip(known) {
+            let rows = rows.unwrap_or(left);
+            parts.push(self.replace(&[Stored { name, rank: 4 }], &matrix.narrow(0, first, rows)?)?);
+            first += rows;
+        }
+        Tensor::cat(&parts, 0)
+    }
+
+    fn replace(&self, names: &[Stored<'_>], matrix: &Tensor) -> Result<Tensor> {
+        let (rows, columns) = matrix.dims2()?;
+        let mut values: Vec<f32> = matrix.contiguous()?.flatten_all()?.to_vec1()?;
+        let overlaid = self.weights.overlay(names, &mut values, columns);
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.names.extend(overlaid.taken);
+        taken.misstored.extend(overlaid.misstored);
+        Tensor::from_vec(values, (rows, columns), &Device::Cpu)
+    }
+}
+
+/// The layer of a matrix and what it is there.
+fn layer_role(name: &str) -> Option<(usize, &'static Role)> {
+    let name = name.strip_suffix(".weight")?;
+    let mut words = name.splitn(4, '.').skip(2);
+    let (layer, rest) = (words.next()?.parse().ok()?, words.next()?);
+    Some((layer, ROLES.iter().find(|role| role.tensor == rest)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn matrices_are_known_by_their_names() {
+        let found = |name| layer_role(name).map(|(layer, role)| (layer, role.parts[0], role.by_inputs));
+        assert_eq!(found("model.layers.3.self_attn.k_proj.weight"), Some((3, "attention_key", false)));
+        assert_eq!(found("transformer.h.12.mlp.c_proj.weight"), Some((12, "mlp_down", true)));
+        assert_eq!(found("transformer.h.0.mlp.act.gate_proj.weight"), Some((0, "mlp_gate", false)));
+        for other in ["model.layers.3.self_attn.k_proj.bias", "model.norm.weight", "lm_head.weight"] {
+            assert_eq!(found(other), None, "{other}");
+        }
+    }
+}
