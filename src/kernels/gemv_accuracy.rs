@@ -81,7 +81,7 @@ fn palettes_with_outliers_lose_no_small_entry() {
                     tables.iter_mut().step_by(WIDE).for_each(|entry| *entry = 1e-3 * outlier);
                     // The outlier in every place it falls on, rarely, or never.
                     let mut code = || match next() % WIDE {
-                        0 if share == usize::MAX || next() % share > 0 => 7,
+                        0 if share == usize::MAX || !next().is_multiple_of(share) => 7,
                         code => code as u8,
                     };
                     let codes: Vec<u8> = (0..ROWS * columns).map(|_| code()).collect();
@@ -105,7 +105,8 @@ fn scales_of_very_different_size_lose_nothing() {
             for (block, shared) in [(BLOCK, 1), (BLOCK, 3), (columns, 1), (columns, 4)] {
                 let mut next = noise(columns + block + shared);
                 let per_row = columns / block;
-                let mut scales = || f16::from_f32(if next() % 5 == 0 { 1e-4 * outlier } else { 1e-4 });
+                let mut scales =
+                    || f16::from_f32(if next().is_multiple_of(5) { 1e-4 * outlier } else { 1e-4 });
                 let scales: Vec<f16> = (0..ROWS * per_row).map(|_| scales()).collect();
                 let count = [scales.len()];
                 let values = TensorView::new(DType::F16, &count, bytemuck::cast_slice(&scales)).unwrap();

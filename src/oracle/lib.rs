@@ -101,8 +101,13 @@ impl Reference {
             (entry.open)(&config, positions, &reader::builder(checkpoint, weights, entry.names, overlay))
         };
         let network = open().map_err(|problem| problem.of(architecture))?;
-        let reference =
-            Reference { network, architecture, is_stored: stored.is_some(), fed: Vec::new(), limit: positions };
+        let reference = Reference {
+            network,
+            architecture,
+            is_stored: stored.is_some(),
+            fed: Vec::new(),
+            limit: positions,
+        };
         Ok((reference, taken.into_inner().unwrap_or_else(PoisonError::into_inner)))
     }
 

@@ -209,3 +209,60 @@ fn old_opsets_get_their_own_forms_or_the_reason() {
         anemeter(&["compress", arg(&package), "-o", arg(&output), "--overwrite", "--precision", "int4"]);
     assert!(refused.refused().contains("weight `w` cannot be stored as int4:block=32 in ios16"));
 }
+
+#[test]
+fn ios15_programs_are_raised_if_something_is_compressed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut main = Builder::new("main", Opset::Ios15);
+    let x = main.input("x", TensorType::fixed(DType::F32, &[2, 64]));
+    let half = main.op("cast").arg("x", x).arg("dtype", "fp16").named("half").push().unwrap();
+    let (w, b) = (main.constant("w", weight(&[64, 64], 3)), main.constant("b", weight(&[64], 4)));
+    let y = main.op("linear").arg("x", half).arg("weight", w).arg("bias", b).named("h").push().unwrap();
+    let y = main.op("cast").arg("x", y).arg("dtype", "fp32").named("y").push().unwrap();
+    let package = write(Model::single(main.finish(&[y])), folder.path(), "old.mlpackage");
+    let output = folder.path().join("small.mlpackage");
+    let compress = |precision: &str| {
+        anemeter(&["compress", arg(&package), "-o", arg(&output), "--overwrite", "--precision", precision])
+    };
+    let version = || {
+        let model = Package::open(&output).unwrap().into_model();
+        (model.spec_version, model.program.functions[0].opset)
+    };
+    let text = compress("int8").succeeded().to_owned();
+    let said = "raised from ios15 to ios16 (specification version 7): ios15 has no compressed weights\n";
+    assert!(text.starts_with(said), "{text}");
+    assert_eq!(version(), (7, Opset::Ios16));
+    assert!(!compress("fp16").succeeded().contains("raised"));
+    assert_eq!(version(), (6, Opset::Ios15));
+    let refused = compress("int4");
+    assert!(refused.refused().contains("weight `w` cannot be stored as int4:block=32 in ios16"));
+}
+
+#[test]
+fn recurrent_weights_are_compressed_and_what_is_compressed_is_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut main = Builder::new("main", Opset::Ios18);
+    let x = main.input("x", TensorType::fixed(DType::F16, &[3, 1, 64]));
+    let start = main.input("start", TensorType::fixed(DType::F16, &[1, 64]));
+    let (ih, hh) = (main.constant("ih", weight(&[64, 64], 1)), main.constant("hh", weight(&[64, 64], 2)));
+    let rnn = main.op("rnn").arg("x", x).arg("initial_h", start).arg("weight_ih", ih).arg("weight_hh", hh);
+    let outputs = rnn.outputs(&["y", "last"]).push_all().unwrap();
+    let package = write(Model::single(main.finish(&outputs)), folder.path(), "rnn.mlpackage");
+    let (small, again) = (folder.path().join("small.mlpackage"), folder.path().join("again.mlpackage"));
+    let compress = |from: &Path, to: &Path| {
+        let args = ["compress", arg(from), "-o", arg(to), "--precision", "int8", "--json"];
+        let document: serde_json::Value = serde_json::from_str(anemeter(&args).succeeded()).unwrap();
+        document["log"].clone()
+    };
+    let log = compress(&package, &small);
+    assert_eq!(log["totals"]["compressed"], 2);
+    let bytes = 2 * (64 * 64 + 64 * 2);
+    assert_eq!(log["totals"]["bytes_after"], bytes);
+    let log = compress(&small, &again);
+    assert_eq!((&log["totals"]["compressed"], &log["totals"]["kept"]), (&0.into(), &2.into()));
+    assert_eq!(
+        (&log["totals"]["bytes_before"], &log["totals"]["bytes_after"]),
+        (&bytes.into(), &bytes.into())
+    );
+    assert_eq!(log["tensors"][0]["precision"], "blockwise_shift_scale");
+}

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use anemeter::mil::Literal;
+use anemeter::tensor::Tensor;
 use half::f16;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 
@@ -131,4 +133,90 @@ fn profile_and_times_name_what_ran() {
         assert!(text.contains(word), "{text}");
     }
     assert_eq!(json(&trace)["traceEvents"].as_array().unwrap().len(), 3);
+}
+
+/// The outputs of a classifier for logits 0, ln 3 and 0: the label and its probabilities.
+fn classify(labels: &[Literal]) -> (String, Vec<u8>) {
+    let folder = tempfile::tempdir().unwrap();
+    let package = fixtures::write(fixtures::classifier(labels), folder.path(), "classifier.mlpackage");
+    let (inputs, outputs) = (folder.path().join("in.safetensors"), folder.path().join("out.safetensors"));
+    let logits: Vec<u8> = [0.0f32, 3.0f32.ln(), 0.0].iter().flat_map(|v| v.to_le_bytes()).collect();
+    save(&inputs, &[("x", Dtype::F32, &[1, 3], &logits)]);
+    let outcome = anemeter(&["run", arg(&package), "--inputs", arg(&inputs), "--outputs", arg(&outputs)]);
+    (outcome.succeeded().to_owned(), std::fs::read(&outputs).unwrap())
+}
+
+#[test]
+fn classifiers_say_their_label_and_every_probability() {
+    let (text, bytes) = classify(&["cat", "dog", "Käse"].map(Literal::text));
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[..2], ["label: dog", "class  probability"]);
+    assert_eq!(lines[2].split_whitespace().collect::<Vec<_>>(), ["dog", "0.6000"]);
+    let (_, metadata) = SafeTensors::read_metadata(&bytes).unwrap();
+    let said = &metadata.metadata().as_ref().unwrap()["classifier"];
+    assert_eq!(said, r#"{"label":"dog","label_probs":["cat","dog","Käse"]}"#);
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    assert_eq!(tensors.names(), ["label_probs"]);
+    let view = tensors.tensor("label_probs").unwrap();
+    assert_eq!((view.dtype(), view.shape()), (Dtype::F64, &[3][..]));
+    let doubles = view.data().chunks_exact(8).map(|b| f64::from_le_bytes(b.try_into().unwrap()));
+    for (found, expected) in doubles.zip([0.2, 0.6, 0.2]) {
+        assert!((found - expected).abs() < 1e-6, "{found}");
+    }
+}
+
+#[test]
+fn integer_labels_are_numbers_among_the_outputs() {
+    let (text, bytes) = classify(&[3i64, -1, 7].map(|n| Literal::immediate(&Tensor::scalar(n))));
+    assert!(text.starts_with("label: -1\n"), "{text}");
+    let tensors = SafeTensors::deserialize(&bytes).unwrap();
+    let label = tensors.tensor("label").unwrap();
+    assert_eq!((label.dtype(), label.data()), (Dtype::I64, &(-1i64).to_le_bytes()[..]));
+}
+
+#[test]
+fn inputs_are_made_up_if_none_are_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let package = fixtures::write(fixtures::enumerated_mlp(), folder.path(), "mlp.mlpackage");
+    let run = |name: &str| {
+        let outputs = folder.path().join(name);
+        let outcome = anemeter(&["run", arg(&package), "--outputs", arg(&outputs)]);
+        outcome.succeeded();
+        let said = "note: no inputs are given, so they are made up: x [1, 1, 8]; floats from -1 to 1, \
+                    integers from 0 to 3 (0 where there is one), pixels from 0 to 255, seed 1\n";
+        assert_eq!(outcome.stderr, said);
+        load(&outputs, "y")
+    };
+    let first = run("a.safetensors");
+    assert!(first.iter().any(|&value| value != 0.0), "{first:?}");
+    assert_eq!(run("b.safetensors"), first);
+}
+
+#[test]
+fn wide_values_are_narrowed_where_they_fit() {
+    use anemeter::mil::{Builder, Model, Opset, TensorType};
+    use anemeter::tensor::DType;
+    let mut main = Builder::new("main", Opset::Ios18);
+    let ids = main.input("ids", TensorType::fixed(DType::I32, &[2]));
+    let x = main.input("x", TensorType::fixed(DType::F16, &[2]));
+    let half = main.op("cast").arg("x", ids).arg("dtype", "fp16").named("half").push().unwrap();
+    let y = main.op("add").arg("x", x).arg("y", half).named("y").push().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let package = fixtures::write(Model::single(main.finish(&[y])), folder.path(), "add.mlpackage");
+    let (inputs, outputs) = (folder.path().join("in.safetensors"), folder.path().join("out.safetensors"));
+    let run = |ids: [i64; 2]| {
+        let ids: Vec<u8> = ids.iter().flat_map(|v| v.to_le_bytes()).collect();
+        let doubles: Vec<u8> = [0.5f64, 0.25].iter().flat_map(|v| v.to_le_bytes()).collect();
+        save(&inputs, &[("ids", Dtype::I64, &[2], &ids), ("x", Dtype::F64, &[2], &doubles)]);
+        anemeter(&["run", arg(&package), "--inputs", arg(&inputs), "--outputs", arg(&outputs)])
+    };
+    let outcome = run([3, -4]);
+    outcome.succeeded();
+    let said =
+        "note: input ids: int64 values converted to int32\nnote: input x: fp64 values converted to fp16\n";
+    assert_eq!(outcome.stderr, said);
+    assert_eq!(load(&outputs, "y"), [3.5, -3.75]);
+    let beyond = run([1 << 40, 0]);
+    let message = "error: input `ids`: holds 1099511627776, which is beyond int32, the type of the input";
+    assert!(beyond.refused().contains(message), "{}", beyond.stderr);
 }

@@ -103,7 +103,7 @@ pub(crate) const BENCH_QUALITY: Task = Task {
 
 pub(crate) const CHECK_CONFORMANCE: Task = Task {
     name: "conformance",
-    arguments: "[--round-trip] [--signatures] [--ops] [--compression] [--torch] [--lint] [--architectures] [--tokenizer] [--limit N]",
+    arguments: "[--round-trip] [--signatures] [--ops] [--compression] [--foreign] [--torch] [--lint] [--architectures] [--tokenizer] [--limit N]",
     about: "packages, signatures and results against coremltools; on request against torch and transformers (installs them)",
     not_checked: 0,
     run: Run::InLab,

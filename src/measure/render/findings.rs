@@ -136,7 +136,9 @@ mod tests {
     fn what_is_not_good_enough_is_named() {
         let table = verification(&verified(false, &["cosine 0.9 at 512"]));
         let has = |row: [&str; 2]| table.rows.contains(&row.map(str::to_owned).to_vec());
-        assert!(has(["right", "NO"]) && has(["not right", "cosine 0.9 at 512"]) && has(["good", "not measured"]));
+        assert!(
+            has(["right", "NO"]) && has(["not right", "cosine 0.9 at 512"]) && has(["good", "not measured"])
+        );
         assert!(has(["checkpoint", "NOT the one that was exported"]));
         assert!(has(["not finite", "0 NaN, 2 infinite"]));
     }

@@ -218,7 +218,7 @@ fn a_sequence_that_outgrows_its_rotation_is_rotated_anew() {
     for form in FORMS {
         let [mut short, mut long, mut both] = bundles.each_ref().map(|bundle| driver(bundle, form));
         for prompt in [5, 10, 11, 13, 5] {
-            let mut forced = |driver: &mut Driver| {
+            let forced = |driver: &mut Driver| {
                 let mut logits = Vec::new();
                 let mut keep = |_: usize, found: &[f32]| {
                     logits.push(found.to_vec());

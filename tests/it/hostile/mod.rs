@@ -205,6 +205,28 @@ fn things_that_are_no_packages_are_refused() {
     }
 }
 
+/// Git keeps no empty folders, and coremltools writes a folder of weights for every package.
+#[test]
+fn a_folder_of_weights_is_needed_only_if_a_constant_is_in_it() {
+    use anemeter::mil::{Builder, Model, Opset, TensorType};
+    use anemeter::tensor::DType;
+    let mut main = Builder::new("main", Opset::Ios18);
+    let x = main.input("x", TensorType::fixed(DType::F16, &[2]));
+    let y = main.op("relu").arg("x", x).named("y").push().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let model = Model::single(main.finish(&[y]));
+    let package = crate::support::fixtures::write(model, folder.path(), "relu.mlpackage");
+    let weights = package.join("Data/com.apple.CoreML/weights");
+    if weights.exists() {
+        fs::remove_dir_all(&weights).unwrap();
+    }
+    Package::open(&package).unwrap();
+    let package = good(folder.path());
+    fs::remove_dir_all(package.join("Data/com.apple.CoreML/weights")).unwrap();
+    let error = Package::open(&package).unwrap_err().to_string();
+    assert!(error.contains("weight.bin: ") && error.contains("does not exist"), "{error}");
+}
+
 /// The files of the tiny package in memory.
 struct Parts([(PathBuf, Vec<u8>); 3]);
 

@@ -35,6 +35,11 @@ pub(super) const MODEL_ROWS: &[Row] = &[
         },
         "is a neuralNetworkClassifier model; only ML programs (mlProgram) are supported",
     ),
+    (
+        "pipeline",
+        |p| edit_model(p, |m| m.r#type = Some(ModelType::Pipeline(proto::Pipeline::default()))),
+        "is a pipeline, several models that run one after the other",
+    ),
     ("no program", |p| edit_model(p, |m| m.r#type = None), "there is no mlProgram"),
     (
         "sequence",

@@ -1,7 +1,7 @@
 //! Small models built in the tests.
 
 use anemeter::mil::verify::verify;
-use anemeter::mil::{Builder, Dim, Literal, Model, Opset, TensorType, Type};
+use anemeter::mil::{Builder, Dim, Literal, LiteralData, Model, Opset, TensorType, Type};
 use anemeter::package::{self, WriteOptions};
 use anemeter::tensor::{DType, Tensor};
 use std::path::{Path, PathBuf};
@@ -53,6 +53,18 @@ pub(crate) fn enumerated_mlp() -> Model {
     let shapes = [1, 4, 8].map(|n| vec![1, n, 8]);
     model.interface_mut("main").unwrap().enumerate("x", &shapes);
     model
+}
+
+/// Probabilities of the input's elements, classified by labels that are strings or int64.
+pub(crate) fn classifier(labels: &[Literal]) -> Model {
+    let mut main = Builder::new("main", Opset::Ios15);
+    let x = main.input("x", TensorType::fixed(DType::F32, &[1, labels.len()]));
+    let p = main.op("softmax").arg("x", x).arg("axis", 1).named("p").push().unwrap();
+    let ty = Type::List(Box::new(labels[0].ty.clone()), labels.len().into());
+    let classes = Literal { ty, data: LiteralData::Items(labels.to_vec()) };
+    let classify = main.op("classify").arg("probabilities", p).arg("classes", classes);
+    let outputs = classify.outputs(&["label", "label_probs"]).push_all().unwrap();
+    Model::single(main.finish(&outputs))
 }
 
 /// A state that grows by the input at each prediction; the sum comes out.

@@ -55,9 +55,8 @@ pub(super) fn trade_offs(all: &[TradeOff], theme: Theme) -> Result<Option<Chart>
 pub(super) fn of_reports(reports: &[Report], theme: Theme) -> Result<Option<Chart>> {
     let Some(first) = reports.first() else { return Ok(None) };
     let differ = reports.iter().any(|report| report.subject.package_digests != first.subject.package_digests);
-    let lengths = first.seq_lens().into_iter().rev();
-    let common =
-        lengths.filter(|length| reports.iter().all(|report| report.seq_lens().contains(length))).next();
+    let mut lengths = first.seq_lens().into_iter().rev();
+    let common = lengths.find(|length| reports.iter().all(|report| report.seq_lens().contains(length)));
     let (Some(seq_len), true) = (common, differ) else { return Ok(None) };
     let point = |report: &Report| TradeOff::of(&report.subject.label(), report, seq_len);
     trade_offs(&reports.iter().map(point).collect::<Vec<_>>(), theme)

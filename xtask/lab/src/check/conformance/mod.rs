@@ -3,6 +3,7 @@
 mod architectures;
 mod compression;
 mod corpus;
+mod foreign;
 mod lint;
 mod ops;
 #[cfg(feature = "candle-transformers")]
@@ -33,6 +34,7 @@ const PARTS: &[Part] = &[
     Part { flag: "--ops", on_request: false, run: ops::check },
     Part { flag: "--compression", on_request: false, run: compression::check },
     Part { flag: "--oracle", on_request: false, run: |_, _| cross_check() },
+    Part { flag: "--foreign", on_request: false, run: foreign::check },
     Part { flag: "--torch", on_request: true, run: torch::check },
     Part { flag: "--lint", on_request: true, run: lint::check },
     Part { flag: "--architectures", on_request: true, run: architectures::check },
