@@ -131,7 +131,8 @@ impl QuadLayout for SplitActivationQuad {
         for (offset, numbers) in offsets.iter_mut().zip(blocks.as_flattened().as_chunks::<8>().0) {
             *offset = -8 * numbers.iter().map(|&number| i32::from(number)).sum::<i32>();
         }
-        SplitActivationQuad { highs, lows, offsets, scales }
+        let negated_sums = offsets.map(|offset| (offset / 8) as f32);
+        SplitActivationQuad { highs, lows, offsets, negated_sums, scales }
     }
 }
 
@@ -260,6 +261,7 @@ mod tests {
                 offsets[at / 4] -= 8 * i32::from(expected);
             }
             assert_eq!(split.offsets, offsets);
+            assert_eq!(split.negated_sums, offsets.map(|offset| offset as f32 / 8.0));
         }
     }
 }

@@ -12,7 +12,7 @@ use half::f16;
 
 use super::palette::Palettes;
 use super::simd::{BLOCK, Isa, WIDE};
-use super::weight_gemv::{RowRange, Scales, WeightRows, WeightStorage, gemv_with, scratch_len};
+use super::weight_gemv::{Int4Codes, RowRange, Scales, WeightRows, WeightStorage, gemv_with, scratch_len};
 use crate::tensor::{DType, TensorView, packed};
 
 const ROWS: usize = 24;
@@ -124,12 +124,95 @@ fn scales_of_very_different_size_lose_nothing() {
                     );
                 }
                 let nibbles = packed::pack(bytes.iter().map(|&byte| byte as u8 & 15), 4);
-                assert_accurate(
-                    &format!("int4, {what}"),
-                    of(WeightStorage::Int4(&nibbles, scales)),
-                    |r, c| f32::from(bytes[r * columns + c] << 4 >> 4) * scale(r, c),
-                );
+                let codes = Int4Codes { bytes: &nibbles, is_signed: true, offsets: None };
+                assert_accurate(&format!("int4, {what}"), of(WeightStorage::Int4(codes, scales)), |r, c| {
+                    f32::from(bytes[r * columns + c] << 4 >> 4) * scale(r, c)
+                });
             }
         }
     }
+}
+
+/// A type of offsets, and numbers of that type as bytes.
+type OffsetKind = (DType, fn(&[f32]) -> Vec<u8>);
+
+#[test]
+fn offsets_of_every_type_and_very_different_size_lose_nothing() {
+    let halves = |numbers: &[f32]| -> Vec<u8> {
+        let halves: Vec<f16> = numbers.iter().map(|&x| f16::from_f32(x)).collect();
+        bytemuck::cast_slice(&halves).to_vec()
+    };
+    let nibbles = |numbers: &[f32]| packed::pack(numbers.iter().map(|&x| x as i32 as u8), 4);
+    let kinds: [OffsetKind; 4] = [
+        (DType::I4, nibbles),
+        (DType::U4, nibbles),
+        (DType::F16, halves),
+        (DType::F32, |numbers| bytemuck::cast_slice(numbers).to_vec()),
+    ];
+    for columns in COLUMNS {
+        for (block, shared) in [(BLOCK, 1), (BLOCK, 3), (columns, 1), (columns, 4)] {
+            for (kind, bytes_of) in kinds {
+                for is_signed in [false, true].into_iter().filter(|&signed| match kind {
+                    DType::I4 => signed,
+                    DType::U4 => !signed,
+                    _ => true,
+                }) {
+                    for outlier in OUTLIERS.into_iter().take(if kind.is_float() { 5 } else { 1 }) {
+                        let mut next = noise(columns + block + shared);
+                        let (per_row, low) = (columns / block, if is_signed { -8.0 } else { 0.0 });
+                        // Multiples of an eighth, some far from the integers, where differences have few digits left.
+                        let mut offset = || match next() % 7 {
+                            0 if kind.is_float() => 0.375 * outlier,
+                            some if kind.is_float() => low + some as f32 * 2.125,
+                            _ => low + (next() % 16) as f32,
+                        };
+                        let offsets: Vec<f32> = (0..ROWS * per_row).map(|_| offset()).collect();
+                        let stored = bytes_of(&offsets);
+                        let scales: Vec<f32> =
+                            (0..ROWS * per_row).map(|_| 1e-3 * (1 + next() % 100) as f32).collect();
+                        let count = [offsets.len()];
+                        let values =
+                            TensorView::new(DType::F32, &count, bytemuck::cast_slice(&scales)).unwrap();
+                        let codes: Vec<u8> = (0..ROWS * columns).map(|_| next() as u8 & 15).collect();
+                        let bytes = packed::pack(codes.iter().copied(), 4);
+                        let view = TensorView::new(kind, &count, &stored).unwrap();
+                        let storage = WeightStorage::Int4(
+                            Int4Codes { bytes: &bytes, is_signed, offsets: Some(view) },
+                            Scales { rows: shared, block, values },
+                        );
+                        let what = format!(
+                            "{kind}, signed {is_signed}, {columns} columns, blocks of {block}, {outlier}"
+                        );
+                        assert_accurate(&what, WeightRows { columns, storage }, |r, c| {
+                            let at = r / shared * per_row + c / block;
+                            let code = i32::from(codes[r * columns + c]);
+                            let number = if is_signed { (code ^ 8) - 8 } else { code };
+                            let offset = if kind == DType::F16 {
+                                f16::from_f32(offsets[at]).to_f32()
+                            } else {
+                                offsets[at]
+                            };
+                            scales[at] * (number as f32 - offset)
+                        });
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn unsigned_integers_need_no_offset() {
+    let columns = 6 * BLOCK;
+    let mut next = noise(1);
+    let codes: Vec<u8> = (0..ROWS * columns).map(|_| next() as u8 & 15).collect();
+    let bytes = packed::pack(codes.iter().copied(), 4);
+    let values = TensorView::new(DType::F32, &[1], bytemuck::cast_slice(&[0.5f32])).unwrap();
+    let storage = WeightStorage::Int4(
+        Int4Codes { bytes: &bytes, is_signed: false, offsets: None },
+        Scales { rows: ROWS, block: columns, values },
+    );
+    assert_accurate("unsigned", WeightRows { columns, storage }, |r, c| {
+        0.5 * f32::from(codes[r * columns + c])
+    });
 }

@@ -3,6 +3,7 @@
 mod activation_quant;
 pub mod attention;
 pub mod block_scale;
+mod block_shift;
 mod blocked_gemm;
 pub mod conv;
 pub mod convert;

@@ -4,7 +4,7 @@
 //! out[r] = sum over blocks b of  weight_scale[r, b] * x_scale[b] * (exact integer dot product of 32 elements)
 //!
 //! int8   [ w0 w1 .. w31 ]                  32 bytes; a scale per row, applied after the sum
-//! int4   [ w1|w0  w3|w2  ..  w31|w30 ]     16 bytes, low half first; a scale per block or for several
+//! int4   [ w1|w0  w3|w2  ..  w31|w30 ]     16 bytes, low half first; a scale per block or for several, and an offset
 //! lut4   [ i1|i0  i3|i2  ..  i31|i30 ]     16 bytes of indices into a LUT of 16 numbers for some rows
 //! ```
 //!
@@ -16,15 +16,18 @@
 use half::f16;
 
 use super::activation_quant::{BlockActivations, QuadActivations};
+use super::block_shift::Shifts;
 use super::palette::{Palette, Palettes};
 use super::row_gemv::{GemvRows, gemv_rows};
 use super::simd::{
-    ActivationQuad, BLOCK, FloatActivationQuad, LANES, Load, Op, QUAD, Simd, SplitActivationQuad, WIDE,
+    ActivationQuad, BLOCK, FloatActivationQuad, LANES, Load, Op, QUAD, SIGNED, Simd, SplitActivationQuad,
+    WIDE,
 };
-use super::weight_gemv::Scales;
+use super::weight_gemv::{Int4Codes, Scales};
 
 /// What [`WeightRows::is_regular`](super::weight_gemv::WeightRows::is_regular) has checked.
 const SCALES: &str = "scales of regular weights are fp16 or f32";
+const OFFSETS: &str = "offsets of regular weights have the type of the codes, or are fp16 or f32";
 
 /// Why activations are there in the form that weights need.
 pub(super) const FORMS: &str = "every form that a weight needs was made";
@@ -126,10 +129,10 @@ impl<'a> Prefetch<'a> {
     }
 }
 
-/// int4 weights with a scale for each block.
+/// 4-bit integers with a scale for each block, and an offset.
 pub(super) struct Int4Gemv<'a> {
     pub(super) x: QuadActivations<'a, SplitActivationQuad>,
-    pub(super) codes: &'a [[u8; WIDE]],
+    pub(super) codes: Int4Codes<'a>,
     pub(super) scales: Scales<'a>,
     pub(super) first: usize,
     pub(super) out: &'a mut [f32],
@@ -151,19 +154,38 @@ impl Op for Int4Gemv<'_> {
 impl Int4Gemv<'_> {
     #[inline(always)]
     fn sum<S: Simd, F: Load>(self, s: S, values: &[F]) {
-        let Int4Gemv { x, codes, scales, first, out } = self;
-        let (rows, each) = (scales.rows, scales.block / BLOCK);
-        let count = x.blocks / each;
-        match each {
-            1 => gemv_rows(s, &Int4Rows::<F, true> { codes, values, rows, each, count, x }, first, out),
-            _ => gemv_rows(s, &Int4Rows::<F, false> { codes, values, rows, each, count, x }, first, out),
+        match (self.scales.block == BLOCK, self.codes.is_signed && self.codes.offsets.is_none()) {
+            (true, true) => self.rows::<S, F, true, false>(s, values),
+            (true, false) => self.rows::<S, F, true, true>(s, values),
+            (false, true) => self.rows::<S, F, false, false>(s, values),
+            (false, false) => self.rows::<S, F, false, true>(s, values),
         }
+    }
+
+    #[inline(always)]
+    fn rows<S: Simd, F: Load, const OWN: bool, const SHIFTED: bool>(self, s: S, values: &[F]) {
+        let Int4Gemv { x, codes, scales, first, out } = self;
+        let each = scales.block / BLOCK;
+        let rows = Int4Rows::<F, OWN, SHIFTED> {
+            codes: codes.bytes.as_chunks().0,
+            flip: if codes.is_signed { SIGNED } else { 0 },
+            shifts: Shifts::of(codes).expect(OFFSETS),
+            values,
+            rows: scales.rows,
+            each,
+            count: x.blocks / each,
+            x,
+        };
+        gemv_rows(s, &rows, first, out);
     }
 }
 
-/// Rows of int4 weights; every block may have its `OWN` scale.
-struct Int4Rows<'a, F, const OWN: bool> {
+/// Rows of 4-bit integers; every block may have its `OWN` scale, and be `SHIFTED` by an offset.
+struct Int4Rows<'a, F, const OWN: bool, const SHIFTED: bool> {
     codes: &'a [[u8; WIDE]],
+    /// As [`Simd::dot_int4`] takes it.
+    flip: u8,
+    shifts: Shifts<'a>,
     values: &'a [F],
     /// Rows that share scales.
     rows: usize,
@@ -174,7 +196,7 @@ struct Int4Rows<'a, F, const OWN: bool> {
     x: QuadActivations<'a, SplitActivationQuad>,
 }
 
-impl<S: Simd, F: Load, const OWN: bool> GemvRows<S> for Int4Rows<'_, F, OWN> {
+impl<S: Simd, F: Load, const OWN: bool, const SHIFTED: bool> GemvRows<S> for Int4Rows<'_, F, OWN, SHIFTED> {
     #[inline(always)]
     fn lanes(&self, s: S, row: usize) -> S::V {
         self.of::<S, 1>(s, row)[0]
@@ -186,29 +208,29 @@ impl<S: Simd, F: Load, const OWN: bool> GemvRows<S> for Int4Rows<'_, F, OWN> {
     }
 }
 
-impl<F: Load, const OWN: bool> Int4Rows<'_, F, OWN> {
+impl<F: Load, const OWN: bool, const SHIFTED: bool> Int4Rows<'_, F, OWN, SHIFTED> {
     /// Products of `R` rows. Two at a time share the loads of `x`; for LUTs, which need more registers, that gained nothing.
     #[inline(always)]
     fn of<S: Simd, const R: usize>(&self, s: S, row: usize) -> [S::V; R] {
         let mut codes: [&[[u8; WIDE]]; R] = [&[]; R];
-        let mut values: [&[F]; R] = [&[]; R];
-        for (r, (codes, values)) in codes.iter_mut().zip(&mut values).enumerate() {
+        let mut starts = [0; R];
+        let mut ahead = [Prefetch::default(); R];
+        for (r, ((codes, start), ahead)) in codes.iter_mut().zip(&mut starts).zip(&mut ahead).enumerate() {
             *codes = &self.codes[(row + r) * self.x.blocks..][..self.x.blocks];
             // A division costs as much as many products.
             let shared = if self.rows == 1 { row + r } else { (row + r) / self.rows };
-            *values = &self.values[shared * self.count..][..self.count];
-        }
-        let mut ahead = [Prefetch::default(); R];
-        for (r, ahead) in ahead.iter_mut().enumerate() {
+            *start = shared * self.count;
             *ahead = Prefetch::of(self.codes, (row + r) * self.x.blocks);
         }
         let mut sums = [s.splat_wide(0.0); R];
         for (i, x) in self.x.quads.iter().enumerate() {
             let first = self.x.first(i);
-            for (((sum, codes), values), ahead) in sums.iter_mut().zip(codes).zip(values).zip(ahead) {
+            for (((sum, codes), start), ahead) in sums.iter_mut().zip(codes).zip(starts).zip(ahead) {
                 ahead.fetch(s, first);
-                let scales = s.mul_wide(F::spread(s, &self.scales(values, first)), s.load_wide(&x.scales));
-                *sum = s.mul_add_wide(s.dot_int4(&codes[first..].as_chunks().0[0], x), scales, *sum);
+                let scales = F::spread(s, &self.four(&self.values[start..][..self.count], first));
+                let scales = s.mul_wide(scales, s.load_wide(&x.scales));
+                let dots = self.dots(s, &codes[first..].as_chunks().0[0], start, first, x);
+                *sum = s.mul_add_wide(dots, scales, *sum);
             }
         }
         let mut lanes = [s.splat(0.0); R];
@@ -218,15 +240,39 @@ impl<F: Load, const OWN: bool> Int4Rows<'_, F, OWN> {
         lanes
     }
 
+    /// Sums of products of integers less their offset. With an integer offset they are exact: all parts are below 2^24.
+    #[inline(always)]
+    fn dots<S: Simd>(
+        &self,
+        s: S,
+        codes: &[[u8; WIDE]; QUAD],
+        start: usize,
+        first: usize,
+        x: &SplitActivationQuad,
+    ) -> S::W {
+        let dots = s.dot_int4(codes, self.flip, x);
+        if !SHIFTED {
+            return dots;
+        }
+        let blocks: [usize; QUAD] = std::array::from_fn(|b| start + self.block(first + b));
+        s.mul_add_wide(self.shifts.spread(s, blocks), s.load_wide(&x.negated_sums), dots)
+    }
+
+    /// Which scale of a row a block has.
+    #[inline(always)]
+    fn block(&self, block: usize) -> usize {
+        if OWN { block } else { block / self.each }
+    }
+
     /// The scales of four blocks of a row.
     #[inline(always)]
-    fn scales(&self, values: &[F], first: usize) -> [F; QUAD] {
+    fn four(&self, values: &[F], first: usize) -> [F; QUAD] {
         if OWN {
             return values[first..].as_chunks().0[0];
         }
         let mut scales = [F::zeroed(); QUAD];
         for (b, scale) in scales.iter_mut().enumerate() {
-            *scale = values[(first + b) / self.each];
+            *scale = values[self.block(first + b)];
         }
         scales
     }

@@ -8,6 +8,7 @@
 use half::f16;
 
 use super::activation_quant::{BlockActivations, QuadActivations, row_len};
+use super::block_shift::Shifts;
 use super::gemm::Matrix;
 use super::palette::Palettes;
 use super::parallel;
@@ -35,10 +36,21 @@ pub enum WeightStorage<'a> {
     F16(&'a [f16]),
     /// Signed bytes, with a scale for each row.
     Int8(&'a [i8], Scales<'a>),
-    /// Signed numbers of four bits, two to a byte, low half first, with a scale for each block.
-    Int4(&'a [u8], Scales<'a>),
+    /// Integers of four bits, with a scale for each block.
+    Int4(Int4Codes<'a>, Scales<'a>),
     /// Indices of four bits, two to a byte, low half first, into LUTs of sixteen numbers, each for so many rows.
     Lut4(&'a [u8], &'a Palettes, usize),
+}
+
+/// Integers of four bits, two to a byte, low half first.
+#[derive(Clone, Copy)]
+pub struct Int4Codes<'a> {
+    /// The codes.
+    pub bytes: &'a [u8],
+    /// Whether they are in two's complement.
+    pub is_signed: bool,
+    /// What is subtracted from the integers of each block that has a scale: integers of the same type, fp16 or f32.
+    pub offsets: Option<TensorView<'a>>,
 }
 
 /// A scale for each block of a row.
@@ -62,9 +74,10 @@ impl WeightRows<'_> {
         match self.storage {
             WeightStorage::F16(_) => self.columns > 0,
             WeightStorage::Int8(_, scales) => has_blocks && scales.block == self.columns && typed(scales),
-            WeightStorage::Int4(_, scales) => {
+            WeightStorage::Int4(codes, scales) => {
                 let whole = scales.block > 0 && self.columns.is_multiple_of(scales.block);
-                has_quads && whole && scales.block.is_multiple_of(BLOCK) && typed(scales)
+                let known = Shifts::of(codes).is_some();
+                has_quads && whole && scales.block.is_multiple_of(BLOCK) && typed(scales) && known
             }
             WeightStorage::Lut4(..) => has_quads,
         }
@@ -154,7 +167,7 @@ impl<'a> ActivationForms<'a> {
             }
             WeightStorage::Int4(codes, scales) => {
                 let x = self.split.expect(FORMS);
-                isa.run(Int4Gemv { x, codes: codes.as_chunks().0, scales, first, out });
+                isa.run(Int4Gemv { x, codes, scales, first, out });
             }
             WeightStorage::Lut4(codes, palettes, rows) => {
                 let (quantized, floats) = (self.quads, self.floats);
@@ -218,10 +231,11 @@ mod tests {
         let floats = Palettes::new(&tables);
         let rows = Scales { rows: 1, block: columns, values: values(&per_row) };
         let blocks = Scales { rows: 1, block: BLOCK, values: values(&per_block) };
+        let int4 = Int4Codes { bytes: &codes, is_signed: true, offsets: None };
         let parts = [
             (WeightStorage::F16(&halves), 3, 650),
             (WeightStorage::Int8(&bytes, rows), 0, 300),
-            (WeightStorage::Int4(&codes, blocks), 5, 211),
+            (WeightStorage::Int4(int4, blocks), 5, 211),
             (WeightStorage::Lut4(&codes, &integers, 300), 1, 1),
             (WeightStorage::Lut4(&codes, &integers, 300), 8, 270),
             (WeightStorage::Lut4(&codes, &floats, 300), 3, 250),
@@ -274,11 +288,9 @@ mod tests {
                     let weight = |r, c| f32::from(bytes[(r + 2) * columns + c]) * factor(r, c);
                     assert_close(&found, weight, &x);
                 }
-                let found = product(
-                    WeightRows { columns, storage: WeightStorage::Int4(&nibbles, scales) },
-                    &x,
-                    rows - 2,
-                );
+                let codes = Int4Codes { bytes: &nibbles, is_signed: true, offsets: None };
+                let matrix = WeightRows { columns, storage: WeightStorage::Int4(codes, scales) };
+                let found = product(matrix, &x, rows - 2);
                 assert_close(&found, |r, c| signed((r + 2) * columns + c) * factor(r, c), &x);
             }
         }
@@ -306,7 +318,10 @@ mod tests {
         let values = TensorView::new(DType::F32, &[1], &[0; 4]).unwrap();
         let rows = |columns, block| WeightRows {
             columns,
-            storage: WeightStorage::Int4(&[], Scales { rows: 1, block, values }),
+            storage: WeightStorage::Int4(
+                Int4Codes { bytes: &[], is_signed: true, offsets: None },
+                Scales { rows: 1, block, values },
+            ),
         };
         assert!(rows(160, 32).is_regular() && rows(128, 128).is_regular());
         assert!(!rows(144, 48).is_regular() && !rows(160, 16).is_regular() && !rows(0, 32).is_regular());

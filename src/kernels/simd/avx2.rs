@@ -92,11 +92,17 @@ fn spread(_: Avx2, numbers: __m128) -> [__m256; 2] {
 
 /// [`Simd::dot_int4`] of two blocks of a quad.
 #[inline(always)]
-fn int4_of_half(s: Avx2, codes: &[[u8; WIDE]; QUAD], x: &SplitActivationQuad, half: usize) -> __m256 {
+fn int4_of_half(
+    s: Avx2,
+    codes: &[[u8; WIDE]; QUAD],
+    flip: u8,
+    x: &SplitActivationQuad,
+    half: usize,
+) -> __m256 {
     // SAFETY: an `Avx2` proves AVX2; half of every part of a quad covers 32 readable bytes.
     unsafe {
-        let sign = _mm256_set1_epi8(0x88u8.cast_signed());
-        let codes = halves(s, _mm256_xor_si256(load_half(s, codes, half), sign));
+        let flip = _mm256_set1_epi8(flip.cast_signed());
+        let codes = halves(s, _mm256_xor_si256(load_half(s, codes, half), flip));
         // Four products of at most 15 times 128 fit an i16.
         let (mut highs, mut lows) = (_mm256_setzero_si256(), _mm256_setzero_si256());
         for (part, codes) in codes.into_iter().enumerate() {
@@ -258,8 +264,8 @@ impl Simd for Avx2 {
     }
 
     #[inline(always)]
-    fn dot_int4(self, codes: &[[u8; WIDE]; QUAD], x: &SplitActivationQuad) -> [__m256; 2] {
-        [int4_of_half(self, codes, x, 0), int4_of_half(self, codes, x, 1)]
+    fn dot_int4(self, codes: &[[u8; WIDE]; QUAD], flip: u8, x: &SplitActivationQuad) -> [__m256; 2] {
+        [int4_of_half(self, codes, flip, x, 0), int4_of_half(self, codes, flip, x, 1)]
     }
 
     #[inline(always)]

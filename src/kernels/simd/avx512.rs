@@ -194,9 +194,9 @@ impl Simd for Avx512 {
     }
 
     #[inline(always)]
-    fn dot_int4(self, codes: &[[u8; WIDE]; QUAD], x: &SplitActivationQuad) -> __m512 {
-        let sign = on_registers!(_mm512_set1_epi8(0x88u8.cast_signed()));
-        let codes = halves(self, on_registers!(_mm512_xor_si512(load_codes(self, codes), sign)));
+    fn dot_int4(self, codes: &[[u8; WIDE]; QUAD], flip: u8, x: &SplitActivationQuad) -> __m512 {
+        let flip = on_registers!(_mm512_set1_epi8(flip.cast_signed()));
+        let codes = halves(self, on_registers!(_mm512_xor_si512(load_codes(self, codes), flip)));
         // SAFETY: `self` proves AVX-512; every part of a quad covers 64 readable bytes.
         unsafe {
             let mut highs = _mm512_setzero_si512();

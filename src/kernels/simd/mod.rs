@@ -30,7 +30,7 @@ use half::f16;
 
 pub use element::{Load, Store};
 pub(crate) use grid::Grid;
-pub use quad::{ActivationQuad, FloatActivationQuad, QUAD, SPLIT, SplitActivationQuad};
+pub use quad::{ActivationQuad, FloatActivationQuad, QUAD, SIGNED, SPLIT, SplitActivationQuad};
 pub use scalar::Scalar;
 
 /// Lanes of a vector.
@@ -150,9 +150,9 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn spread(self, numbers: &[f32; QUAD]) -> Self::W;
     /// The same of fp16.
     fn spread_f16(self, numbers: &[f16; QUAD]) -> Self::W;
-    /// Integer dot products of int4 weights, exact but for the last rounding: in four lanes for each block, one for every four
-    /// bytes.
-    fn dot_int4(self, codes: &[[u8; WIDE]; QUAD], x: &SplitActivationQuad) -> Self::W;
+    /// Integer dot products of 4-bit weights, exact: in four lanes for each block, one for every four bytes. A weight is a code
+    /// less eight, after the bits of `flip` are inverted in every byte: [`SIGNED`] makes it the code as a signed number.
+    fn dot_int4(self, codes: &[[u8; WIDE]; QUAD], flip: u8, x: &SplitActivationQuad) -> Self::W;
     /// A LUT of sixteen numbers in registers.
     type Lut: Copy;
     /// Loads a LUT.
@@ -171,7 +171,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
         }
         numbers
     }
-    /// The same as [`Simd::dot_int4`] with weights that codes are the indices of. Sums must not exceed i32.
+    /// Integer dot products in the same lanes, of weights that codes are the indices of. Sums must not exceed i32.
     fn dot_lut4(self, codes: &[[u8; WIDE]; QUAD], lut: Self::Lut, x: &ActivationQuad) -> Self::W;
     /// A LUT of sixteen f32 in registers.
     type FloatLut: Copy;

@@ -82,11 +82,11 @@ macro_rules! quads_in_memory {
         }
 
         #[inline(always)]
-        fn dot_int4(self, codes: &[[u8; WIDE]; QUAD], x: &SplitActivationQuad) -> Self::W {
+        fn dot_int4(self, codes: &[[u8; WIDE]; QUAD], flip: u8, x: &SplitActivationQuad) -> Self::W {
             let mut sums = x.offsets;
             for (i, byte) in codes.as_flattened().iter().enumerate() {
                 for half in [0, 1] {
-                    let code = i32::from((byte >> (4 * half) & 15) ^ 8);
+                    let code = i32::from((byte ^ flip) >> (4 * half) & 15);
                     let [high, low] = [x.highs[half][i], x.lows[half][i]].map(i32::from);
                     sums[i / 4] += code * (high * SPLIT + low);
                 }

@@ -7,6 +7,7 @@
 //!   highs[0], lows[0]   x[0] x[2] x[4] ..                 meet bytes & 15
 //!   highs[1], lows[1]   x[1] x[3] x[5] ..                 meet bytes >> 4
 //!   offsets[lane]       -8 * (sum of the lane's x)        u8 codes are w + 8
+//!   negated_sums[lane]  -(sum of the lane's x)            times the offset that is subtracted from the weights of a block
 //!
 //! ActivationQuad, LUT:        16-bit words of four codes  vpermw looks up i16 weights, vpdpwssd sums by twos
 //!   numbers[j]          x[j] x[j + 4] x[j + 8] ..         meet words >> 4 j
@@ -51,9 +52,14 @@ pub struct SplitActivationQuad {
     pub lows: [[i8; QUAD * WIDE]; 2],
     /// For each lane, eight times the numbers that are summed in it, negated.
     pub offsets: [i32; WIDE],
+    /// For each lane, the numbers that are summed in it, negated.
+    pub negated_sums: [f32; WIDE],
     /// What a number of each block stands for, in the lanes of the block.
     pub scales: [f32; WIDE],
 }
 
 /// What the high part of a number counts.
 pub const SPLIT: i32 = 128;
+
+/// What turns two signed codes of a byte into numbers that are too large by eight.
+pub const SIGNED: u8 = 0x88;

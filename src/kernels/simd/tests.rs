@@ -109,12 +109,17 @@ impl Op for Everything<'_> {
             highs: std::array::from_fn(|half| std::array::from_fn(|i| bytes[(i + 5 * half) % BLOCK])),
             lows: std::array::from_fn(|half| std::array::from_fn(|i| bytes[(i + 7 * half) % BLOCK] & 127)),
             offsets: std::array::from_fn(|i| i32::from(x[i]) * 5),
+            negated_sums: [0.0; WIDE],
             scales: [1.0; WIDE],
         };
         let blocks: [[u8; WIDE]; QUAD] =
             std::array::from_fn(|b| codes.map(|code| code.wrapping_mul(2 * b as u8 + 1)));
         let lut = s.lut(&std::array::from_fn(|i| (x[i] - 5) / 2));
-        let quads = [s.dot_int4(&blocks, &split), s.dot_lut4(&blocks, lut, &quad)];
+        let quads = [
+            s.dot_int4(&blocks, SIGNED, &split),
+            s.dot_int4(&blocks, 0, &split),
+            s.dot_lut4(&blocks, lut, &quad),
+        ];
         let spread = [
             s.spread(&[self.a[0], self.b[1], self.c[2], self.a[3]]),
             s.spread_f16(&[halves[0], halves[3], halves[5], halves[6]]),

@@ -10,7 +10,7 @@ use super::mask::Mask;
 use super::source::{Source, Window, fixed_shape};
 use super::sparse::{MaskOutput, check_sparse};
 use anemeter_kernels::dequantize::{round_to_f16, shift_scale};
-use anemeter_kernels::weight_gemv::{Scales, WeightRows, WeightStorage};
+use anemeter_kernels::weight_gemv::{Int4Codes, Scales, WeightRows, WeightStorage};
 
 const BYTES: &[DType] = &[DType::I8, DType::U8];
 const ZERO_POINT: &[DType] = &[DType::I8, DType::U8, DType::F32];
@@ -224,16 +224,22 @@ impl Decode for Affine {
     }
 
     fn rows(&self, columns: usize) -> Option<WeightRows<'_>> {
-        let (Source::Plain(data), Source::Plain(scale), None, None) =
-            (&self.data, &self.rescale.scale, &self.rescale.offset, &self.mask)
+        let (Source::Plain(data), Source::Plain(scale), None) = (&self.data, &self.rescale.scale, &self.mask)
         else {
             return None;
         };
+        let offsets = match &self.rescale.offset {
+            None => None,
+            Some(Source::Plain(offset)) if offset.shape() == scale.shape() => Some(offset.view()),
+            Some(_) => return None,
+        };
         let (rows, block) = self.rescale.blocks.of_rows(columns)?;
         let scales = Scales { rows, block, values: scale.view() };
+        let int4 = |is_signed| Int4Codes { bytes: data.bytes(), is_signed, offsets };
         let storage = match data.dtype() {
-            DType::I8 => WeightStorage::Int8(bytemuck::cast_slice(data.bytes()), scales),
-            DType::I4 => WeightStorage::Int4(data.bytes(), scales),
+            DType::I8 if offsets.is_none() => WeightStorage::Int8(bytemuck::cast_slice(data.bytes()), scales),
+            DType::I4 => WeightStorage::Int4(int4(true), scales),
+            DType::U4 => WeightStorage::Int4(int4(false), scales),
             _ => return None,
         };
         Some(WeightRows { columns, storage }).filter(WeightRows::is_regular)
@@ -307,5 +313,36 @@ mod tests {
             ("axis", Tensor::scalar(0i32)),
         ];
         assert!(run("constexpr_affine_dequantize", Ios16, &args).is_err());
+    }
+
+    #[test]
+    fn integers_of_four_bits_are_multiplied_as_stored_whatever_their_offset() {
+        let (shape, blocks) = ([2, 128], [2, 4]);
+        let scale = tensor(&blocks, &[0.5f32; 8]);
+        let ints = |dtype| packed(dtype, &blocks, &[3; 8]);
+        let half = tensor(&blocks, &[f16::from_f32(2.5); 8]);
+        let wide = tensor(&blocks, &[2.5f32; 8]);
+        for (dtype, offset) in [
+            (DType::I4, None),
+            (DType::U4, None),
+            (DType::I4, Some(ints(DType::I4))),
+            (DType::U4, Some(ints(DType::U4))),
+            (DType::U4, Some(half)),
+            (DType::I4, Some(wide)),
+        ] {
+            let weight = Affine {
+                data: Source::Plain(packed(dtype, &shape, &[1; 256])),
+                rescale: Rescale {
+                    blocks: Blocks::new(&shape, &blocks).unwrap(),
+                    scale: Source::Plain(scale.clone()),
+                    offset: offset.clone().map(Source::Plain),
+                    rounds_data: false,
+                    rounds_difference: false,
+                },
+                mask: None,
+            };
+            assert!(weight.rows(128).is_some(), "{dtype} with {offset:?}");
+            assert!(weight.rows(64).is_none(), "rows must hold whole blocks of a row");
+        }
     }
 }
