@@ -154,6 +154,7 @@ fn export_as(
         described.push(describe::chunk(file, &summary, &layers, &positions, model.model()));
     }
     phases.read(&checkpoint.shards, &stats);
+    resolved.warnings.extend(remarks(checkpoint));
     let host_embeddings = embeddings::write(decoder, &resolved.options, staging.path(), &stats)?;
     let tokenizer = write_tokenizer(checkpoint, staging.path())?;
     let manifest = Manifest {
@@ -185,6 +186,25 @@ fn commit(staging: Staging, manifest: &Manifest, request: &Request) -> Result<Bu
     destination::check(request)?;
     staging.commit().map_err(failed)?;
     Ok(Bundle::open(output)?)
+}
+
+/// What of a checkpoint is not in its bundle.
+fn remarks(checkpoint: &Checkpoint) -> Vec<String> {
+    let parts = [("vision_config", "images"), ("audio_config", "sound")];
+    let parts = parts.into_iter().filter(|(key, _)| checkpoint.config.get(key).is_some());
+    let mut remarks: Vec<String> = parts
+        .map(|(key, what)| {
+            format!("only the text model is exported: the part for {what} (`{key}`) is not in the bundle")
+        })
+        .collect();
+    if checkpoint.tokenizer.is_none() {
+        remarks.push(
+            "the checkpoint has no tokenizer, so the bundle takes token ids only: put tokenizer.json beside it \
+             and export again"
+                .to_owned(),
+        );
+    }
+    remarks
 }
 
 fn write_tokenizer(checkpoint: &Checkpoint, folder: &Path) -> Result<Option<bundle::Tokenizer>, ExportError> {

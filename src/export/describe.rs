@@ -12,7 +12,7 @@ use crate::bundle::{
 };
 use crate::lower::{Positions, RotationInput};
 use crate::mil::{Feature, FeatureType, Flexibility, Interface, LiteralData, Model};
-use crate::model::{Decoder, Position};
+use crate::model::{Decoder, Layer, Mlp, Norm, Position, Weight};
 use crate::package::Summary;
 
 pub(super) fn tool() -> Tool {
@@ -44,15 +44,32 @@ pub fn architecture(decoder: &Decoder) -> Architecture {
     }
 }
 
-/// Numbers in all weights but the norms'.
+/// Numbers in all weights.
 fn parameters(decoder: &Decoder) -> u64 {
-    let layers: u64 = decoder.layers.iter().map(layer_elements).sum();
+    let layers: u64 = decoder.layers.iter().map(|layer| layer_elements(layer) + norm_elements(layer)).sum();
     let heads = if decoder.head.tied { 1 } else { 2 };
     let positions = match &decoder.position {
         Position::Learned(positions) => positions.element_count() as u64,
         Position::Rotary => 0,
     };
-    layers + heads * (decoder.vocabulary * decoder.hidden) as u64 + positions
+    let vocabulary = heads * (decoder.vocabulary * decoder.hidden) as u64;
+    layers + elements_of(&decoder.final_norm) + vocabulary + positions
+}
+
+fn norm_elements(layer: &Layer) -> u64 {
+    let Layer { attention_norm, attention, post_attention_norm, mlp_norm, mlp, post_mlp_norm } = layer;
+    let gate_norm = match mlp {
+        Mlp::Inner { gate_norm, .. } => gate_norm.as_ref(),
+        Mlp::Plain { .. } | Mlp::Gated { .. } => None,
+    };
+    let heads = [&attention.query_norm, &attention.key_norm];
+    let optional = [post_attention_norm, post_mlp_norm].into_iter().chain(heads).filter_map(Option::as_ref);
+    [attention_norm, mlp_norm].into_iter().chain(optional).chain(gate_norm).map(elements_of).sum()
+}
+
+fn elements_of(norm: &Norm) -> u64 {
+    let bias = norm.bias.as_ref().map_or(0, Weight::element_count);
+    (norm.weight.element_count() + bias) as u64
 }
 
 /// A package that was written, and what a host has to know of its functions.

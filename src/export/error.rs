@@ -135,6 +135,7 @@ impl Advice for ExportError {
     fn remedy(&self) -> Option<Remedy> {
         match self {
             ExportError::Checkpoint(error) => error.remedy(),
+            ExportError::Model(error) => error.remedy(),
             ExportError::Package(error) => error.remedy(),
             ExportError::Bundle(error) => error.remedy(),
             ExportError::Config(error) => error.remedy(),

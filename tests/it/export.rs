@@ -7,10 +7,14 @@ use std::time::Duration;
 
 use anemeter::atomic::write_file;
 use anemeter::bundle::{Bundle, Manifest, digest_text};
+use anemeter::checkpoint;
+use anemeter::export::describe_architecture;
+use anemeter::model;
 use anemeter::package::Package;
 use anemeter::vocabulary::KvForm;
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::support::architectures;
 use crate::support::checkpoints::{self, tensors, write_text};
 use crate::support::command::{anemeter, arg, names, program, run};
 use crate::support::scene::Scene;
@@ -132,6 +136,45 @@ fn shipped_configurations_are_valid() {
         anemeter::config::load(&root.join("configs/convert_coreml.yaml")).unwrap();
     let lengths = anemeter::export::read_training_lengths(&root.join("configs/student_9b_gqa.yaml")).unwrap();
     assert_eq!(config.coreml.enumerate_shapes, Some(lengths));
+}
+
+#[test]
+fn every_number_of_a_checkpoint_is_a_parameter() {
+    let folder = tempfile::tempdir().unwrap();
+    for tiny in architectures::all() {
+        // The share of a gate is a setting that is stored as a tensor.
+        let numbers = tiny.tensors.iter().filter(|(name, _)| !name.contains(".act.alpha_"));
+        let stored: usize = numbers.map(|(_, (_, values))| values.len()).sum();
+        let checkpoint = checkpoint::open(tiny.write(folder.path())).unwrap();
+        let found = describe_architecture(&model::build(&checkpoint).unwrap()).parameters;
+        assert_eq!(found, stored as u64, "{}", tiny.name);
+    }
+}
+
+#[test]
+fn what_of_a_checkpoint_is_not_exported_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let seeing = architectures::llama("seeing", &json!({"vision_config": {"hidden_size": 8}}));
+    let checkpoint = seeing.write(folder.path());
+    let output = folder.path().join("new/bundle");
+    let outcome = anemeter(&["export", arg(&checkpoint), "-o", arg(&output), "--shapes", "16"]);
+    for words in [
+        "warning: only the text model is exported: the part for images (`vision_config`) is not in the bundle",
+        "warning: the checkpoint has no tokenizer, so the bundle takes token ids only",
+    ] {
+        assert!(outcome.good().contains(words), "{}", outcome.stdout);
+    }
+}
+
+#[test]
+fn an_unknown_architecture_is_told_what_it_is_and_what_else_can_be_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let bert = architectures::llama("bert", &json!({"architectures": ["BertModel"], "model_type": "bert"}));
+    let checkpoint = bert.write(folder.path());
+    let output = folder.path().join("bundle");
+    let message = anemeter(&["export", arg(&checkpoint), "-o", arg(&output)]).complaint();
+    assert!(message.contains("`BertModel` / `bert` is not known: it is an encoder"), "{message}");
+    assert!(message.contains("help: convert it with coremltools"), "{message}");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::compress::{self, WORST};
 use super::inputs;
 use super::units::{Bytes, Count};
 use super::{Output, Result, Status};
-use crate::bundle::{Bundle, Phase, Sensitivity};
+use crate::bundle::{Bundle, Phase, Sensitivity, Settings};
 use crate::compress::{Log, Precision, Totals};
 use crate::config;
 use crate::export::{self, Automatic, Chunking, ConfigFile, ExportOptions, PrecisionPlan, Request, Target};
@@ -39,7 +39,9 @@ pub(super) struct Args {
     /// Sequence lengths, the default one first [default: 512,1024,2048,4096, up to the model's longest].
     #[arg(long, value_delimiter = ',', value_name = "N,…")]
     shapes: Option<Vec<usize>>,
-    /// Precision of the weights; `auto` chooses one per layer by its sensitivity [default: fp16].
+    /// Precision of the weights: fp16, int8, int4, lut1, lut2, lut3, lut4, lut6, lut8, sparse:SHARE or stored (the integers of
+    /// a quantised checkpoint), with options such as int4:block=64 or lut4:group=8; `auto` chooses one per layer by its
+    /// sensitivity [default: fp16].
     #[arg(long)]
     precision: Option<PrecisionArg>,
     /// Mean bits per weight to reach with `--precision auto`.
@@ -119,7 +121,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     if args.json {
         output.json(bundle.manifest())?;
     } else {
-        print(&bundle, args.profile, output)?;
+        print(&bundle, args, output)?;
     }
     Ok(Status::Good)
 }
@@ -181,7 +183,13 @@ fn precision(args: &Args) -> Result<PrecisionPlan, export::ExportError> {
     }
 }
 
-fn print(bundle: &Bundle, profile: bool, output: &mut Output) -> Result<()> {
+/// Whether the integers of a GGUF file were decoded to fp16.
+fn is_decoded_gguf(args: &Args, settings: &Settings) -> bool {
+    let is_gguf = args.checkpoint.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
+    is_gguf && settings.precision == Precision::Keep.to_string()
+}
+
+fn print(bundle: &Bundle, args: &Args, output: &mut Output) -> Result<()> {
     let manifest = bundle.manifest();
     let model = &manifest.architecture;
     let (name, parameters, count) = (&model.name, Count(model.parameters), model.layers);
@@ -204,7 +212,11 @@ fn print(bundle: &Bundle, profile: bool, output: &mut Output) -> Result<()> {
     for warning in &manifest.warnings {
         output.line(format_args!("warning: {warning}"))?;
     }
-    if profile {
+    if is_decoded_gguf(args, &manifest.settings) {
+        output
+            .line("note: weights are stored as fp16; --precision stored keeps the integers of a GGUF file")?;
+    }
+    if args.profile {
         output.text(phases(&manifest.profile))?;
     }
     output.line(format_args!("wrote {}", bundle.folder().display()))

@@ -3,7 +3,9 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use super::arch::Structure;
 use crate::checkpoint::ConfigError;
+use anemeter_base::advice::{Advice, Remedy};
 use anemeter_kernels::tensor::Shape;
 
 /// Why a checkpoint does not make a model.
@@ -19,15 +21,15 @@ pub enum ModelError {
     },
     /// The configuration names no known architecture.
     #[error(
-        "{}: architecture {found} is not known; nearest is `{nearest}`; known are {}", path.display(), known.join(", ")
+        "{}: architecture {found} is not known: {structure}; known are {}", path.display(), known.join(", ")
     )]
     UnknownArchitecture {
         /// Path of the checkpoint.
         path: PathBuf,
         /// What its configuration says.
         found: String,
-        /// The known architecture whose words are nearest to it.
-        nearest: &'static str,
+        /// What kind of model it is.
+        structure: Structure,
         /// Architectures that this version converts.
         known: Vec<&'static str>,
     },
@@ -41,6 +43,19 @@ pub enum ModelError {
         /// Everything that is wrong.
         problems: Vec<TensorProblem>,
     },
+}
+
+impl Advice for ModelError {
+    fn remedy(&self) -> Option<Remedy> {
+        match self {
+            ModelError::UnknownArchitecture { .. } => Some(
+                "convert it with coremltools, and inspect, lint and run that package here; \
+                 docs/guides/add-an-architecture.md shows how to add a decoder"
+                    .into(),
+            ),
+            ModelError::Config { .. } | ModelError::Tensors { .. } => None,
+        }
+    }
 }
 
 /// What is wrong with one tensor.

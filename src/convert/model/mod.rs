@@ -10,7 +10,7 @@ mod tensors;
 pub(crate) mod testing;
 mod weight;
 
-pub use arch::{ARCHITECTURES, Architecture, build};
+pub use arch::{ARCHITECTURES, Architecture, Structure, build};
 pub use error::{Expected, ModelError, TensorProblem};
 pub use graph::{Activation, Attention, Decoder, Gate, Head, Layer, Linear, Mlp, Norm, NormKind, Position};
 pub use rope::{LongFrequencies, Rope, RopeScaling};

@@ -10,6 +10,7 @@ mod phi3;
 mod qwen2;
 mod qwen3;
 mod rotary;
+mod structure;
 mod student;
 #[cfg(test)]
 mod tests;
@@ -20,7 +21,8 @@ use super::keys::{Keys, Result, Size};
 use super::tensors::{Prefix, Tensors};
 use super::weight::Weight;
 use crate::checkpoint::{Checkpoint, Config, ConfigError};
-use anemeter_base::config::nearest;
+
+pub use structure::Structure;
 
 /// How a kind of model is found and built.
 pub struct Architecture {
@@ -91,15 +93,11 @@ fn find(words: &[&str], checkpoint: &Checkpoint) -> Option<&'static Architecture
 }
 
 fn unknown(words: &[&str], checkpoint: &Checkpoint) -> ModelError {
-    let distances = ARCHITECTURES.iter().filter_map(|architecture| {
-        let best = words.iter().filter_map(|word| nearest(word, architecture.words()));
-        best.map(|(_, distance)| distance).min().map(|distance| (distance, architecture.name))
-    });
     let found: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     ModelError::UnknownArchitecture {
         path: checkpoint.path.clone(),
         found: found.join(" / "),
-        nearest: distances.min_by_key(|&(distance, _)| distance).map_or("", |(_, name)| name),
+        structure: Structure::of(words, &checkpoint.config),
         known: ARCHITECTURES.iter().map(|architecture| architecture.name).collect(),
     }
 }
