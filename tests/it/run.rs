@@ -181,7 +181,7 @@ fn inputs_are_made_up_if_none_are_given() {
     let run = |name: &str| {
         let outputs = folder.path().join(name);
         let outcome = anemeter(&["run", arg(&package), "--outputs", arg(&outputs)]);
-        outcome.succeeded();
+        outcome.good();
         let said = "note: no inputs are given, so they are made up: x [1, 1, 8]; floats from -1 to 1, \
                     integers from 0 to 3 (0 where there is one), pixels from 0 to 255, seed 1\n";
         assert_eq!(outcome.stderr, said);
@@ -211,7 +211,7 @@ fn wide_values_are_narrowed_where_they_fit() {
         anemeter(&["run", arg(&package), "--inputs", arg(&inputs), "--outputs", arg(&outputs)])
     };
     let outcome = run([3, -4]);
-    outcome.succeeded();
+    outcome.good();
     let said =
         "note: input ids: int64 values converted to int32\nnote: input x: fp64 values converted to fp16\n";
     assert_eq!(outcome.stderr, said);

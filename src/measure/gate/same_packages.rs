@@ -5,10 +5,11 @@ use super::comparable::system;
 use super::verdict::{Check, Status};
 use crate::report::Report;
 
-/// Whether a report measured the very packages of all sessions of its baseline.
+/// Whether a report measured the very packages of all sessions of its baseline. A digest that is not known tells none apart.
 pub(super) fn are_measured(candidate: &Report, sessions: &[&Report]) -> bool {
     let digests = &candidate.subject.package_digests;
-    !digests.is_empty() && sessions.iter().all(|session| session.subject.package_digests == *digests)
+    let are_known = !digests.is_empty() && digests.iter().all(|digest| !digest.is_empty());
+    are_known && sessions.iter().all(|session| session.subject.package_digests == *digests)
 }
 
 /// Says in each measured check that failed what has changed in place of the model. Where nothing that a report records
