@@ -2,7 +2,7 @@
 //!
 //! Integers share the scale of their LUT, so one large entry takes the precision of all others, and those are the frequent
 //! ones: an error of a LUT is the same in every place that names the entry, and adds up. So integers are used only if each is
-//! within [`TOLERANCE`] of its entry, half of what rounding the entry to fp16 could do. Any other LUT is looked up in f32
+//! within `TOLERANCE` of its entry, half of what rounding the entry to fp16 could do. Any other LUT is looked up in f32
 //! and meets activations in f32, where nothing but the sum is rounded. With AVX-512 one instruction looks up sixteen f32.
 //! Splitting entries into two integers would take as many instructions and still have a limit.
 //!
