@@ -11,7 +11,7 @@ use super::inputs;
 use super::units::{Bytes, Count};
 use super::{Output, Result, Status};
 use crate::bundle::{Bundle, Phase, Sensitivity, Settings};
-use crate::compress::{Log, Precision, Totals};
+use crate::compress::{ExpectedLoss, Log, Precision, Totals};
 use crate::config;
 use crate::export::{self, Automatic, Chunking, ConfigFile, ExportOptions, PrecisionPlan, Request, Target};
 use crate::render::Table;
@@ -208,6 +208,9 @@ fn print(bundle: &Bundle, args: &Args, output: &mut Output) -> Result<()> {
     }
     if let Some(log) = &manifest.compression {
         output.text(compression(log))?;
+        if let Some(line) = expected_loss(log) {
+            output.line(line)?;
+        }
     }
     for warning in &manifest.warnings {
         output.line(format_args!("warning: {warning}"))?;
@@ -253,6 +256,22 @@ fn layers(sensitivity: &Sensitivity) -> Table {
         table.row(row.into_iter().chain(divergence).collect::<Vec<_>>());
     }
     table.indented(2)
+}
+
+/// What the signal-to-noise ratio of the weights means for the model, and the way on.
+fn expected_loss(log: &Log) -> Option<String> {
+    let db = log.mean_snr_db()?;
+    Some(match ExpectedLoss::at(db) {
+        ExpectedLoss::Small => format!("{db:.1} dB of signal to noise on average: little loss is expected"),
+        ExpectedLoss::Noticeable => format!(
+            "warning: {db:.1} dB of signal to noise on average: expect tens of percent of perplexity; int8 and \
+             lut6:group=16 lose less, and `anemeter eval --text` measures it"
+        ),
+        ExpectedLoss::Severe => format!(
+            "warning: {db:.1} dB of signal to noise on average: such a model is rarely of use; use --precision int4, \
+             lut6:group=16 or int8, or --calibration TEXT for palettes, and `anemeter eval --text` to measure it"
+        ),
+    })
 }
 
 /// What compression came to, and the weights that lose most.

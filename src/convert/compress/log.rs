@@ -68,7 +68,36 @@ impl Totals {
     }
 }
 
+/// What a signal-to-noise ratio lets one expect of a model whose weights were rounded without data. The limits are those
+/// of SmolLM2-135M (docs/performance.md): perplexity +2 % at 32 dB, +22 % at 22 dB and more than twice as high at 20 dB.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExpectedLoss {
+    /// Hardly any.
+    Small,
+    /// Tens of percent of perplexity.
+    Noticeable,
+    /// Several times the perplexity, or a model that says nothing of use.
+    Severe,
+}
+
+impl ExpectedLoss {
+    /// At so many decibels on average.
+    pub fn at(mean_snr_db: f64) -> ExpectedLoss {
+        match mean_snr_db {
+            db if db >= 30.0 => ExpectedLoss::Small,
+            db if db >= 21.0 => ExpectedLoss::Noticeable,
+            _ => ExpectedLoss::Severe,
+        }
+    }
+}
+
 impl Log {
+    /// The signal-to-noise ratio of the weights that lose something, averaged in decibels.
+    pub fn mean_snr_db(&self) -> Option<f64> {
+        let ratios: Vec<f64> = self.tensors.iter().filter_map(|tensor| tensor.snr_db).collect();
+        (!ratios.is_empty()).then(|| ratios.iter().sum::<f64>() / ratios.len() as f64)
+    }
+
     pub(super) fn push(&mut self, tensor: TensorLog, is_compressed: bool) {
         self.totals.bytes_before += tensor.bytes_before;
         self.totals.bytes_after += tensor.bytes_after;
@@ -92,5 +121,34 @@ impl Log {
             self.tensors.iter().filter_map(|tensor| Some((tensor, tensor.snr_db?))).collect();
         lossy.sort_by(|a, b| a.1.total_cmp(&b.1).then_with(|| a.0.name.cmp(&b.0.name)));
         lossy.into_iter().take(count).map(|(tensor, _)| tensor).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loss_is_expected_by_the_mean_of_what_loses_something() {
+        let tensor = |snr_db| TensorLog {
+            name: String::new(),
+            shape: vec![1],
+            precision: "lut4".to_owned(),
+            bits: 4.0,
+            bytes_before: 2,
+            bytes_after: 1,
+            snr_db,
+            cosine: 1.0,
+            weighted: false,
+        };
+        let mut log = Log::default();
+        log.push(tensor(None), false);
+        assert_eq!(log.mean_snr_db(), None);
+        log.push(tensor(Some(17.0)), true);
+        log.push(tensor(Some(21.0)), true);
+        assert_eq!(log.mean_snr_db(), Some(19.0));
+        let at = [41.5, 31.9, 21.6, 19.6, 18.9].map(ExpectedLoss::at);
+        use ExpectedLoss::{Noticeable, Severe, Small};
+        assert_eq!(at, [Small, Small, Noticeable, Severe, Severe], "int8, lut6, int4 and two of lut4");
     }
 }

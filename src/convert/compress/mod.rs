@@ -30,7 +30,7 @@ pub use choose::{Candidate, Choice, choose};
 pub use error::CompressError;
 use error::Result;
 pub use importance::Importance;
-pub use log::{Calibration, Log, TensorLog, Totals};
+pub use log::{Calibration, ExpectedLoss, Log, TensorLog, Totals};
 pub use plan::{Plan, Rule};
 pub use precision::{Granularity, Linear, Palette, Pattern, Precision};
 pub use rewrite::{Compression, Raised, apply, apply_weighted};
