@@ -39,7 +39,7 @@ pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome
     let bytes = shards.iter().map(|shard| Ok(fs::metadata(shard)?.len())).sum::<Result<u64>>()?;
     let bench = Bench { project, checkpoint, folder: folder.clone(), vocabulary: SIZES.vocabulary };
     let samples = measure(&bench, &programs, rounds)?;
-    bench.remove()?;
+    bench.remove(&programs)?;
     let rows = rows(&samples)?;
     let text = table::text(
         &rows,

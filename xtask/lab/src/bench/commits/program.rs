@@ -125,7 +125,10 @@ pub(super) struct Bench<'a> {
 impl Bench<'_> {
     /// One round: export, compress what was exported, prefill and decode with it.
     pub(super) fn sample(&self, program: &Program) -> Result<Sample> {
-        let path = |name: &str| self.folder.join(name).display().to_string();
+        // A folder of its own: neither program replaces a bundle of the other's format.
+        let written = self.written(program);
+        fs::create_dir_all(&written)?;
+        let path = |name: &str| written.join(name).display().to_string();
         let (checkpoint, bundle) = (self.checkpoint.display().to_string(), path("bundle"));
         let (package, small) = (path("bundle/model.mlpackage"), path("small.mlpackage"));
         let seq_len = SEQ_LEN.to_string();
@@ -147,10 +150,15 @@ impl Bench<'_> {
         ids.collect::<Vec<_>>().join(",")
     }
 
+    fn written(&self, program: &Program) -> PathBuf {
+        self.folder.join(format!("written-{}", program.commit))
+    }
+
     /// Removes what was made, but for the programs.
-    pub(super) fn remove(&self) -> Result<()> {
-        for name in ["bundle", "small.mlpackage", "checkpoint"] {
-            fs::remove_dir_all(self.folder.join(name)).with_context(|| format!("remove {name}"))?;
+    pub(super) fn remove(&self, programs: &[Program]) -> Result<()> {
+        let written = programs.iter().map(|program| self.written(program));
+        for folder in written.chain([self.checkpoint.clone()]) {
+            fs::remove_dir_all(&folder).with_context(|| format!("remove {}", folder.display()))?;
         }
         Ok(())
     }
