@@ -9,23 +9,23 @@ mod calibration;
 mod chunking;
 mod compressed;
 mod describe;
-mod destination;
+pub(crate) mod destination;
 mod embeddings;
 mod error;
+mod layers;
 mod options;
 mod phases;
 mod training;
 mod trial;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use compressed::Compressed;
+use destination::{Destination, write_file};
 use phases::Phases;
 
-use crate::atomic::Staging;
-use crate::bundle::{self, Bundle, Manifest, Sensitivity};
+use crate::bundle::{self, Bundle, Manifest, Origin, Sensitivity, Settings};
 use crate::checkpoint::{self, Checkpoint};
 use crate::compress::{self, Calibration, Importance};
 use crate::lower::{self, ReadStats, lower_counted};
@@ -55,8 +55,17 @@ pub struct Request {
     pub options: ExportOptions,
     /// Lengths that the model was trained with.
     pub training_lengths: Option<Vec<usize>>,
+    /// The configuration file that the options come from, which `export.json` then names.
+    pub config: Option<PathBuf>,
     /// How the precisions of weights come about.
     pub precision: PrecisionPlan,
+}
+
+impl Request {
+    fn destination(&self) -> Destination {
+        let sources = vec![("checkpoint", self.checkpoint.clone())];
+        Destination { output: self.output.clone(), overwrite: self.overwrite, sources }
+    }
 }
 
 /// How the precisions of weights come about.
@@ -94,7 +103,7 @@ impl Progress for () {
 
 /// Exports a checkpoint. The bundle appears whole or not at all.
 pub fn export(request: &Request, progress: &dyn Progress) -> Result<Bundle, ExportError> {
-    destination::check(request)?;
+    request.destination().check()?;
     let mut phases = Phases::default();
     progress.began("open", None);
     let checkpoint = phases.time("open", || checkpoint::open(&request.checkpoint))?;
@@ -137,7 +146,8 @@ fn export_as(
     let stats = Arc::new(ReadStats::new(checkpoint.shards.iter().map(|shard| &shard.bytes[..])));
     let chunks = phases.time("lower", || lower_counted(decoder, &resolved.options, &stats))?;
 
-    let staging = destination::stage(&request.output)?;
+    let destination = request.destination();
+    let staging = destination.stage()?;
     let mut described = Vec::with_capacity(chunks.len());
     let mut compressed = Compressed::default();
     let staged = WriteOptions { staged: true, ..WriteOptions::default() };
@@ -160,10 +170,15 @@ fn export_as(
     let manifest = Manifest {
         schema: bundle::SCHEMA.to_owned(),
         tool: describe::tool(),
+        origin: Origin::Exported,
         name: request.name.clone().unwrap_or_else(|| checkpoint.name()),
-        architecture: describe::architecture(decoder),
-        checkpoint: phases.time("digest", || checkpoint.describe()),
-        settings: resolved.settings(sensitivity.as_ref()),
+        architecture: Some(describe::architecture(decoder)),
+        checkpoint: Some(phases.time("digest", || checkpoint.describe())),
+        settings: Some(Settings {
+            config: request.config.as_deref().map(|path| destination::from_bundle(&request.output, path)),
+            ..resolved.settings(sensitivity.as_ref())
+        }),
+        contract: None,
         chunks: described,
         host_embeddings,
         tokenizer,
@@ -172,20 +187,7 @@ fn export_as(
         warnings: resolved.warnings,
         profile: phases.finish(),
     };
-    commit(staging, &manifest, request)
-}
-
-fn commit(staging: Staging, manifest: &Manifest, request: &Request) -> Result<Bundle, ExportError> {
-    let output = &request.output;
-    let failed = |e: std::io::Error| ExportError::io(output, &e);
-    let text = serde_json::to_string_pretty(manifest).map_err(|e| ExportError::io(output, &e.into()))?;
-    write_file(&staging.path().join(bundle::MANIFEST), format!("{text}\n").as_bytes())?;
-    // Read back before it replaces one that is good.
-    Bundle::open(staging.path())?;
-    // Much may have come to be there since the export began.
-    destination::check(request)?;
-    staging.commit().map_err(failed)?;
-    Ok(Bundle::open(output)?)
+    destination.commit(staging, &manifest)
 }
 
 /// What of a checkpoint is not in its bundle.
@@ -217,12 +219,6 @@ fn write_tokenizer(checkpoint: &Checkpoint, folder: &Path) -> Result<Option<bund
         bos: checkpoint.bos,
         eos: checkpoint.eos.clone(),
     }))
-}
-
-fn write_file(path: &Path, bytes: &[u8]) -> Result<(), ExportError> {
-    use std::io::Write;
-    let write = || fs::File::create_new(path)?.write_all(bytes);
-    write().map_err(|e| ExportError::io(path, &e))
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! What the fuzz targets share: a fixed small model, and the property that what was read can be written.
 //!
 //! Run with `cargo +nightly fuzz run protobuf`. Good seeds: for `protobuf` and `weights` the files of
-//! [`tiny_model`], for `package` what [`join`] makes of a package's three files.
+//! [`tiny_model`], for `package` and `compiled` what [`join`] makes of the three files of a package or compiled model.
 
 use std::path::PathBuf;
 
@@ -32,22 +32,24 @@ pub fn check_round_trip(model: &Model) {
     assert_eq!(encode_model(&again).expect("what was read can be written"), encoded);
 }
 
-/// The files of a package from bytes: two of them behind their lengths, the weights to the end.
-pub fn split(bytes: &[u8]) -> [(PathBuf, Bytes); 3] {
-    let (manifest, rest) = take(bytes);
-    let (model, weights) = take(rest);
+/// The files of a package.
+pub const PACKAGE: [&str; 3] =
+    ["Manifest.json", "Data/com.apple.CoreML/model.mlmodel", "Data/com.apple.CoreML/weights/weight.bin"];
+/// The files of a compiled model.
+pub const COMPILED: [&str; 3] = ["coremldata.bin", "model.mil", "weights/weight.bin"];
+
+/// Three files from bytes: two of them behind their lengths, the weights to the end.
+pub fn split(bytes: &[u8], names: [&str; 3]) -> [(PathBuf, Bytes); 3] {
+    let (first, rest) = take(bytes);
+    let (second, weights) = take(rest);
     let file = |path: &str, bytes: &[u8]| (PathBuf::from(path), Bytes::from(bytes.to_vec()));
-    [
-        file("Manifest.json", manifest),
-        file("Data/com.apple.CoreML/model.mlmodel", model),
-        file("Data/com.apple.CoreML/weights/weight.bin", weights),
-    ]
+    [file(names[0], first), file(names[1], second), file(names[2], weights)]
 }
 
 /// The reverse of [`split`].
-pub fn join(manifest: &[u8], model: &[u8], weights: &[u8]) -> Vec<u8> {
+pub fn join(first: &[u8], second: &[u8], weights: &[u8]) -> Vec<u8> {
     let len = |bytes: &[u8]| u16::try_from(bytes.len()).unwrap_or(u16::MAX).to_le_bytes();
-    [&len(manifest), manifest, &len(model), model, weights].concat()
+    [&len(first), first, &len(second), second, weights].concat()
 }
 
 /// As many bytes as the first two say, and the rest.

@@ -38,6 +38,8 @@ pub enum Remedy {
     BlessInRepository,
     /// Remove compiled models.
     ClearCompileCache,
+    /// Choose the functions to predict.
+    ChooseFunctions,
     /// Commit first, or bless without a repository.
     CommitFirst,
     /// Compare what two bundles have in common.
@@ -46,6 +48,8 @@ pub enum Remedy {
     EvaluateAgain,
     /// Export the checkpoint.
     Export,
+    /// Export the checkpoint, or give a package.
+    ExportOrPackage,
     /// Export another KV cache form.
     ExportKvForm {
         /// The form.
@@ -53,6 +57,10 @@ pub enum Remedy {
         /// What the bundle has.
         has: Vec<KvForm>,
     },
+    /// Say how a language model of others is driven.
+    GiveContract,
+    /// Give the shapes or the values of inputs.
+    GiveShape,
     /// Give the prompt as token ids.
     GiveTokenIds,
     /// Look up the functions of a package.
@@ -111,16 +119,24 @@ impl fmt::Display for Remedy {
                 "bless in the repository that the bundle was exported from, or without git to try it out"
             }
             Remedy::ClearCompileCache => "remove compiled models",
+            Remedy::ChooseFunctions => "choose the functions to predict",
             Remedy::CommitFirst => "commit first, or bless without git to try it out",
             Remedy::CommonWorkload => {
                 "choose what both bundles have, or export one again with the settings of the other"
             }
             Remedy::EvaluateAgain => "evaluate the bundle again, or remove the file",
             Remedy::Export => "export a checkpoint",
+            Remedy::ExportOrPackage => {
+                "give a package, a folder of packages, or a bundle, which is what an export writes"
+            }
             Remedy::ExportKvForm { wanted, has } => {
                 let has: Vec<&str> = has.iter().map(|form| form.name()).collect();
                 return write!(f, "it has {}; export with `{wanted}` for another", has.join(", "));
             }
+            Remedy::GiveContract => {
+                "say by a contract how it is driven, or measure single predictions of its functions"
+            }
+            Remedy::GiveShape => "give a shape that can be made up, or a file with inputs",
             Remedy::GiveTokenIds => "give token ids",
             Remedy::ListFunctions => "look up the functions of the package",
             Remedy::ListRules => "look up the rules",

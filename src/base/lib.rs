@@ -1,4 +1,5 @@
-//! What every other crate stands on: the words they share, configuration files, atomic writes, and the machine.
+//! What every other crate stands on: the words they share, configuration files, zip archives, atomic
+//! writes, and the machine.
 
 pub mod advice;
 pub mod atomic;
@@ -8,3 +9,4 @@ pub mod schema;
 pub mod text;
 pub mod time;
 pub mod vocabulary;
+pub mod zip;

@@ -73,6 +73,39 @@ pub enum Numerics {
     Fp16Exact,
 }
 
+/// Who made the packages of a bundle.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Origin {
+    /// This program, from a checkpoint.
+    #[default]
+    Exported,
+    /// Others; the bundle is around packages that were there.
+    Adopted,
+}
+
+/// What one request of a benchmark is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum WorkloadKind {
+    /// A prompt is taken in and tokens are generated.
+    #[default]
+    Generate,
+    /// A function makes one prediction.
+    Predict,
+}
+
+/// What a prediction finds in the states of a model.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum StateUse {
+    /// Zeros: each request begins anew.
+    #[default]
+    Fresh,
+    /// What the prediction before left.
+    Kept,
+}
+
 /// What executes packages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 pub enum RuntimeName {
@@ -263,6 +296,35 @@ impl Choice for RuntimeName {
             RuntimeName::Cpu => "cpu",
             RuntimeName::CoreMlRs => "coreml-rs",
         }
+    }
+}
+
+impl Choice for WorkloadKind {
+    const ALL: &'static [WorkloadKind] = &[WorkloadKind::Generate, WorkloadKind::Predict];
+
+    fn name(self) -> &'static str {
+        match self {
+            WorkloadKind::Generate => "generate",
+            WorkloadKind::Predict => "predict",
+        }
+    }
+}
+
+impl Choice for StateUse {
+    const ALL: &'static [StateUse] = &[StateUse::Fresh, StateUse::Kept];
+
+    fn name(self) -> &'static str {
+        match self {
+            StateUse::Fresh => "fresh",
+            StateUse::Kept => "kept",
+        }
+    }
+}
+
+impl Origin {
+    /// Whether it is [`Origin::Exported`], which documents leave out.
+    pub fn is_exported(&self) -> bool {
+        *self == Origin::Exported
     }
 }
 

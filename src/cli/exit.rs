@@ -131,13 +131,19 @@ fn carried_out_by(remedy: &Remedy) -> Option<Cow<'static, str>> {
         Remedy::Bless => "`anemeter bless REPORT`",
         Remedy::BlessInRepository => "--scratch",
         Remedy::ClearCompileCache => "`anemeter cache clear`",
+        Remedy::ChooseFunctions => "--functions NAME,…",
         Remedy::CommitFirst => "`git commit`, or --scratch",
         Remedy::CommonWorkload => "--shapes, --kv",
         Remedy::EvaluateAgain => "`anemeter eval BUNDLE`",
         Remedy::Export => "`anemeter export CHECKPOINT -o DIR`",
+        Remedy::ExportOrPackage => "`anemeter export CHECKPOINT -o DIR`",
         Remedy::ExportKvForm { wanted, .. } => {
             return Some(format!("`anemeter export --kv {wanted}`").into());
         }
+        Remedy::GiveContract => {
+            "`anemeter adopt PACKAGE… -o DIR --contract FILE`, or `anemeter bench --kind predict`"
+        }
+        Remedy::GiveShape => "--shape NAME=1x3x224x224, or --inputs FILE",
         Remedy::GiveTokenIds => "--token-ids 1,2,3",
         Remedy::ListFunctions => "`anemeter inspect PACKAGE`",
         Remedy::ListRules => "`anemeter lint --explain all`",

@@ -3,15 +3,30 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::output::{note, warn};
 use super::{Failure, Result};
 use crate::advice::Advice;
 use crate::baseline::storage;
+use crate::bundle::{Bundle, Origin};
 use crate::compress::{CompressError, Precision};
 use crate::evaluate::GateRules;
 use crate::hardware::Profiles;
 use crate::harness::{BenchConfig, Processes};
 use crate::report::Report;
 use crate::schema;
+
+/// Opens a bundle, or packages as one; says what contract they keep and what is wrong with the files beside them.
+pub(super) fn open_bundle(path: &Path) -> Result<Bundle> {
+    let bundle = Bundle::open_any(path)?;
+    let manifest = bundle.manifest();
+    if manifest.origin == Origin::Adopted {
+        manifest.warnings.iter().for_each(|warning| warn(format_args!("warning: {warning}")));
+    }
+    if let Some(contract) = &manifest.contract {
+        note(format_args!("contract: {contract}"));
+    }
+    Ok(bundle)
+}
 
 /// What a gate judges by.
 #[derive(clap::Args)]

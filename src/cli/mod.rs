@@ -1,5 +1,6 @@
 //! The command line: the only place that prints.
 
+mod adopt;
 mod baselines;
 mod bench;
 mod bless;
@@ -53,6 +54,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Adopt(adopt::Args),
     Baselines(baselines::Args),
     Bench(bench::Args),
     Bless(bless::Args),
@@ -113,6 +115,7 @@ pub fn main() -> ExitCode {
 impl Command {
     fn run(&self, output: &mut Output) -> Result<Status> {
         match self {
+            Command::Adopt(args) => adopt::run(args, output),
             Command::Baselines(args) => baselines::run(args, output),
             Command::Bench(args) => bench::run(args, output),
             Command::Bless(args) => bless::run(args, output),

@@ -69,6 +69,8 @@ enum Format {
     Svg,
     /// One JSON document: the verdict, if there is one, and the reports.
     Json,
+    /// The JSON lines of llama-bench: a test of each prompt, and one of the tokens after it.
+    LlamaBench,
 }
 
 #[derive(Serialize)]
@@ -91,7 +93,8 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
             format!("{}\n{}", render::verdict_markdown(verdict), render::markdown(&reports))
         }
         (Format::Csv, None) => render::csv(&reports)?,
-        (Format::Csv, Some(_)) => {
+        (Format::LlamaBench, None) => render::llama_bench(&reports)?,
+        (Format::Csv | Format::LlamaBench, Some(_)) => {
             return Err(Failure::bad_input("there is no place for a verdict among samples")
                 .with_help("leave --baseline or --verdict out, or choose another format"));
         }
@@ -148,8 +151,8 @@ fn read_verdict(path: &Path, report: &Report) -> Result<Verdict> {
 
 /// Reads all reports. Where they are too many to be shown one by one, their samples are not kept in memory.
 fn read_all(args: &Args) -> Result<Vec<Report>> {
-    let needs_samples =
-        args.reports.len() <= render::DETAILED || matches!(args.format(), Format::Csv | Format::Svg);
+    let needs_samples = args.reports.len() <= render::DETAILED
+        || matches!(args.format(), Format::Csv | Format::Svg | Format::LlamaBench);
     let found: Vec<Result<Report>> = args
         .reports
         .par_iter()

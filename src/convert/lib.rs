@@ -4,5 +4,6 @@
 pub mod bundle;
 pub mod checkpoint;
 pub mod compress;
+pub mod contract;
 pub mod lower;
 pub mod model;

@@ -98,9 +98,9 @@ pub(super) fn measure_in(
     let mut form = None;
     if request.probe_kv {
         let floor = context.profile.profile.gating.residency.floor_pct / 100.0;
-        let forms = &bundle.manifest().settings.kv;
+        let forms = bundle.language_model()?.forms();
         let plan_of = &mut |form| plan_with(Some(form));
-        let (chosen, why) = harness::choose_form(forms, plan_of, env, floor);
+        let (chosen, why) = harness::choose_form(&forms, plan_of, env, floor);
         (form, kv_choice) = (Some(chosen), Some(why));
     }
     let plan = plan_with(form)?;
@@ -128,7 +128,8 @@ pub(super) struct BundleFacts<'a> {
 
 impl<'a> BundleFacts<'a> {
     pub(super) fn of(bundle: &'a Bundle) -> Result<BundleFacts<'a>, EvaluateError> {
-        let subject = lint::Subject::open(bundle.folder())?;
+        let packages = bundle.manifest().chunks.iter().map(|chunk| bundle.path(&chunk.file.name));
+        let subject = lint::Subject::of_packages(bundle.source(), packages)?;
         Ok(BundleFacts {
             bundle,
             placements: lint::lint(&subject, &lint::Setting::default(), &[])?.placements,

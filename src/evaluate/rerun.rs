@@ -10,8 +10,9 @@ use crate::advice::{Advice, Remedy};
 use crate::atomic::write_file;
 use crate::bundle::Bundle;
 use crate::gate::{GateError, InterimLook, Outcome, Verdict};
-use crate::harness::{BenchConfig, BenchEnv, Event, Launcher, Plan};
+use crate::harness::{BenchConfig, BenchEnv, Event, Launcher, Plan, PredictConfig};
 use crate::report::{ExtendError, Report};
+use crate::vocabulary::WorkloadKind;
 
 /// Launches of one round, at most: what is conclusive earlier needs no more.
 const MOST_PER_ROUND: usize = 8;
@@ -163,16 +164,25 @@ fn launches_needed(verdict: &Verdict, left: Duration, on_event: &mut dyn FnMut(R
 /// The workload of a report, as far as the report states it.
 fn workload(config: &BenchConfig, report: &Report) -> BenchConfig {
     let workload = &report.workload;
-    BenchConfig {
-        shapes: Some(workload.seq_lens.clone()),
-        generated_tokens: workload.generated_tokens,
-        requests_per_seq_len: workload.requests_per_seq_len,
+    let common = BenchConfig {
+        kind: Some(workload.kind),
         warm_up_rounds: workload.warm_up_rounds,
         seed: workload.seed,
         threads: report.runtime.threads,
-        kv: Some(report.subject.kv_form),
         numerics: report.runtime.numerics.unwrap_or(config.numerics),
         ..config.clone()
+    };
+    match workload.kind {
+        WorkloadKind::Generate => BenchConfig {
+            shapes: Some(workload.seq_lens.clone()),
+            generated_tokens: workload.generated_tokens,
+            requests_per_seq_len: workload.requests_per_seq_len,
+            kv: report.subject.kv_form,
+            ..common
+        },
+        WorkloadKind::Predict => {
+            BenchConfig { predict: PredictConfig::of_workload(workload, &config.predict), ..common }
+        }
     }
 }
 

@@ -60,7 +60,7 @@ impl SweepPlan {
         let (run, not_run) = split(&config, runtime);
         let reference = reference(&config, &run, &not_run)
             .map_err(|problem| SweepError::Reference { path: path.to_owned(), problem })?;
-        let open = |candidate: Candidate| Ok((Bundle::open(&candidate.bundle)?, candidate));
+        let open = |candidate: Candidate| Ok((Bundle::open_any(&candidate.bundle)?, candidate));
         let opened = run.into_iter().map(open).collect::<Result<Vec<_>, BundleError>>()?;
         let candidates = opened.into_iter().map(|(bundle, candidate)| (candidate, bundle)).collect();
         Ok(SweepPlan { config, candidates, not_run, reference })

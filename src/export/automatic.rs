@@ -1,29 +1,25 @@
 //! `--precision auto`: bits for each layer, by what the model loses when that layer alone is compressed.
 //!
-//! The model is exported once as it is, a layer to a package. Then each layer is compressed by each candidate, the whole
-//! is given a text, and the divergence of its logits from those of the uncompressed model is what the candidate costs.
+//! The model is exported once as it is, a layer to a package, and given a text. Then each layer is compressed by each
+//! candidate, the model runs again from that layer on, and the divergence of its logits from those of the uncompressed
+//! model is what the candidate costs.
 
 use std::path::Path;
-use std::sync::Arc;
 
 use super::error::ExportError;
+use super::layers::Layers;
 use super::{Progress, Request, Source, trial};
 use crate::atomic::Staging;
 use crate::bundle::{Bundle, Chunk, LayerSensitivity, Sensitivity};
-use crate::compress::{self, Candidate, Choice, Plan, Precision, Rule};
-use crate::generate::{Driver, GenerateError, SystemClock};
+use crate::compress::{self, Candidate, Choice, Log, Plan, Precision, Rule};
 use crate::harness::BUILT_IN_TEXT;
 use crate::mil::verify::verify_rewritten;
 use crate::package::{self, Package, WriteOptions};
-use crate::runtime::LoadedModel;
-use crate::stats::kl_divergence;
-use crate::vocabulary::KvForm;
 
 /// What a layer may become, narrowest first.
 const CANDIDATES: &[&str] = &["lut3:group=16", "lut4:group=16", "lut6:group=16", "int8"];
-/// Tokens of text that are given at once, and how many more are compared one after the other.
-const PROMPT: usize = 64;
-const COMPARED: usize = 48;
+/// Positions at the end of the text whose logits are compared.
+pub(super) const COMPARED: usize = 64;
 
 /// Bits to spend, and the text that decides where.
 #[derive(Debug, Clone, PartialEq)]
@@ -37,8 +33,8 @@ pub struct Automatic {
 /// A part of the model that gets one precision.
 struct PrecisionGroup {
     name: String,
-    /// The package it is in.
-    chunk: usize,
+    /// The layers, or the head, that it is in.
+    places: Vec<usize>,
     /// The names of its weights.
     pattern: String,
 }
@@ -52,15 +48,17 @@ pub(super) fn choose(
 ) -> Result<(Plan, Sensitivity), ExportError> {
     // Never committed: it goes when it is dropped, or with the next export if this one is killed.
     let scratch = Staging::new(&request.output).map_err(|e| ExportError::io(&request.output, &e))?;
-    let length = (PROMPT + COMPARED).next_power_of_two();
-    let bundle = trial::export_layers(request, source, (scratch.path(), length), progress)?;
-    let probe = SensitivityProbe::new(&bundle, wanted)?;
-    let parts = parts(&bundle, source.decoder.head.tied);
+    let bundle = trial::export_layers(request, source, (scratch.path(), Automatic::TOKENS), progress)?;
+    let text = wanted.calibration.as_deref().unwrap_or(BUILT_IN_TEXT);
+    let ids = trial::tokens(&bundle, text, Automatic::TOKENS, failed)?;
+    let text = (&ids[..Automatic::TOKENS], COMPARED);
+    let mut layers = Layers::new((&bundle, source), scratch.path(), text, failed)?;
+    let parts = parts(&bundle, layers.head(), source.decoder.head.tied);
     let candidates: Vec<Precision> = CANDIDATES.iter().map(|text| text.parse()).collect::<Result<_, _>>()?;
     let mut choices = Vec::with_capacity(parts.len());
     for part in &parts {
         progress.began(&format!("sensitivity of {}", part.name), None);
-        choices.push(probe.choice(part, &candidates, scratch.path())?);
+        choices.push(choice(&mut layers, part, &candidates, scratch.path())?);
     }
     let chosen = compress::choose(&choices, wanted.target_bits)?;
     let rules = parts.iter().zip(&choices).zip(&chosen).map(|((part, choice), &chosen)| Rule {
@@ -76,112 +74,67 @@ fn failed(message: &str) -> ExportError {
     ExportError::option("precision", format!("auto: {message}"))
 }
 
-fn parts(bundle: &Bundle, tied: bool) -> Vec<PrecisionGroup> {
-    let chunks = &bundle.manifest().chunks;
-    let layer = |(chunk, described): (usize, &Chunk)| {
+fn parts(bundle: &Bundle, head: usize, tied: bool) -> Vec<PrecisionGroup> {
+    let layer = |(place, described): (usize, &Chunk)| {
         let layer = described.first_layer;
-        PrecisionGroup { name: format!("layer {layer}"), chunk, pattern: format!("layers_{layer}_*_weight") }
+        PrecisionGroup {
+            name: format!("layer {layer}"),
+            places: vec![place],
+            pattern: format!("layers_{layer}_*_weight"),
+        }
     };
-    let part = |name: &str, chunk, pattern: &str| PrecisionGroup {
+    let part = |name: &str, places: &[usize], pattern: &str| PrecisionGroup {
         name: name.to_owned(),
-        chunk,
+        places: places.to_vec(),
         pattern: pattern.to_owned(),
     };
-    let last = chunks.len() - 1;
     let ends = match tied {
-        true => vec![part("embedding and head", last, "embedding_weight*")],
-        false => vec![part("embedding", 0, "embedding_weight*"), part("head", last, "head_weight*")],
+        true => vec![part("embedding and head", &[0, head], "embedding_weight*")],
+        false => vec![part("embedding", &[0], "embedding_weight*"), part("head", &[head], "head_weight*")],
     };
-    chunks.iter().enumerate().map(layer).chain(ends).collect()
+    bundle.manifest().chunks.iter().enumerate().map(layer).chain(ends).collect()
 }
 
-/// The model as it is, with the logits that it gives.
-struct SensitivityProbe<'a> {
-    bundle: &'a Bundle,
-    packages: Vec<Package>,
-    loaded: Vec<Arc<dyn LoadedModel>>,
-    ids: Vec<u32>,
-    logits: Vec<Vec<f32>>,
+/// What a part costs and loses at each precision.
+fn choice(
+    layers: &mut Layers,
+    part: &PrecisionGroup,
+    candidates: &[Precision],
+    scratch: &Path,
+) -> Result<Choice, ExportError> {
+    let mut choice = Choice { name: part.name.clone(), elements: 0, candidates: Vec::new() };
+    for &precision in candidates {
+        let (packages, log) = compressed(layers, part, precision, scratch)?;
+        let tensors = log.tensors.iter().filter(|tensor| !["fp16", "fp32"].contains(&&*tensor.precision));
+        let (elements, bytes) = tensors.fold((0, 0), |(elements, bytes), tensor| {
+            (elements + tensor.shape.iter().product::<usize>() as u64, bytes + tensor.bytes_after)
+        });
+        choice.elements = elements;
+        choice.candidates.push(Candidate { precision, bytes, loss: layers.divergence(&packages)? });
+    }
+    Ok(choice)
 }
 
-impl<'a> SensitivityProbe<'a> {
-    fn new(bundle: &'a Bundle, wanted: &Automatic) -> Result<SensitivityProbe<'a>, ExportError> {
-        let text = wanted.calibration.as_deref().unwrap_or(BUILT_IN_TEXT);
-        let mut ids = trial::tokens(bundle, text, PROMPT + COMPARED, failed)?;
-        ids.truncate(PROMPT + COMPARED);
-        let packages = trial::packages(bundle)?;
-        let loaded = packages.iter().map(|package| trial::load(package, failed)).collect::<Result<_, _>>()?;
-        let mut probe = SensitivityProbe { bundle, packages, loaded, ids, logits: Vec::new() };
-        probe.logits = probe.logits_with(None)?;
-        Ok(probe)
-    }
-
-    fn choice(
-        &self,
-        part: &PrecisionGroup,
-        candidates: &[Precision],
-        scratch: &Path,
-    ) -> Result<Choice, ExportError> {
-        let mut choice = Choice { name: part.name.clone(), elements: 0, candidates: Vec::new() };
-        for &precision in candidates {
-            let (candidate, elements) = self.candidate(part, precision, scratch)?;
-            choice.candidates.push(candidate);
-            choice.elements = elements;
-        }
-        Ok(choice)
-    }
-
-    /// What one part costs and loses at one precision.
-    fn candidate(
-        &self,
-        part: &PrecisionGroup,
-        precision: Precision,
-        scratch: &Path,
-    ) -> Result<(Candidate, u64), ExportError> {
-        let rules = vec![Rule { pattern: part.pattern.clone(), precision }];
-        let original = self.packages[part.chunk].model();
-        let plan = Plan { default: Precision::Keep, rules };
+/// The packages of a part with its weights at a precision, and the log of the last: weights that several have are the same.
+fn compressed(
+    layers: &Layers,
+    part: &PrecisionGroup,
+    precision: Precision,
+    scratch: &Path,
+) -> Result<(Vec<(usize, Package)>, Log), ExportError> {
+    let rules = vec![Rule { pattern: part.pattern.clone(), precision }];
+    let plan = Plan { default: Precision::Keep, rules };
+    let (mut packages, mut log) = (Vec::new(), Log::default());
+    for &place in &part.places {
+        let original = layers.package(place).model();
         let (model, compression) = compress::apply(original.clone(), &plan)?;
-        let path = scratch.join("candidate.mlpackage");
+        let path = scratch.join(format!("candidate-{place}.mlpackage"));
         let options = WriteOptions { overwrite: true, staged: true };
         package::write(&verify_rewritten(original, model)?, &path, options)?;
-        let log = compression.log().map_err(|e| ExportError::io(&path, &e))?;
-        let loaded = trial::load(&Package::open(&path)?, failed)?;
-        let found = self.logits_with(Some((part.chunk, loaded)))?;
-        let divergence =
-            self.logits.iter().zip(&found).map(|(reference, found)| kl_divergence(reference, found));
-        let compressed =
-            log.tensors.iter().filter(|tensor| tensor.precision != "fp16" && tensor.precision != "fp32");
-        let (mut bytes, mut elements) = (0, 0);
-        for tensor in compressed {
-            bytes += tensor.bytes_after;
-            elements += tensor.shape.iter().product::<usize>() as u64;
-        }
-        let loss = divergence.sum::<f64>() / self.logits.len() as f64;
-        Ok((Candidate { precision, bytes, loss }, elements))
+        log = compression.log().map_err(|e| ExportError::io(&path, &e))?;
+        packages.push((place, Package::open(&path)?));
     }
-
-    /// Logits of the compared positions, with one package in another's place.
-    fn logits_with(
-        &self,
-        other: Option<(usize, Arc<dyn LoadedModel>)>,
-    ) -> Result<Vec<Vec<f32>>, ExportError> {
-        let mut loaded = self.loaded.clone();
-        if let Some((chunk, other)) = other {
-            loaded[chunk] = other;
-        }
-        let sessions = loaded.into_iter().map(LoadedModel::session).collect();
-        let clock = Arc::new(SystemClock::default());
-        let failed = |e: GenerateError| failed(&e.to_string());
-        let mut driver = Driver::new(self.bundle, sessions, Some(KvForm::Io), clock).map_err(failed)?;
-        let mut logits = Vec::with_capacity(COMPARED);
-        let mut keep = |_: usize, found: &[f32]| {
-            logits.push(found.to_vec());
-            Ok(())
-        };
-        driver.teacher_force(&self.ids, PROMPT, None, &mut keep).map_err(failed)?;
-        Ok(logits)
-    }
+    Ok((packages, log))
 }
 
 fn table(target_bits: f64, choices: &[Choice], chosen: &[usize]) -> Sensitivity {
@@ -196,6 +149,9 @@ fn table(target_bits: f64, choices: &[Choice], chosen: &[usize]) -> Sensitivity 
 }
 
 impl Automatic {
+    /// Tokens of the text that are used, from its beginning.
+    pub const TOKENS: usize = 128;
+
     /// Bits for all weights, if that can be reached at all.
     pub fn new(target_bits: f64, calibration: Option<String>) -> Result<Automatic, ExportError> {
         match (1.0..=16.0).contains(&target_bits) {

@@ -7,11 +7,9 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::chunking::layer_elements;
-use crate::bundle::{
-    Architecture, Chunk, File, Function, LongRotation, Mask, Port, Rotation, Tool, digest_text,
-};
+use crate::bundle::{Architecture, Chunk, File, LongRotation, Mask, Rotation, Tool, digest_text, functions};
 use crate::lower::{Positions, RotationInput};
-use crate::mil::{Feature, FeatureType, Flexibility, Interface, LiteralData, Model};
+use crate::mil::{LiteralData, Model};
 use crate::model::{Decoder, Layer, Mlp, Norm, Position, Weight};
 use crate::package::Summary;
 
@@ -88,7 +86,7 @@ pub fn chunk(
         layers: layers.len(),
         masks: masks.collect(),
         rotations: rotations.collect(),
-        functions: model.interfaces().iter().map(function).collect(),
+        functions: functions(model),
     }
 }
 
@@ -103,31 +101,6 @@ fn rotation(input: &RotationInput) -> Rotation {
         magnitude: rope.magnitude() as f32,
         long: long.map(|long| LongRotation { above: long.above, frequencies: single(long.frequencies) }),
     }
-}
-
-fn function(interface: &Interface) -> Function {
-    let ports = |features: &[Feature]| features.iter().map(port).collect();
-    Function {
-        name: interface.function.clone(),
-        inputs: ports(&interface.inputs),
-        outputs: ports(&interface.outputs),
-        states: ports(&interface.states),
-    }
-}
-
-fn port(feature: &Feature) -> Port {
-    let (dtype, shapes) = match &feature.ty {
-        FeatureType::Array(array) | FeatureType::State(array) => {
-            let mut shapes = vec![array.shape.clone()];
-            if let Flexibility::Enumerated(all) = &array.flexibility {
-                shapes.clone_from(all);
-            }
-            shapes.retain(|shape| !shape.is_empty());
-            (array.dtype.to_string(), shapes)
-        }
-        _ => (String::new(), Vec::new()),
-    };
-    Port { name: feature.name.clone(), dtype, shapes }
 }
 
 /// Bytes of the weights that a package of this model streams in.

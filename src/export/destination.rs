@@ -1,53 +1,89 @@
-//! Where a bundle goes: nothing but a bundle is replaced, and a checkpoint is never written over.
+//! Where a bundle goes: nothing but a bundle is replaced, and what it is made from is never written over.
 
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::{ExportError, Occupant, Request};
+use super::{ExportError, Occupant};
 use crate::atomic::Staging;
-use crate::bundle::{Bundle, MANIFEST};
+use crate::bundle::{Bundle, MANIFEST, Manifest};
 use crate::package::{DS_STORE, foreign_file};
 use crate::report::{Quality, Record, Verification};
 
-/// Refuses a destination whose content would be lost.
-pub(super) fn check(request: &Request) -> Result<(), ExportError> {
-    check_apart(&request.checkpoint, &request.output)?;
-    let output = &request.output;
-    let Ok(metadata) = fs::metadata(output) else { return Ok(()) };
-    let exists = |what| Err(ExportError::Exists { path: output.clone(), what });
-    if !metadata.is_dir() {
-        return exists(Occupant::Other);
+/// A folder that is to become a bundle.
+#[derive(Debug, Clone)]
+pub(crate) struct Destination {
+    /// The folder.
+    pub(crate) output: PathBuf,
+    /// Whether a bundle that is there already is replaced.
+    pub(crate) overwrite: bool,
+    /// What the bundle is made from, and what each of these is called.
+    pub(crate) sources: Vec<(&'static str, PathBuf)>,
+}
+
+impl Destination {
+    /// Refuses a destination whose content would be lost.
+    pub(crate) fn check(&self) -> Result<(), ExportError> {
+        for (what, source) in &self.sources {
+            check_apart((what, source.as_path()), &self.output)?;
+        }
+        let output = &self.output;
+        let Ok(metadata) = fs::metadata(output) else { return Ok(()) };
+        let exists = |what| Err(ExportError::Exists { path: output.clone(), what });
+        if !metadata.is_dir() {
+            return exists(Occupant::Other);
+        }
+        if fs::read_dir(output).is_ok_and(|mut entries| entries.next().is_none()) {
+            return Ok(());
+        }
+        let Ok(bundle) = Bundle::open(output) else { return exists(Occupant::Other) };
+        if !self.overwrite {
+            return exists(Occupant::Bundle);
+        }
+        match foreign(&bundle).map_err(|e| ExportError::unreadable(output, &e))? {
+            Some(path) => Err(ExportError::Exists { path, what: Occupant::Foreign }),
+            None => Ok(()),
+        }
     }
-    if fs::read_dir(output).is_ok_and(|mut entries| entries.next().is_none()) {
-        return Ok(());
+
+    /// Starts the bundle's folder, and makes the folders that it is in.
+    pub(crate) fn stage(&self) -> Result<Staging, ExportError> {
+        let output = &self.output;
+        let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let made = parent.map_or(Ok(()), fs::create_dir_all);
+        made.and_then(|()| Staging::exclusive(output)).map_err(|e| ExportError::io(output, &e))
     }
-    let Ok(bundle) = Bundle::open(output) else { return exists(Occupant::Other) };
-    if !request.overwrite {
-        return exists(Occupant::Bundle);
-    }
-    match foreign(&bundle).map_err(|e| ExportError::unreadable(output, &e))? {
-        Some(path) => Err(ExportError::Exists { path, what: Occupant::Foreign }),
-        None => Ok(()),
+
+    /// Writes the description of a bundle, and puts all of it in its place.
+    pub(crate) fn commit(&self, staging: Staging, manifest: &Manifest) -> Result<Bundle, ExportError> {
+        let output = &self.output;
+        let text = serde_json::to_string_pretty(manifest).map_err(|e| ExportError::io(output, &e.into()))?;
+        write_file(&staging.path().join(MANIFEST), format!("{text}\n").as_bytes())?;
+        // Read back before it replaces one that is good.
+        Bundle::open(staging.path())?;
+        // Much may have come to be there since the work began.
+        self.check()?;
+        staging.commit().map_err(|e| ExportError::io(output, &e))?;
+        Ok(Bundle::open(output)?)
     }
 }
 
-/// Starts the bundle's folder, and makes the folders that it is in.
-pub(super) fn stage(output: &Path) -> Result<Staging, ExportError> {
-    let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let made = parent.map_or(Ok(()), fs::create_dir_all);
-    made.and_then(|()| Staging::exclusive(output)).map_err(|e| ExportError::io(output, &e))
+/// Writes a file that is not there yet.
+pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), ExportError> {
+    use std::io::Write;
+    let write = || fs::File::create_new(path)?.write_all(bytes);
+    write().map_err(|e| ExportError::io(path, &e))
 }
 
-/// Refuses a checkpoint inside the destination, and a destination inside the checkpoint.
-fn check_apart(checkpoint: &Path, given: &Path) -> Result<(), ExportError> {
-    let (Some(checkpoint), Some(output)) = (real(checkpoint), real(given)) else { return Ok(()) };
-    let how = if checkpoint == output {
-        "is the checkpoint itself"
-    } else if checkpoint.starts_with(&output) {
-        "is a folder that holds the checkpoint"
-    } else if output.starts_with(&checkpoint) {
-        "is inside the checkpoint"
+/// Refuses a source inside the destination, and a destination inside the source.
+fn check_apart((what, source): (&str, &Path), given: &Path) -> Result<(), ExportError> {
+    let (Some(source), Some(output)) = (real(source), real(given)) else { return Ok(()) };
+    let how = if source == output {
+        format!("is the {what} itself")
+    } else if source.starts_with(&output) {
+        format!("is a folder that holds the {what}")
+    } else if output.starts_with(&source) {
+        format!("is inside the {what}")
     } else {
         return Ok(());
     };
@@ -66,6 +102,20 @@ fn real(path: &Path) -> Option<PathBuf> {
         missing.push(there.file_name()?);
         there = there.parent()?;
     }
+}
+
+/// The path of a file from the folder of a bundle, with `/` between its parts; the path as given if there is none.
+pub(super) fn from_bundle(output: &Path, file: &Path) -> String {
+    let relative = || {
+        let (folder, file) = (real(output)?, real(file)?);
+        let shared = folder.components().zip(file.components()).take_while(|(a, b)| a == b).count();
+        let up = folder.components().skip(shared).map(|_| "..");
+        let down = file.components().skip(shared).map(|part| part.as_os_str().to_str());
+        // Nothing is shared by two drives.
+        let parts: Vec<&str> = up.map(Some).chain(down).collect::<Option<_>>()?;
+        (shared > 0).then(|| parts.join("/"))
+    };
+    relative().unwrap_or_else(|| file.display().to_string())
 }
 
 /// Something in a bundle's folder that no export, `verify` or `eval` wrote.
@@ -104,7 +154,8 @@ mod tests {
             ("model", "model2", None),
             ("model", "new/bundle", None),
         ] {
-            let found = check_apart(&at(checkpoint), &at(output)).map_err(|e| e.to_string());
+            let found =
+                check_apart(("checkpoint", at(checkpoint).as_path()), &at(output)).map_err(|e| e.to_string());
             let expected = expected.map_or(Ok(()), |text| Err(format!("{}: {text}", at(output).display())));
             assert_eq!(found, expected, "{checkpoint} to {output}");
         }
@@ -117,7 +168,8 @@ mod tests {
         fs::create_dir_all(folder.path().join("model")).unwrap();
         std::os::unix::fs::symlink("model", folder.path().join("link")).unwrap();
         let checkpoint = folder.path().join("model");
-        assert!(check_apart(&checkpoint, &folder.path().join("link")).is_err());
-        assert!(check_apart(&checkpoint, &folder.path().join("link/bundle")).is_err());
+        let source = ("checkpoint", checkpoint.as_path());
+        assert!(check_apart(source, &folder.path().join("link")).is_err());
+        assert!(check_apart(source, &folder.path().join("link/bundle")).is_err());
     }
 }

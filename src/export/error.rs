@@ -60,13 +60,13 @@ pub enum ExportError {
         /// What was found and what is possible.
         message: String,
     },
-    /// The bundle is to be where the checkpoint is.
+    /// The bundle is to be where that is which it is made from.
     #[error("{}: {how}", path.display())]
     Overlap {
         /// Where the bundle is to be.
         path: PathBuf,
-        /// Where that is, seen from the checkpoint.
-        how: &'static str,
+        /// Where that is, seen from what the bundle is made from.
+        how: String,
     },
     /// Something is where the bundle is to be.
     #[error("{}: {what}, so it is not replaced", path.display())]
@@ -116,7 +116,7 @@ impl fmt::Display for Occupant {
 }
 
 impl ExportError {
-    pub(super) fn io(path: &Path, error: &io::Error) -> ExportError {
+    pub(crate) fn io(path: &Path, error: &io::Error) -> ExportError {
         ExportError::Io { path: path.to_owned(), source: io::Error::new(error.kind(), error.to_string()) }
     }
 

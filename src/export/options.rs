@@ -253,6 +253,7 @@ impl ResolvedOptions {
             compute_units: self.compute_units,
             precision,
             training_seq_lens: self.training_lengths.clone(),
+            config: None,
         }
     }
 }

@@ -1,13 +1,14 @@
 //! Exports of quantised checkpoints, and of palettes that know which inputs matter.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
 use super::*;
 use crate::checkpoint::testing::{QuantFormat, TestTensor, write};
-use crate::compress::{Plan, Precision};
+use crate::compress::{Candidate, Choice, Plan, Precision, Rule};
 use crate::mil::op::{KnownValue, Numerics, decode_all};
 use crate::mil::propagate::{Options, propagate};
 use crate::package::Package;
@@ -66,6 +67,7 @@ fn request(checkpoint: &Path, output: PathBuf, precision: &str) -> Request {
         name: None,
         options,
         training_lengths: None,
+        config: None,
         precision: PrecisionPlan::Fixed,
     }
 }
@@ -216,6 +218,97 @@ fn palettes_that_know_which_inputs_matter_lose_less_of_the_output() {
     assert!(!kept.weighted, "rows that are looked up have no inputs");
 }
 
+/// What the model loses with a plan when all of it runs, token by token.
+fn whole_model_loss(folder: &Path, plan: Plan, reference: Option<&[Vec<f32>]>) -> (f64, Vec<Vec<f32>>) {
+    let mut wanted = request(&quickstart(), folder.join("whole"), "fp16");
+    wanted.options.enumerate_shapes = Some(vec![Automatic::TOKENS]);
+    (wanted.options.precision, wanted.overwrite) = (Some(plan), true);
+    let bundle = export(&wanted, &()).unwrap();
+    let failed: trial::Failed = |why| panic!("{why}");
+    let ids = trial::tokens(&bundle, TEXT, Automatic::TOKENS, failed).unwrap();
+    let packages = trial::packages(&bundle).unwrap();
+    let sessions = packages.iter().map(|package| trial::load(package, failed).unwrap().session()).collect();
+    let clock = Arc::new(crate::generate::SystemClock::default());
+    let mut driver = crate::generate::Driver::new(&bundle, sessions, None, clock).unwrap();
+    let mut logits = Vec::new();
+    let prompt = Automatic::TOKENS + 1 - automatic::COMPARED;
+    driver
+        .teacher_force(&ids[..Automatic::TOKENS], prompt, None, &mut |_, found| {
+            logits.push(found.to_vec());
+            Ok(())
+        })
+        .unwrap();
+    let pairs = reference.unwrap_or(&logits).iter().zip(&logits);
+    let nats: Vec<f64> =
+        pairs.map(|(reference, found)| crate::stats::kl_divergence(reference, found)).collect();
+    assert_eq!(nats.len(), automatic::COMPARED);
+    (nats.iter().sum::<f64>() / nats.len() as f64, logits)
+}
+
+#[test]
+fn running_from_a_layer_on_finds_what_the_whole_model_loses() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut wanted = request(&quickstart(), folder.path().join("auto"), "fp16");
+    wanted.precision = PrecisionPlan::Auto(Automatic::new(4.5, Some(TEXT.to_owned())).unwrap());
+    let found = export(&wanted, &()).unwrap().manifest().sensitivity.clone().unwrap();
+    let (_, reference) = whole_model_loss(folder.path(), Plan::from(Precision::Keep), None);
+    let (mut ours, mut exhaustive) = (Vec::new(), Vec::new());
+    for layer in &found.layers {
+        let pattern = match layer.name.strip_prefix("layer ") {
+            Some(number) => format!("layers_{number}_*_weight"),
+            None => "embedding_weight*".to_owned(),
+        };
+        let choice = |losses: Vec<(Precision, f64)>| Choice {
+            name: layer.name.clone(),
+            elements: layer.elements,
+            candidates: losses
+                .into_iter()
+                .map(|(precision, loss)| Candidate {
+                    precision,
+                    bytes: bytes(precision, layer.elements),
+                    loss,
+                })
+                .collect(),
+        };
+        let (mut quick, mut whole) = (Vec::new(), Vec::new());
+        for (precision, loss) in &layer.divergence {
+            let precision: Precision = precision.parse().unwrap();
+            let rules = vec![Rule { pattern: pattern.clone(), precision }];
+            let plan = Plan { default: Precision::Keep, rules };
+            let (expected, _) = whole_model_loss(folder.path(), plan, Some(&reference));
+            // Prompts are multiplied in fp32, single tokens with activations of fifteen bits.
+            assert!(
+                (loss - expected).abs() <= 0.05 * expected + 1e-4,
+                "{} as {precision}: {loss} nats from the layer on, {expected} of the whole model",
+                layer.name
+            );
+            quick.push((precision, *loss));
+            whole.push((precision, expected));
+        }
+        ours.push(choice(quick));
+        exhaustive.push(choice(whole));
+    }
+    for bits in [3.5, 4.5, 6.0] {
+        let lost = |chosen: &[usize]| -> f64 {
+            exhaustive.iter().zip(chosen).map(|(choice, &chosen)| choice.candidates[chosen].loss).sum()
+        };
+        let [quick, whole] =
+            [&ours, &exhaustive].map(|choices| lost(&compress::choose(choices, bits).unwrap()));
+        assert!(
+            quick <= whole * 1.02,
+            "{bits} bits: {quick} nats, {whole} if every candidate runs the whole model"
+        );
+    }
+}
+
+/// About what a weight takes; the same for both ways of measuring.
+fn bytes(precision: Precision, elements: u64) -> u64 {
+    let bits = [("lut3", 3), ("lut4", 4), ("lut6", 6), ("int8", 8)];
+    let name = precision.to_string();
+    let (_, bits) = bits.iter().find(|(start, _)| name.starts_with(start)).unwrap();
+    elements * bits / 8
+}
+
 #[test]
 fn calibration_is_for_forms_that_use_it() {
     let folder = tempfile::tempdir().unwrap();
@@ -236,4 +329,38 @@ fn calibration_is_for_forms_that_use_it() {
     let mixed: Plan =
         serde_yaml::from_str("{default: int8, rules: [{match: '*mlp*', precision: lut4}]}").unwrap();
     assert!(mixed.is_weighted());
+}
+
+#[test]
+fn lint_rules_name_keys_that_a_configuration_has() {
+    let schema = serde_json::to_value(schemars::schema_for!(ExportOptions)).unwrap();
+    let keys = schema["properties"].as_object().unwrap();
+    let named: Vec<&str> = crate::lint::rules().iter().filter_map(|rule| rule.decided_by).collect();
+    assert!(!named.is_empty());
+    for key in named {
+        assert!(keys.contains_key(key), "{key}");
+    }
+}
+
+#[test]
+fn configurations_are_named_from_the_folder_of_the_bundle() {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |path: &str| folder.path().join(path);
+    fs::create_dir_all(at("configs")).unwrap();
+    fs::create_dir_all(at("else/where")).unwrap();
+    for (output, file, expected) in [
+        ("exports/model", "configs/a.yaml", "../../configs/a.yaml"),
+        ("model", "a.yaml", "../a.yaml"),
+        ("configs/model", "configs/../configs/a.yaml", "../a.yaml"),
+    ] {
+        crate::atomic::write_file(&at(file), b"{}").unwrap();
+        assert_eq!(destination::from_bundle(&at(output), &at(file)), expected);
+    }
+    // A link to a folder is the folder.
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink(at("else/where"), at("link")).unwrap();
+        let found = destination::from_bundle(&at("link/model"), &at("configs/a.yaml"));
+        assert_eq!(found, "../../../configs/a.yaml");
+    }
 }

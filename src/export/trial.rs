@@ -34,6 +34,7 @@ pub(super) fn export_layers(
         options,
         overwrite: false,
         training_lengths: None,
+        config: None,
         precision: PrecisionPlan::Fixed,
         ..request.clone()
     };

@@ -1,7 +1,8 @@
 //! Observations, the bundle and the machine become a report.
 
 use super::compression::compressed_weights;
-use super::plan::Plan;
+use super::plan::{Plan, PlannedWork};
+use super::predict::PlannedCase;
 use super::residency::{load_regimes, residency};
 use super::run::{Observations, Placement};
 use anemeter_base::hardware::{Conditions, Machine, Match};
@@ -9,8 +10,9 @@ use anemeter_base::vocabulary::{ComputeUnits, RuntimeName};
 use anemeter_convert::bundle::Manifest;
 use anemeter_measure::report::{
     Failure, Figure, Header, KvChoice, Launch, MeasuredBandwidth, Metric, PredictedResidency, Quality,
-    Report, Residency, RuntimeUse, SCHEMA, SpeedLimit, Subject, Verification, figures, mix_figures,
+    Report, Residency, Roofline, RuntimeUse, SCHEMA, SpeedLimit, Subject, Verification, figures, mix_figures,
 };
+use anemeter_mil::cost;
 
 /// What a report needs besides observations.
 pub struct Context<'a> {
@@ -46,7 +48,11 @@ pub fn assemble(context: Context<'_>, observed: Observations) -> Report {
     let subject = subject(plan, manifest, observed.weight_bytes_per_token);
     let bandwidth = probe.as_ref().map(|probe| probe.bandwidth.clone());
     let source = bandwidth_for(plan.runtime, profile, bandwidth.as_ref());
-    let speed_limits = speed_limits(manifest, &subject, &figures, plan.batch, source);
+    let rooflines = source.as_ref().map_or_else(Vec::new, |source| rooflines(plan, &figures, source));
+    let speed_limits = match &plan.work {
+        PlannedWork::Generate(work) => speed_limits(manifest, &subject, &figures, work.batch, source),
+        PlannedWork::Predict(_) => Vec::new(),
+    };
     let (residency, residency_note) = placement(plan, observed.placement.as_ref(), &observed.launches);
     let placed = observed.placement.as_ref().and_then(|placement| Some(&placement.as_ref().ok()?.placed));
     let units = placed.and_then(|placed| placed.units);
@@ -65,8 +71,12 @@ pub fn assemble(context: Context<'_>, observed: Observations) -> Report {
         mix: mix_figures(&figures, &plan.mix),
         figures,
         speed_limits,
+        rooflines,
         bandwidth,
-        overhead_us_per_step: probe.map(|probe| probe.overhead_us_per_step),
+        // It is that of a step that generates a token.
+        overhead_us_per_step: probe
+            .filter(|_| matches!(plan.work, PlannedWork::Generate(_)))
+            .map(|probe| probe.overhead_us_per_step),
         kv_choice: context.kv_choice,
         load_regimes,
         residency,
@@ -80,17 +90,22 @@ pub fn assemble(context: Context<'_>, observed: Observations) -> Report {
 }
 
 fn subject(plan: &Plan, manifest: &Manifest, weight_bytes_per_token: Option<u64>) -> Subject {
+    let architecture = manifest.architecture.as_ref();
     Subject {
         name: manifest.name.clone(),
-        architecture: manifest.architecture.name.clone(),
-        parameters: manifest.architecture.parameters,
-        precision: manifest.settings.precision.clone(),
-        kv_form: plan.kv,
-        kv_bytes_per_token: manifest.architecture.kv_bytes_per_token,
+        origin: manifest.origin,
+        architecture: architecture.map(|of| of.name.clone()).unwrap_or_default(),
+        parameters: architecture.map_or(0, |of| of.parameters),
+        precision: manifest.precision().to_owned(),
+        kv_form: match &plan.work {
+            PlannedWork::Generate(work) => Some(work.kv),
+            PlannedWork::Predict(_) => None,
+        },
+        kv_bytes_per_token: architecture.map_or(0, |of| of.kv_bytes_per_token),
         package_bytes: manifest.chunks.iter().map(|chunk| chunk.file.bytes).sum(),
         weight_bytes_per_token,
         package_digests: manifest.chunks.iter().map(|chunk| chunk.file.digest.clone()).collect(),
-        checkpoint_digest: manifest.checkpoint.digest.clone(),
+        checkpoint_digest: manifest.checkpoint.as_ref().map(|of| of.digest.clone()).unwrap_or_default(),
         tokenizer_digest: manifest.tokenizer.as_ref().map(|tokenizer| tokenizer.file.digest.clone()),
     }
 }
@@ -103,7 +118,13 @@ fn placement(
 ) -> (Option<Residency>, String) {
     match placement {
         None => (None, format!("the {} runtime does not use the Neural Engine", plan.runtime)),
-        Some(Ok(Placement { placed, said })) => residency(placed, said, launches),
+        Some(Ok(Placement { placed, said })) => {
+            let cases = match &plan.work {
+                PlannedWork::Generate(_) => Vec::new(),
+                PlannedWork::Predict(work) => work.wanted.cases(),
+            };
+            residency(placed, said, launches, (&cases, &plan.soak_place()))
+        }
         Some(Err(failure)) => (None, format!("where operations ran is not known: asking {failure}")),
     }
 }
@@ -139,6 +160,20 @@ fn bandwidth_for(
             listed.map(|listed| (listed.gb_per_s, listed.source.clone()))
         }
     }
+}
+
+/// How far each case is from what the machine allows. Only of Neural Engines is it known when arithmetic is the limit.
+fn rooflines(plan: &Plan, figures: &[Figure], bandwidth: &(f64, String)) -> Vec<Roofline> {
+    let PlannedWork::Predict(work) = &plan.work else { return Vec::new() };
+    let balance = (plan.runtime != RuntimeName::Cpu).then_some(cost::BALANCE);
+    let bound = |planned: &PlannedCase| {
+        let case = &planned.case;
+        let is_it =
+            |figure: &&Figure| figure.metric == Metric::Latency && figure.case.as_ref() == Some(&case.name);
+        let p50 = figures.iter().find(is_it)?.summary.percentiles.p50?;
+        Roofline::new(case, bandwidth, balance, p50)
+    };
+    work.wanted.cases.iter().filter_map(bound).collect()
 }
 
 fn speed_limits(

@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::predict::PredictConfig;
 use anemeter_base::config::{self, ConfigFileError};
 use anemeter_base::hardware::ProductionMix;
-use anemeter_base::vocabulary::{ComputeUnits, KvForm, Numerics};
+use anemeter_base::vocabulary::{ComputeUnits, KvForm, Numerics, WorkloadKind};
 
 /// The configuration that comes with the program.
 const BUILT_IN: &str = include_str!("configs/bench.yaml");
@@ -60,6 +61,12 @@ pub struct BenchConfig {
     /// How the `cpu` runtime computes fp16.
     #[serde(default)]
     pub numerics: Numerics,
+    /// What one request is: `generate` or `predict`. A language model generates and anything else predicts if nothing is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kind: Option<WorkloadKind>,
+    /// What the workload `predict` does.
+    #[serde(default, skip_serializing_if = "PredictConfig::is_default")]
+    pub predict: PredictConfig,
 }
 
 /// Where prompts come from.
@@ -97,8 +104,9 @@ impl BenchConfig {
     /// Reads a configuration. Files of prompts are looked for beside it.
     pub fn read(path: &Path) -> Result<BenchConfig, ConfigFileError> {
         let mut config = BenchConfig::check(config::load(path)?, path)?;
-        if let (Some(file), Some(folder)) = (&mut config.prompts.file, path.parent()) {
-            *file = folder.join(&*file);
+        let BenchConfig { prompts, predict, .. } = &mut config;
+        if let Some(folder) = path.parent() {
+            prompts.file.iter_mut().chain(&mut predict.inputs).for_each(|file| *file = folder.join(&*file));
         }
         Ok(config)
     }
@@ -139,7 +147,7 @@ impl BenchConfig {
                 return Some(format!("`{key}` is {value}, expected {low} to {most} seconds"));
             }
         }
-        self.shapes_problem().or_else(|| self.prompts.problem())
+        self.shapes_problem().or_else(|| self.prompts.problem()).or_else(|| self.predict.problem())
     }
 
     fn shapes_problem(&self) -> Option<String> {
@@ -202,6 +210,12 @@ mod tests {
         assert!(refused(("source: built-in", "source: built-in\n  file: a")).contains("does not use"));
         assert!(refused(("seed: 1", "seed: 1\nshapes: [8]")).contains("above the 32 `generated_tokens`"));
         assert!(refused(("seed: 1", "seed: 1\nshapes: [64, 64]")).contains("expected each once"));
+        assert!(refused(("seed: 1", "seed: 1\nkind: guess")).contains("kind"));
+        let predict = |text: &str| refused(("seed: 1", &format!("seed: 1\npredict: {text}")));
+        assert!(predict("{ shape: {} }").contains("predict: unknown key `shape`"));
+        assert!(predict("{ predictions_per_case: 0 }").contains("expected 1 to 1000000"));
+        assert!(predict("{ shapes: { x: [1x0] } }").contains("a dimension of 0"));
+        assert!(predict("{ ranges: { x: 5 } }").contains("predict.ranges"));
         assert!(refused(("seed: 1", "seed: 1\nmix: { seq_lens: [64], weights: [0.5] }")).contains("`mix`: "));
     }
 

@@ -4,7 +4,7 @@ use half::f16;
 
 use anemeter_base::vocabulary::{ComputeUnits, Embeddings, FunctionRole, KvForm};
 use anemeter_convert::bundle::{
-    Architecture, Checkpoint, Chunk, File, Function, Manifest, Mask, Port, SCHEMA, Settings, Tool,
+    Architecture, Checkpoint, Chunk, File, Function, Manifest, Mask, Origin, Port, SCHEMA, Settings, Tool,
 };
 use anemeter_kernels::tensor::{DType, Tensor, TensorView};
 use anemeter_runtime::{Observer, RuntimeError, Session};
@@ -19,8 +19,9 @@ pub(crate) fn manifest(seq_lens: &[usize], batch: usize) -> Manifest {
     Manifest {
         schema: SCHEMA.to_owned(),
         tool: Tool { name: "anemeter".to_owned(), version: String::new() },
+        origin: Origin::Exported,
         name: "null".to_owned(),
-        architecture: Architecture {
+        architecture: Some(Architecture {
             name: "null".to_owned(),
             hidden: CHANNELS,
             vocabulary: VOCABULARY,
@@ -33,9 +34,9 @@ pub(crate) fn manifest(seq_lens: &[usize], batch: usize) -> Manifest {
             kv_bytes_per_token: 4 * CHANNELS as u64,
             embedding_scale: 1.0,
             learned_positions: false,
-        },
-        checkpoint: Checkpoint { name: "null".to_owned(), bytes: 0, digest: String::new() },
-        settings: Settings {
+        }),
+        checkpoint: Some(Checkpoint { name: "null".to_owned(), bytes: 0, digest: String::new() }),
+        settings: Some(Settings {
             kv: vec![KvForm::Io],
             seq_lens: seq_lens.to_vec(),
             contexts: Vec::new(),
@@ -47,7 +48,9 @@ pub(crate) fn manifest(seq_lens: &[usize], batch: usize) -> Manifest {
             compute_units: ComputeUnits::Cpu,
             precision: "fp16".to_owned(),
             training_seq_lens: None,
-        },
+            config: None,
+        }),
+        contract: None,
         chunks: vec![Chunk {
             file: file(),
             first_layer: 0,

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::protocol::ModelUse;
+use super::predict::{Loaded, Predictor};
+use super::protocol::{GenerateUse, ModelUse, Work};
 use super::slow_down::slowed_down;
 use crate::generate::{Clock, Driver, GenerateError, Generator, Text};
 use anemeter_base::advice::{Advice, Remedy};
-use anemeter_base::vocabulary::{FunctionRole, KvForm};
-use anemeter_convert::bundle::{Bundle, BundleError, Chunk};
+use anemeter_convert::bundle::{Bundle, BundleError};
 use anemeter_measure::report::Load;
 use anemeter_mil::Model;
 use anemeter_mil::cost;
@@ -18,12 +18,20 @@ use anemeter_runtime::{Compilation, LoadOptions, LoadedModel, Runtime, RuntimeEr
 
 /// A model that is ready to run.
 pub(super) struct Ready {
-    pub(super) generator: Generator,
+    pub(super) model: ReadyModel,
     /// What was loaded, chunk by chunk.
     pub(super) parts: Vec<ReadyPart>,
     /// What it took; the first prediction is still to come.
     pub(super) load: Load,
     pub(super) weight_bytes_per_token: Option<u64>,
+}
+
+/// What takes requests.
+pub(super) enum ReadyModel {
+    /// Generates tokens, as asked for.
+    Generator(Box<Generator>, GenerateUse),
+    /// Predicts functions.
+    Predictor(Predictor),
 }
 
 /// A loaded chunk.
@@ -42,16 +50,22 @@ impl ReadyPart {
 
 /// Why a bundle cannot be run.
 #[derive(Debug, thiserror::Error)]
-#[error(transparent)]
 pub(super) enum OpenError {
     /// Its description.
+    #[error(transparent)]
     Bundle(#[from] BundleError),
     /// A package.
+    #[error(transparent)]
     Package(#[from] PackageError),
     /// What is to execute it.
+    #[error(transparent)]
     Runtime(#[from] RuntimeError),
     /// What is to generate with it.
+    #[error(transparent)]
     Generate(#[from] GenerateError),
+    /// What it is to be given.
+    #[error("{0}")]
+    Inputs(String),
 }
 
 impl Advice for OpenError {
@@ -61,82 +75,118 @@ impl Advice for OpenError {
             OpenError::Package(error) => error.remedy(),
             OpenError::Runtime(error) => error.remedy(),
             OpenError::Generate(error) => error.remedy(),
+            OpenError::Inputs(_) => None,
         }
     }
 }
 
-/// Opens and loads a bundle.
+/// Opens and loads a model for its requests.
 pub(super) fn open(model: &ModelUse, clock: &Arc<dyn Clock>) -> Result<Ready, OpenError> {
+    match &model.work {
+        Work::Generate(wanted) => open_generator(model, wanted, clock),
+        Work::Predict(wanted) => {
+            let began = clock.now();
+            let Loaded { predictor, parts, opened, ready } = Predictor::open(wanted, model, clock)?;
+            let load = load_times([began, opened, ready], &parts);
+            let model = ReadyModel::Predictor(predictor);
+            Ok(Ready { model, parts, load, weight_bytes_per_token: None })
+        }
+    }
+}
+
+/// Opens and loads a bundle that generates tokens.
+fn open_generator(
+    model: &ModelUse,
+    wanted: &GenerateUse,
+    clock: &Arc<dyn Clock>,
+) -> Result<Ready, OpenError> {
     let began = clock.now();
-    let bundle = Bundle::open(&model.bundle)?;
-    let chunks = &bundle.manifest().chunks;
+    let bundle = Bundle::open_to_run(&model.bundle)?;
+    let manifest = bundle.manifest();
+    let chunks = &manifest.chunks;
     let packages = chunks.iter().map(|chunk| Package::open(bundle.path(&chunk.file.name)));
     let packages: Vec<Package> = packages.collect::<Result<_, _>>()?;
     let opened = clock.now();
 
     let runtime = anemeter_runtime::choose(Some(model.runtime))?;
-    let parts = chunks.iter().zip(&packages).map(|(chunk, package)| load(runtime, chunk, package, model));
+    let options = load_options(model);
+    let parts = chunks.iter().zip(&packages).map(|(chunk, package)| {
+        let functions = manifest.functions_that_run(&chunk.file.name, wanted.kv, &wanted.seq_lens);
+        let functions = functions.map(|function| function.name.clone()).collect();
+        load_part(runtime, chunk.file.name.clone(), package, functions, &options)
+    });
     let parts: Vec<ReadyPart> = parts.collect::<Result<_, _>>()?;
     let slow = |session: Box<dyn Session>| match model.slow_down_pct {
         Some(percent) => slowed_down(session, Arc::clone(clock), percent),
         None => session,
     };
     let sessions = parts.iter().map(|part| slow(Arc::clone(&part.loaded).session())).collect();
-    let driver = Driver::new(&bundle, sessions, Some(model.kv), Arc::clone(clock))?;
+    let driver = Driver::new(&bundle, sessions, Some(wanted.kv), Arc::clone(clock))?;
     let ready = clock.now();
 
     let shortest = *driver.lengths().first().expect("a layout without lengths is refused");
-    let bytes = packages.iter().map(|package| weight_bytes(package.model(), driver.form(), shortest));
+    let bytes = chunks.iter().zip(&packages).map(|(chunk, package)| {
+        let functions = manifest.functions_of_a_token(&chunk.file.name, driver.form(), shortest);
+        weight_bytes(package.model(), &functions)
+    });
     let weight_bytes_per_token = bytes.sum::<Option<u64>>();
     let text = Text::open(&bundle, None)?.map(Arc::new);
+    let load = load_times([began, opened, ready], &parts);
+    let generator = Box::new(Generator::new(driver, text, Arc::clone(clock)));
+    let model = ReadyModel::Generator(generator, wanted.clone());
+    Ok(Ready { model, parts, load, weight_bytes_per_token })
+}
+
+/// What opening and loading took.
+fn load_times([began, opened, ready]: [Duration; 3], parts: &[ReadyPart]) -> Load {
     let ms = |from: Duration, to: Duration| to.saturating_sub(from).as_secs_f64() * 1e3;
     let compilations: Vec<Compilation> =
         parts.iter().filter_map(|part| part.loaded.loading().compilation).collect();
     let compile_ms = compilations.iter().map(|done| done.elapsed.as_secs_f64() * 1e3).sum::<f64>();
     let compiles = !compilations.is_empty();
-    let load = Load {
+    Load {
         open_ms: ms(began, opened),
         compile_ms: compiles.then_some(compile_ms),
         compiled_before: compiles.then(|| compilations.iter().all(|done| done.cached)),
         load_ms: (ms(opened, ready) - compile_ms).max(0.0),
         first_prediction_ms: None,
-    };
-    let generator = Generator::new(driver, text, Arc::clone(clock));
-    Ok(Ready { generator, parts, load, weight_bytes_per_token })
+    }
 }
 
-/// Loads a package and the functions that are going to run.
-fn load(
-    runtime: &dyn Runtime,
-    chunk: &Chunk,
-    package: &Package,
-    model: &ModelUse,
-) -> Result<ReadyPart, RuntimeError> {
-    let options = LoadOptions {
+/// How packages are loaded.
+pub(super) fn load_options(model: &ModelUse) -> LoadOptions {
+    LoadOptions {
         numerics: model.numerics,
         threads: model.threads,
         units: model.units,
         load_limit: Duration::try_from_secs_f64(model.load_limit_s)
             .unwrap_or(LoadOptions::default().load_limit),
         ..LoadOptions::default()
-    };
-    let loaded = runtime.load(package, &options)?;
-    let runs = |name: &str| {
-        let role = name.parse::<FunctionRole>();
-        role.is_ok_and(|role| model.seq_lens.iter().any(|&seq_len| model.kv.runs_at(role, seq_len)))
-    };
-    let names = chunk.functions.iter().map(|function| &function.name).filter(|name| runs(name));
-    let part = ReadyPart { package: chunk.file.name.clone(), loaded, functions: names.cloned().collect() };
+    }
+}
+
+/// Loads a package and the functions that are going to run.
+pub(super) fn load_part(
+    runtime: &dyn Runtime,
+    name: String,
+    package: &Package,
+    functions: Vec<String>,
+    options: &LoadOptions,
+) -> Result<ReadyPart, RuntimeError> {
+    let loaded = runtime.load(package, options)?;
+    let part = ReadyPart { package: name, loaded, functions };
     part.loaded.prepare(&part.function_names())?;
     Ok(part)
 }
 
-/// Bytes of weights that a prediction of one token reads, as they are stored; `None` if no function makes one.
-fn weight_bytes(model: &Model, form: KvForm, seq_len: usize) -> Option<u64> {
-    let name = form.decode_role(seq_len).to_string();
-    let function = model.program.function(&name)?;
-    let graph = Graph::new(function, model.interface(&name), 0);
-    Some(cost::of(&graph).total.weight_bytes)
+/// Bytes of weights that the functions of one token read, as they are stored; `None` if one is not there.
+fn weight_bytes(model: &Model, functions: &[String]) -> Option<u64> {
+    let of_function = |name: &String| {
+        let function = model.program.function(name)?;
+        let graph = Graph::new(function, model.interface(name), 0);
+        Some(cost::of(&graph).total.weight_bytes)
+    };
+    functions.iter().map(of_function).sum()
 }
 
 #[cfg(test)]
@@ -158,7 +208,7 @@ mod tests {
         let row = decode.op("gather").arg("x", table).arg("indices", ids).arg("axis", 0).push().unwrap();
         let y = decode.op("linear").arg("x", row).arg("weight", weight).push().unwrap();
         let model = Model::multi(vec![decode.finish(&[y])]);
-        assert_eq!(weight_bytes(&model, KvForm::Io, 0), Some(4 * (48 * 32 + 32)));
-        assert_eq!(weight_bytes(&model, KvForm::State, 512), None);
+        assert_eq!(weight_bytes(&model, &["decode".to_owned()]), Some(4 * (48 * 32 + 32)));
+        assert_eq!(weight_bytes(&model, &["decode_c512".to_owned()]), None);
     }
 }

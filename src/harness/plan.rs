@@ -4,13 +4,14 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::config::BenchConfig;
-use super::protocol::{Job, ModelUse};
+use super::predict::{PlannedCase, PredictConfig, PredictUse};
+use super::protocol::{GenerateUse, Job, ModelUse, Work};
 use super::schedule::schedule;
 use anemeter_base::advice::{Advice, Remedy};
 use anemeter_base::hardware::ProductionMix;
-use anemeter_base::vocabulary::{ComputeUnits, KvForm, RuntimeName};
+use anemeter_base::vocabulary::{ComputeUnits, KvForm, RuntimeName, WorkloadKind};
 use anemeter_convert::bundle::{Bundle, digest_text};
-use anemeter_measure::report::Workload;
+use anemeter_measure::report::{Case, InputSource, Place, Workload};
 
 /// Requests of a long run, at least.
 const SOAK_REQUESTS: usize = 40;
@@ -21,14 +22,34 @@ pub struct Plan {
     pub(super) config: BenchConfig,
     pub(super) bundle: PathBuf,
     pub(super) runtime: RuntimeName,
-    pub(super) kv: KvForm,
-    pub(super) seq_lens: Vec<usize>,
-    pub(super) batch: usize,
+    pub(super) work: PlannedWork,
     pub(super) mix: ProductionMix,
     pub(super) threads: usize,
     pub(super) units: ComputeUnits,
     pub(super) soak_steps: Option<usize>,
     pub(super) slow_down_pct: Option<u16>,
+}
+
+/// What requests are.
+#[derive(Debug, Clone)]
+pub(super) enum PlannedWork {
+    Generate(Generate),
+    Predict(Predict),
+}
+
+/// Prompts at the sequence lengths of a language model.
+#[derive(Debug, Clone)]
+pub(super) struct Generate {
+    pub(super) kv: KvForm,
+    pub(super) seq_lens: Vec<usize>,
+    pub(super) batch: usize,
+}
+
+/// Predictions of functions, and where their inputs come from.
+#[derive(Debug, Clone)]
+pub(super) struct Predict {
+    pub(super) wanted: PredictUse,
+    pub(super) inputs: InputSource,
 }
 
 /// Why a workload does not fit a bundle.
@@ -56,38 +77,15 @@ impl Plan {
         mix: &ProductionMix,
         soak_steps: Option<usize>,
     ) -> Result<Plan, PlanError> {
-        let settings = &bundle.manifest().settings;
-        let kv = match config.kv.or(settings.kv.first().copied()) {
-            Some(kv) if settings.kv.contains(&kv) => kv,
-            Some(kv) => {
-                let problem = format!("the bundle has no cache form `{kv}`");
-                let remedy = Remedy::ExportKvForm { wanted: kv, has: settings.kv.clone() };
-                return Err(PlanError { problem, remedy });
-            }
-            None => {
-                let problem = "the bundle has no cache form".to_owned();
-                return Err(PlanError { problem, remedy: "export it again".into() });
-            }
-        };
-        let known = if kv == KvForm::State { &settings.contexts } else { &settings.seq_lens };
-        let seq_lens = seq_lens(&config, known)?;
+        let work = PlannedWork::of(&config, bundle)?;
         let threads = config.threads.unwrap_or_else(num_cpus::get_physical).max(1);
-        let mix = config.mix.clone().unwrap_or_else(|| mix.clone());
-        let units = config.compute_units.unwrap_or(settings.compute_units);
-        let (batch, bundle) = (settings.batch, bundle.folder().to_owned());
-        Ok(Plan {
-            config,
-            bundle,
-            runtime,
-            kv,
-            seq_lens,
-            batch,
-            mix,
-            threads,
-            units,
-            soak_steps,
-            slow_down_pct: None,
-        })
+        let mix = match &work {
+            PlannedWork::Generate(_) => config.mix.clone().unwrap_or_else(|| mix.clone()),
+            PlannedWork::Predict(_) => ProductionMix { seq_lens: Vec::new(), weights: Vec::new() },
+        };
+        let units = config.compute_units.unwrap_or_else(|| bundle.manifest().compute_units());
+        let bundle = bundle.source().to_owned();
+        Ok(Plan { config, bundle, runtime, work, mix, threads, units, soak_steps, slow_down_pct: None })
     }
 
     /// The same, with each prediction slower than need be, to see what a gate makes of it.
@@ -98,10 +96,14 @@ impl Plan {
     /// What a report says of it.
     pub(super) fn workload(&self, clock_resolution_ns: Option<u64>) -> Workload {
         let config = &self.config;
-        Workload {
+        let common = Workload {
             digest: self.workload_digest(),
-            seq_lens: self.seq_lens.clone(),
-            batch: self.batch,
+            kind: WorkloadKind::Generate,
+            seq_lens: Vec::new(),
+            cases: Vec::new(),
+            inputs: None,
+            states: None,
+            batch: 1,
             mix: self.mix.clone(),
             launches: config.launches,
             requests_per_seq_len: config.requests_per_seq_len,
@@ -109,16 +111,35 @@ impl Plan {
             generated_tokens: config.generated_tokens,
             seed: config.seed,
             clock_resolution_ns,
+        };
+        match &self.work {
+            PlannedWork::Generate(Generate { seq_lens, batch, .. }) => {
+                Workload { seq_lens: seq_lens.clone(), batch: *batch, ..common }
+            }
+            PlannedWork::Predict(Predict { wanted, inputs }) => Workload {
+                kind: WorkloadKind::Predict,
+                cases: wanted.cases(),
+                inputs: Some(inputs.clone()),
+                states: Some(wanted.states),
+                requests_per_seq_len: config.predict.predictions_per_case,
+                generated_tokens: 0,
+                ..common
+            },
         }
     }
 
     /// A digest of what every launch does. How many there are, what ends them and how figures are weighed is not
     /// part of it, so that reports of more or fewer launches can be compared; threads are recorded by themselves.
     pub fn workload_digest(&self) -> String {
+        let work = match &self.work {
+            PlannedWork::Generate(work) => work,
+            PlannedWork::Predict(work) => return work.digest(&self.config),
+        };
         let mut config = self.config.clone();
         (config.launches, config.launch_limit_s, config.budget_s) = (0, 0.0, None);
         (config.mix, config.threads) = (None, None);
-        (config.shapes, config.kv) = (Some(self.seq_lens.clone()), Some(self.kv));
+        (config.shapes, config.kv) = (Some(work.seq_lens.clone()), Some(work.kv));
+        (config.kind, config.predict) = (None, PredictConfig::default());
         let text = serde_json::to_vec(&config).expect("a configuration has only strings as keys");
         digest_text(xxhash_rust::xxh3::xxh3_128(&text))
     }
@@ -126,27 +147,35 @@ impl Plan {
     /// The job of a launch.
     pub(super) fn launch(&self, index: usize) -> Job {
         let BenchConfig { warm_up_rounds, requests_per_seq_len, seed, .. } = self.config;
-        let slots = schedule(&self.seq_lens, warm_up_rounds, requests_per_seq_len, seed, index);
+        let (places, rounds) = match &self.work {
+            PlannedWork::Generate(work) => (work.seq_lens.clone(), requests_per_seq_len),
+            PlannedWork::Predict(work) => {
+                ((0..work.wanted.cases.len()).collect(), self.config.predict.predictions_per_case)
+            }
+        };
+        let slots = schedule(&places, warm_up_rounds, rounds, seed, index);
         Job::Measure { model: self.model(), slots }
     }
 
     /// The job of the long run, at the sequence length that occurs most.
     pub(super) fn soak(&self, steps: usize) -> Job {
         let mut model = self.model();
-        // Verdicts need many requests, so that short runs have short ones.
-        model.generated_tokens = (steps / SOAK_REQUESTS + 1).clamp(2, model.generated_tokens.max(2));
-        Job::Soak { model, seq_len: self.soak_seq_len(), steps }
+        if let Work::Generate(work) = &mut model.work {
+            // Verdicts need many requests, so that short runs have short ones.
+            work.generated_tokens = (steps / SOAK_REQUESTS + 1).clamp(2, work.generated_tokens.max(2));
+        }
+        Job::Soak { model, seq_len: self.soak_at(), steps }
     }
 
     /// The job that sees whether the model runs, at the sequence length that occurs most.
     pub(super) fn try_out(&self, steps: usize) -> Job {
-        Job::Try { model: self.model(), seq_len: self.soak_seq_len(), steps }
+        Job::Try { model: self.model(), seq_len: self.soak_at(), steps }
     }
 
     /// The job that asks where operations are planned to run; only Core ML plans.
     pub(super) fn place(&self) -> Option<Job> {
         (self.runtime == RuntimeName::CoreMl)
-            .then(|| Job::Place { model: self.model(), seq_len: self.soak_seq_len() })
+            .then(|| Job::Place { model: self.model(), seq_len: self.soak_at() })
     }
 
     /// Seconds that loading a function may take. A worker says more of a load that takes too long than its parent could,
@@ -156,11 +185,19 @@ impl Plan {
         self.config.load_limit_s.unwrap_or(most).min(most)
     }
 
-    /// The sequence length that occurs most in the mix, or the shortest.
-    pub(super) fn soak_seq_len(&self) -> usize {
-        let most =
-            self.seq_lens.iter().rev().max_by(|a, b| self.mix.weight(**a).total_cmp(&self.mix.weight(**b)));
+    /// The place of a long run in a job: the sequence length that occurs most in the mix, or the shortest; the first case.
+    fn soak_at(&self) -> usize {
+        let PlannedWork::Generate(Generate { seq_lens, .. }) = &self.work else { return 0 };
+        let most = seq_lens.iter().rev().max_by(|a, b| self.mix.weight(**a).total_cmp(&self.mix.weight(**b)));
         *most.expect("a plan has a sequence length")
+    }
+
+    /// The same for people.
+    pub(super) fn soak_place(&self) -> Place {
+        match &self.work {
+            PlannedWork::Generate(_) => Place::SeqLen(self.soak_at()),
+            PlannedWork::Predict(work) => Place::Case(work.wanted.cases[0].case.name.clone()),
+        }
     }
 
     pub(super) fn launch_limit(&self) -> Duration {
@@ -172,17 +209,87 @@ impl Plan {
         ModelUse {
             bundle: self.bundle.clone(),
             runtime: self.runtime,
-            kv: self.kv,
-            seq_lens: self.seq_lens.clone(),
             units: self.units,
             load_limit_s: self.load_limit_s(),
             threads: config.threads,
             numerics: config.numerics,
-            prompts: config.prompts.clone(),
             seed: config.seed,
-            generated_tokens: config.generated_tokens,
             slow_down_pct: self.slow_down_pct,
+            work: match &self.work {
+                PlannedWork::Generate(Generate { kv, seq_lens, .. }) => Work::Generate(GenerateUse {
+                    kv: *kv,
+                    seq_lens: seq_lens.clone(),
+                    prompts: config.prompts.clone(),
+                    generated_tokens: config.generated_tokens,
+                }),
+                PlannedWork::Predict(work) => Work::Predict(work.wanted.clone()),
+            },
         }
+    }
+}
+
+impl PlannedWork {
+    /// What requests are, as the configuration says or else as the bundle asks for: a language model generates.
+    fn of(config: &BenchConfig, bundle: &Bundle) -> Result<PlannedWork, PlanError> {
+        let manifest = bundle.manifest();
+        let is_language_model = manifest.exported().is_some() || manifest.contract.is_some();
+        let usual = if is_language_model { WorkloadKind::Generate } else { WorkloadKind::Predict };
+        match config.kind.unwrap_or(usual) {
+            WorkloadKind::Generate => Generate::of(config, bundle).map(PlannedWork::Generate),
+            WorkloadKind::Predict => {
+                let (wanted, inputs) = PredictUse::plan(&config.predict, bundle, config.seed)?;
+                Ok(PlannedWork::Predict(Predict { wanted, inputs }))
+            }
+        }
+    }
+}
+
+impl Generate {
+    fn of(config: &BenchConfig, bundle: &Bundle) -> Result<Generate, PlanError> {
+        let manifest = bundle.manifest();
+        let forms = manifest.forms();
+        let kv = match config.kv.or(forms.first().copied()) {
+            Some(kv) if forms.contains(&kv) => kv,
+            Some(kv) if !forms.is_empty() => {
+                let problem = format!("the bundle has no cache form `{kv}`");
+                return Err(PlanError { problem, remedy: Remedy::ExportKvForm { wanted: kv, has: forms } });
+            }
+            _ if manifest.exported().is_some() => {
+                let problem = "the bundle has no cache form".to_owned();
+                return Err(PlanError { problem, remedy: "export it again".into() });
+            }
+            _ => {
+                let problem = "nothing says how the packages are driven as a language model".to_owned();
+                return Err(PlanError { problem, remedy: Remedy::GiveContract });
+            }
+        };
+        let seq_lens = seq_lens(config, &manifest.lengths(kv))?;
+        Ok(Generate { kv, seq_lens, batch: manifest.batch() })
+    }
+}
+
+impl Predict {
+    /// A digest of what every launch does. Packages have numbers here, so that versions of one can be compared.
+    fn digest(&self, config: &BenchConfig) -> String {
+        let case = |planned: &PlannedCase| {
+            let Case { function, shapes, samples, .. } = planned.case.clone();
+            (planned.package, function, shapes, samples)
+        };
+        let cases: Vec<_> = self.wanted.cases.iter().map(case).collect();
+        let BenchConfig { warm_up_rounds, seed, cool_down_s, numerics, compute_units, .. } = config;
+        // Where a file is does not matter, but what is in it.
+        let inputs = match &self.inputs {
+            InputSource::File { digest, .. } => {
+                InputSource::File { path: String::new(), digest: digest.clone() }
+            }
+            made_up @ InputSource::MadeUp { .. } => made_up.clone(),
+        };
+        let asked = (
+            (WorkloadKind::Predict, cases, inputs, self.wanted.states),
+            (config.predict.predictions_per_case, warm_up_rounds, seed, cool_down_s, numerics, compute_units),
+        );
+        let text = serde_json::to_vec(&asked).expect("it is plain data");
+        digest_text(xxhash_rust::xxh3::xxh3_128(&text))
     }
 }
 

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::config::PromptConfig;
+use super::predict::PredictUse;
 use super::residency::PlannedPlacement;
 use super::schedule::Slot;
 use anemeter_base::vocabulary::{ComputeUnits, KvForm, Numerics, RuntimeName};
-use anemeter_measure::report::{Load, MeasuredBandwidth, Memory, Request, SoakPoint};
+use anemeter_measure::report::{Load, MeasuredBandwidth, Memory, Prediction, Request, SoakPoint};
 
 /// What a worker is to do.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,7 +31,7 @@ pub enum Job {
     Try {
         /// The model.
         model: ModelUse,
-        /// The sequence length to run at.
+        /// The sequence length, or the number of the case, to run at.
         seq_len: usize,
         /// Steps to do.
         steps: usize,
@@ -39,14 +40,14 @@ pub enum Job {
     Place {
         /// The model.
         model: ModelUse,
-        /// The sequence length to run at with the CPU only.
+        /// The sequence length, or the number of the case, to run at with the CPU only.
         seq_len: usize,
     },
     /// Run steps for a long time.
     Soak {
         /// The model.
         model: ModelUse,
-        /// The sequence length to run at.
+        /// The sequence length, or the number of the case, to run at.
         seq_len: usize,
         /// Steps to do.
         steps: usize,
@@ -60,10 +61,6 @@ pub struct ModelUse {
     pub bundle: PathBuf,
     /// The runtime's name.
     pub runtime: RuntimeName,
-    /// Form of the KV cache.
-    pub kv: KvForm,
-    /// Sequence lengths that are going to be run.
-    pub seq_lens: Vec<usize>,
     /// Where operations may run.
     pub units: ComputeUnits,
     /// Seconds that loading a function may take.
@@ -72,14 +69,35 @@ pub struct ModelUse {
     pub threads: Option<usize>,
     /// How fp16 is computed.
     pub numerics: Numerics,
-    /// Where prompts come from.
-    pub prompts: PromptConfig,
-    /// Seed of made-up prompts.
+    /// Seed of made-up prompts and inputs.
     pub seed: u64,
-    /// Tokens to generate per request.
-    pub generated_tokens: usize,
     /// How much slower than need be, in percent.
     pub slow_down_pct: Option<u16>,
+    /// What requests are.
+    pub work: Work,
+}
+
+/// What requests are.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    /// Prompts that tokens follow.
+    Generate(GenerateUse),
+    /// Predictions of functions.
+    Predict(PredictUse),
+}
+
+/// What a worker is to generate.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct GenerateUse {
+    /// Form of the KV cache.
+    pub kv: KvForm,
+    /// Sequence lengths that are going to be run.
+    pub seq_lens: Vec<usize>,
+    /// Where prompts come from.
+    pub prompts: PromptConfig,
+    /// Tokens to generate per request.
+    pub generated_tokens: usize,
 }
 
 /// What a worker says.
@@ -124,6 +142,8 @@ pub enum Message {
     WarmedUp,
     /// A request was measured.
     Request(Request),
+    /// A prediction was measured.
+    Prediction(Prediction),
     /// A request of a long run was made.
     Point(SoakPoint),
     /// The model gave something that is not a number.

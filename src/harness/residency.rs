@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use anemeter_base::vocabulary::{ComputeUnits, FunctionRole};
 use anemeter_measure::report::{
-    FunctionResidency, Launch, LoadRegimes, OffAneOperation, Outcome, Request, Residency,
+    Case, FunctionResidency, Launch, LoadRegimes, Metric, OffAneOperation, Outcome, Place, Request, Residency,
 };
 use anemeter_measure::stats::median;
 use anemeter_runtime::placement::{self, Evidence, FunctionPlacement, Share, Standing};
@@ -51,6 +51,7 @@ pub(super) fn residency(
     placed: &PlannedPlacement,
     said: &str,
     launches: &[Launch],
+    (cases, timed): (&[Case], &Place),
 ) -> (Option<Residency>, String) {
     let requests: Vec<&Request> = measured(launches).flat_map(|launch| &launch.requests).collect();
     let without: Vec<&str> = placed
@@ -71,7 +72,10 @@ pub(super) fn residency(
         );
         return (None, note);
     }
-    let weighted = weights(placed, &requests);
+    let weighted = match cases {
+        [] => weights(placed, &requests),
+        cases => weights_of_cases(placed, cases, launches),
+    };
     let Some(share) = placement::overall(&weighted) else {
         return (None, "Core ML planned none of the functions that were measured".to_owned());
     };
@@ -79,9 +83,16 @@ pub(super) fn residency(
         units: placed.units,
         compiler_failure: compiler_failure(said),
         cpu_ms: placed.cpu_step_ms,
-        measured_ms: median(
-            &requests.iter().flat_map(|request| request.steps_ms.iter().copied()).collect::<Vec<_>>(),
-        ),
+        measured_ms: match timed {
+            Place::SeqLen(_) => median(
+                &requests.iter().flat_map(|request| request.steps_ms.iter().copied()).collect::<Vec<_>>(),
+            ),
+            case => median(
+                &measured(launches)
+                    .flat_map(|launch| launch.values(Metric::Latency, case))
+                    .collect::<Vec<_>>(),
+            ),
+        },
     };
     let (verified, note) = match evidence.standing() {
         Standing::Verified => (true, "planned by Core ML and verified by run times".to_owned()),
@@ -115,6 +126,26 @@ fn weights(placed: &PlannedPlacement, requests: &[&Request]) -> Vec<(Option<f64>
     times.collect()
 }
 
+/// Each function with the time that its predictions took, over all shapes.
+fn weights_of_cases(
+    placed: &PlannedPlacement,
+    cases: &[Case],
+    launches: &[Launch],
+) -> Vec<(Option<f64>, Share)> {
+    let weight = |function: &FunctionResidency| {
+        let of_function = cases
+            .iter()
+            .filter(|case| (&case.function, &case.package) == (&function.function, &function.package));
+        let places: Vec<Place> = of_function.map(|case| Place::Case(case.name.clone())).collect();
+        let samples: Vec<f64> = measured(launches)
+            .flat_map(|launch| places.iter().flat_map(|place| launch.values(Metric::Latency, place)))
+            .collect();
+        let share = Share { calls: samples.len() as f64, median_ms: median(&samples).unwrap_or(0.0) };
+        (function.share, share)
+    };
+    placed.functions.iter().map(weight).collect()
+}
+
 /// What making the model ready took in each situation; `None` if the runtime does not compile.
 pub(super) fn load_regimes(placed: Option<&PlannedPlacement>, launches: &[Launch]) -> Option<LoadRegimes> {
     let times = |compiled_before: bool| {
@@ -143,7 +174,9 @@ fn compiler_failure(said: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use anemeter_measure::report::testing::launch;
+    use anemeter_measure::report::testing::{self, launch};
+
+    const GENERATED: (&[Case], &Place) = (&[], &Place::SeqLen(128));
 
     fn function(name: &str, share: Option<f64>) -> FunctionResidency {
         FunctionResidency {
@@ -166,7 +199,7 @@ mod tests {
     #[test]
     fn functions_weigh_by_the_time_of_the_requests() {
         let placed = placed(vec![function("prefill", Some(1.0)), function("decode", Some(0.5))]);
-        let (residency, note) = residency(&placed, "", &[launch(0, 1.0)]);
+        let (residency, note) = residency(&placed, "", &[launch(0, 1.0)], GENERATED);
         let residency = residency.unwrap();
         // Four requests of 9, 13.5, 36 and 40.5 ms to prefill; of their sixteen steps the middle two take 5.25 and 8 ms.
         let (prefill, decode) = (4.0 * 24.75, 16.0 * 6.625);
@@ -177,16 +210,32 @@ mod tests {
     }
 
     #[test]
+    fn predicted_functions_weigh_by_their_predictions() {
+        let mut report = testing::predicted(2, 1.0);
+        // Sixty predictions of each; those of the second case take twice as long.
+        report.workload.cases[1].function = "other".to_owned();
+        let placed = placed(vec![function("main", Some(1.0)), function("other", Some(0.4))]);
+        let place = Place::Case(testing::CASES[0].to_owned());
+        let found = residency(&placed, "", &report.launches, (&report.workload.cases, &place));
+        let share = found.0.unwrap().share;
+        assert!((share - (1.0 + 2.0 * 0.4) / 3.0).abs() < 0.02, "{share}");
+    }
+
+    #[test]
     fn functions_of_other_contexts_do_not_count() {
         let mut functions = vec![function("decode_c128", Some(1.0)), function("decode_c9999", Some(0.0))];
-        assert_eq!(residency(&placed(functions.clone()), "", &[launch(0, 1.0)]).0.unwrap().share, 1.0);
+        assert_eq!(
+            residency(&placed(functions.clone()), "", &[launch(0, 1.0)], GENERATED).0.unwrap().share,
+            1.0
+        );
         functions.remove(0);
-        assert_eq!(residency(&placed(functions), "", &[launch(0, 1.0)]).0, None);
+        assert_eq!(residency(&placed(functions), "", &[launch(0, 1.0)], GENERATED).0, None);
     }
 
     #[test]
     fn a_plan_without_costs_gives_a_note_and_no_figure() {
-        let (residency, note) = residency(&placed(vec![function("decode", None)]), "", &[launch(0, 1.0)]);
+        let (residency, note) =
+            residency(&placed(vec![function("decode", None)]), "", &[launch(0, 1.0)], GENERATED);
         assert_eq!(residency, None);
         insta::assert_snapshot!(note, @"Core ML's plan of `decode` has no costs; operations planned on the Neural Engine: decode 90.0 %");
     }
@@ -195,7 +244,7 @@ mod tests {
     fn a_compiler_that_failed_quietly_is_heard() {
         let said = "x\nE5RT: MILCompilerForANE error: failed to compile ANE model\n";
         let (residency, note) =
-            residency(&placed(vec![function("decode", Some(1.0))]), said, &[launch(0, 1.0)]);
+            residency(&placed(vec![function("decode", Some(1.0))]), said, &[launch(0, 1.0)], GENERATED);
         assert!(!residency.unwrap().verified);
         assert!(note.contains("MILCompilerForANE error"), "{note}");
     }

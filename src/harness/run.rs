@@ -11,7 +11,7 @@ use super::soak;
 use crate::generate::Clock;
 use anemeter_base::hardware::{Conditions, Source};
 use anemeter_measure::report::{
-    Failure, Launch, Load, MeasuredBandwidth, Memory, Outcome, Request, Soak, SoakPoint,
+    Failure, Launch, Load, MeasuredBandwidth, Memory, Outcome, Prediction, Request, Soak, SoakPoint,
 };
 
 /// Time for the probe, whatever the limit of launches.
@@ -160,6 +160,7 @@ struct WorkerLog {
     energy_joules_per_token: Option<f64>,
     warm_up_requests: usize,
     requests: Vec<Request>,
+    predictions: Vec<Prediction>,
     points: Vec<SoakPoint>,
     not_finite: Option<String>,
     remarks: Vec<String>,
@@ -177,6 +178,7 @@ impl WorkerLog {
             }
             Message::WarmedUp => self.warm_up_requests += 1,
             Message::Request(request) => self.requests.push(request),
+            Message::Prediction(prediction) => self.predictions.push(prediction),
             Message::Point(point) => self.points.push(point),
             Message::NotFinite(what) => self.not_finite = Some(what),
             Message::Finished { memory, energy_joules_per_token } => {
@@ -186,6 +188,14 @@ impl WorkerLog {
             Message::Remarks(remarks) => self.remarks = remarks,
             Message::Probed { .. } | Message::Tried { .. } | Message::Placed(_) | Message::Failed(_) => {}
         }
+    }
+}
+
+impl WorkerLog {
+    /// Requests that were made as planned, to warm up or measured.
+    fn made(&self) -> usize {
+        let predictions = self.predictions.iter().filter(|prediction| !prediction.first);
+        self.warm_up_requests + self.requests.len() + predictions.count()
     }
 }
 
@@ -201,14 +211,14 @@ fn launch(
     let planned = if let Job::Measure { slots, .. } = &job { slots.len() } else { 0 };
     let mut heard = WorkerLog::default();
     let conversation = converse(env.launcher, &job, plan.launch_limit(), env.clock, &mut |message| {
-        let is_request = matches!(message, Message::WarmedUp | Message::Request(_));
+        let is_request = matches!(message, Message::WarmedUp | Message::Request(_) | Message::Prediction(_));
         heard.hear(message);
         if is_request {
-            on_event(Event::Requested { done: heard.warm_up_requests + heard.requests.len(), of: planned });
+            on_event(Event::Requested { done: heard.made(), of: planned });
         }
     });
     add_new(remarks, std::mem::take(&mut heard.remarks));
-    let done = heard.warm_up_requests + heard.requests.len();
+    let done = heard.made();
     let outcome = match conversation.outcome {
         Outcome::Completed if done != planned => {
             Outcome::Failed(Failure::Garbled(format!("{done} of {planned} requests")))
@@ -225,6 +235,7 @@ fn launch(
         energy_joules_per_token: heard.energy_joules_per_token,
         warm_up_requests: heard.warm_up_requests,
         requests: heard.requests,
+        predictions: heard.predictions,
         stderr: conversation.stderr,
     };
     (launch, heard.weight_bytes_per_token)
@@ -274,7 +285,8 @@ fn long_run(plan: &Plan, steps: usize, env: &mut BenchEnv<'_>, on_event: &mut dy
     Soak {
         steps_asked: steps,
         steps: heard.points.last().map_or(0, |point| point.steps),
-        seq_len: plan.soak_seq_len(),
+        seq_len: plan.soak_place().seq_len().unwrap_or(0),
+        case: plan.soak_place().case().map(str::to_owned),
         outcome: conversation.outcome,
         memory: soak::memory_trend(&heard.points),
         latency: soak::latency_drift(&heard.points),

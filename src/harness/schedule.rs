@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct Slot {
     /// Its place in the order.
     pub slot: usize,
-    /// The sequence length to run at.
+    /// The sequence length to run at, or the number of the case to predict.
     pub seq_len: usize,
     /// Whether it is discarded.
     pub warm_up: bool,

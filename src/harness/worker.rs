@@ -2,22 +2,22 @@
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, Write};
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::child::WORKER;
-use super::open::{self, OpenError, Ready, ReadyPart};
-use super::prompts::Prompts;
+use super::generation::Generation;
+use super::open::{self, OpenError, Ready, ReadyModel, ReadyPart};
 use super::protocol::{Job, Message, ModelUse};
+use super::requests::{Requests, Undone, ms};
 use super::residency::{PlannedPlacement, function_residency};
 use super::schedule::Slot;
 use super::{energy, overhead, probe};
-use crate::generate::{self, Answer, Clock, GenerateError, Prompt, Sampling, SystemClock};
+use crate::generate::{Clock, SystemClock};
 use anemeter_base::advice::Advice;
 use anemeter_base::hardware::{Source, System, memory};
 use anemeter_base::vocabulary::{ComputeUnits, FunctionRole};
-use anemeter_measure::report::{FunctionResidency, Memory, Request, SoakPoint};
+use anemeter_measure::report::{FunctionResidency, Memory, SoakPoint};
 use anemeter_measure::stats::median;
 
 /// The longest description of a job.
@@ -136,20 +136,18 @@ impl Bench<'_> {
     fn measure(&self, model: &ModelUse, slots: &[Slot], emit: Emit<'_>) -> Result<(), Stop> {
         let began = self.clock.now();
         emit(&Message::Canary { ms: probe::canary(&*self.clock) })?;
-        let (mut run, at_load) = self.ready(model, emit)?;
+        let (mut run, at_load) = self.ready(model, began, emit)?;
         let energy_before = energy::joules(self.source);
         let mut generated = 0;
         for slot in slots {
             let started = self.clock.now().saturating_sub(began);
-            let (answer, prompt_tokens, tokenized) = run.request(slot.slot, slot.seq_len)?;
-            let answer = answer.map_err(|e| e.to_string())?;
-            generated += answer.sequences.iter().map(|sequence| sequence.ids.len()).sum::<usize>();
+            let done = run.requests.request(slot.slot, slot.seq_len, started).map_err(String::from)?;
+            generated += done.tokens;
             if slot.warm_up {
                 emit(&Message::WarmedUp)?;
                 continue;
             }
-            let request = self.record(slot, &answer, started, prompt_tokens, tokenized)?;
-            emit(&Message::Request(request))?;
+            emit(&done.measured.into_message(&memory::footprint(self.source)))?;
         }
         run.tell_remarks(emit)?;
         let energy_joules_per_token =
@@ -160,7 +158,7 @@ impl Bench<'_> {
 
     /// Runs steps and asks where operations are planned to run.
     fn try_out(&self, model: &ModelUse, seq_len: usize, steps: usize, emit: Emit<'_>) -> Result<(), Stop> {
-        let (mut run, at_load) = self.ready(model, emit)?;
+        let (mut run, at_load) = self.ready(model, self.clock.now(), emit)?;
         let done = run.steps(seq_len, steps)?.len();
         let functions = run.placed()?;
         // Looking token vectors up is the same in every form and says nothing of this one.
@@ -175,14 +173,15 @@ impl Bench<'_> {
 
     /// Asks where operations are planned to run, loads the model once more and times it with the CPU only.
     fn place(&self, model: &ModelUse, seq_len: usize, emit: Emit<'_>) -> Result<(), Stop> {
-        let run = self.ready(model, emit)?.0;
+        let run = self.ready(model, self.clock.now(), emit)?.0;
         let (functions, units) = (run.placed()?, run.units());
         run.tell_remarks(emit)?;
         drop(run);
         let again = (self.open)(model, &self.clock)?.load;
         let on_cpu = ModelUse { units: ComputeUnits::Cpu, ..model.clone() };
         // Without a time on the CPU the plan stays unverified, which says enough.
-        let cpu_step_ms = self.ready(&on_cpu, &mut |_| Ok(())).and_then(|(mut run, _)| {
+        let now = self.clock.now();
+        let cpu_step_ms = self.ready(&on_cpu, now, &mut |_| Ok(())).and_then(|(mut run, _)| {
             let steps = run.steps(seq_len, CPU_STEPS)?;
             Ok(median(&steps.into_iter().map(ms).collect::<Vec<_>>()))
         });
@@ -198,20 +197,23 @@ impl Bench<'_> {
 
     fn soak(&self, model: &ModelUse, seq_len: usize, steps: usize, emit: Emit<'_>) -> Result<(), Stop> {
         emit(&Message::Canary { ms: probe::canary(&*self.clock) })?;
-        let (mut run, at_load) = self.ready(model, emit)?;
+        let (mut run, at_load) = self.ready(model, self.clock.now(), emit)?;
         let began = self.clock.now();
         let (mut done, mut slot) = (0, 0);
         while done < steps {
-            let (answer, ..) = run.request(slot, seq_len)?;
-            let answer = match answer {
-                Ok(answer) => answer,
-                Err(error @ GenerateError::Logits { .. }) => {
+            let request = run.requests.request(slot, seq_len, Duration::ZERO);
+            let request = request.and_then(|request| match run.requests.check(seq_len) {
+                Some(what) => Err(Undone::NotFinite(what)),
+                None => Ok(request),
+            });
+            let mut totals: Vec<Duration> = match request {
+                Ok(request) => request.steps,
+                Err(Undone::NotFinite(error)) => {
                     emit(&Message::NotFinite(format!("after {done} steps: {error}")))?;
                     break;
                 }
-                Err(error) => return Err(error.to_string().into()),
+                Err(Undone::Failed(error)) => return Err(error.into()),
             };
-            let mut totals: Vec<Duration> = answer.timings.steps.iter().map(|step| step.total).collect();
             totals.sort();
             done += totals.len();
             slot += 1;
@@ -227,47 +229,24 @@ impl Bench<'_> {
     }
 
     /// Loads a model, makes the first prediction and tells what that took; gives the memory before it too.
-    fn ready(&self, model: &ModelUse, emit: Emit<'_>) -> Result<(Run, Option<u64>), Stop> {
-        let Ready { generator, parts, mut load, weight_bytes_per_token } = (self.open)(model, &self.clock)?;
+    fn ready(&self, model: &ModelUse, began: Duration, emit: Emit<'_>) -> Result<(Run, Option<u64>), Stop> {
+        let Ready { model: loaded, parts, mut load, weight_bytes_per_token } =
+            (self.open)(model, &self.clock)?;
         let at_load = memory::footprint(self.source).resident;
-        let prompts = Prompts::open(&model.prompts, model.seed, generator.text().is_some())?;
-        let mut run = Run { generator, parts, prompts, generated_tokens: model.generated_tokens };
-        let first = run.first_prediction().map_err(|e| e.to_string())?;
-        load.first_prediction_ms = Some(ms(first));
+        let requests: Box<dyn Requests> = match loaded {
+            ReadyModel::Generator(generator, wanted) => {
+                Box::new(Generation::new(*generator, &wanted, model.seed)?)
+            }
+            ReadyModel::Predictor(predictor) => Box::new(predictor),
+        };
+        let mut run = Run { requests, parts };
+        let first = run.requests.first(began)?;
+        load.first_prediction_ms = Some(ms(first.elapsed));
         emit(&Message::Loaded { load, resident_bytes: at_load, weight_bytes_per_token })?;
-        Ok((run, at_load))
-    }
-
-    fn record(
-        &self,
-        slot: &Slot,
-        answer: &Answer,
-        started: Duration,
-        prompt_tokens: usize,
-        tokenized: bool,
-    ) -> Result<Request, Stop> {
-        let timings = &answer.timings;
-        if answer.lengths != (slot.seq_len, slot.seq_len) {
-            return Err(format!("a request for seq_len {} ran at {:?}", slot.seq_len, answer.lengths).into());
+        for record in first.records {
+            emit(&record.into_message(&memory::footprint(self.source)))?;
         }
-        let footprint = memory::footprint(self.source);
-        Ok(Request {
-            slot: slot.slot,
-            seq_len: slot.seq_len,
-            batch: answer.sequences.len(),
-            prompt_tokens,
-            generated_tokens: timings.steps.len() + 1,
-            started_ms: ms(started),
-            ttft_ms: ms(timings.tokenizer + timings.first_step),
-            tokenizer_ms: tokenized.then(|| ms(timings.tokenizer)),
-            first_step_ms: ms(timings.first_step),
-            embed_ms: ms(timings.embed),
-            prefill_ms: ms(timings.prefill),
-            sample_ms: ms(timings.sample),
-            steps_ms: timings.steps.iter().map(|step| ms(step.total)).collect(),
-            resident_bytes: footprint.resident,
-            private_bytes: footprint.private,
-        })
+        Ok((run, at_load))
     }
 
     fn memory(&self, at_load_bytes: Option<u64>) -> Memory {
@@ -281,21 +260,19 @@ impl Bench<'_> {
 
 /// A model that takes requests.
 struct Run {
-    generator: generate::Generator,
+    requests: Box<dyn Requests>,
     parts: Vec<ReadyPart>,
-    prompts: Prompts,
-    generated_tokens: usize,
 }
 
 impl Run {
     /// Runs requests until so many steps are done; gives the time of each.
-    fn steps(&mut self, seq_len: usize, steps: usize) -> Result<Vec<Duration>, Stop> {
+    fn steps(&mut self, at: usize, steps: usize) -> Result<Vec<Duration>, Stop> {
         let mut times = Vec::new();
         let mut slot = 0;
         while times.len() < steps {
-            let (answer, ..) = self.request(slot, seq_len)?;
-            let answer = answer.map_err(|e| format!("after {} steps: {e}", times.len()))?;
-            times.extend(answer.timings.steps.iter().map(|step| step.total));
+            let done = self.requests.request(slot, at, Duration::ZERO);
+            let done = done.map_err(|e| format!("after {} steps: {}", times.len(), String::from(e)))?;
+            times.extend(done.steps);
             slot += 1;
         }
         Ok(times)
@@ -322,46 +299,4 @@ impl Run {
         let remarks: Vec<String> = self.parts.iter().flat_map(|part| part.loaded.loading().remarks).collect();
         if remarks.is_empty() { Ok(()) } else { emit(&Message::Remarks(remarks)) }
     }
-
-    /// One request that fills `seq_len`; gives the number of prompt tokens and whether a tokenizer made them too.
-    fn request(
-        &mut self,
-        slot: usize,
-        seq_len: usize,
-    ) -> Result<(Result<Answer, GenerateError>, usize, bool), Stop> {
-        let room = seq_len.saturating_sub(self.generated_tokens);
-        if room == 0 {
-            let tokens = self.generated_tokens;
-            return Err(format!("seq_len {seq_len} has no room for a prompt beside {tokens} tokens").into());
-        }
-        let (prompt, tokenized) = self.prompts.next(&mut self.generator, slot, room)?;
-        let prompt_tokens = prompt.ids.len();
-        let request = self.ask(prompt, Some(seq_len), self.generated_tokens);
-        let answer = self.generator.generate(&request, &mut |_| Ok(ControlFlow::Continue(())));
-        Ok((answer, prompt_tokens, tokenized))
-    }
-
-    /// The time to one token after a prompt of one, at the shortest sequence length.
-    fn first_prediction(&mut self) -> Result<Duration, GenerateError> {
-        let request = self.ask(Prompt { ids: vec![0], ..Prompt::default() }, None, 1);
-        let answer = self.generator.generate(&request, &mut |_| Ok(ControlFlow::Continue(())))?;
-        Ok(answer.timings.first_step)
-    }
-
-    fn ask(&self, prompt: Prompt, length: Option<usize>, max_tokens: usize) -> generate::Request {
-        // Every request is to take the same steps, so no token ends it.
-        generate::Request {
-            prompts: vec![prompt],
-            max_tokens,
-            sampling: Sampling::default(),
-            ends: Vec::new(),
-            length,
-            top_logits: 0,
-        }
-    }
-}
-
-/// Milliseconds, exact to the nanosecond.
-fn ms(duration: Duration) -> f64 {
-    duration.as_nanos() as f64 / 1e6
 }

@@ -16,9 +16,9 @@ use super::simd::{
 /// The largest magnitude of an integer that stands for an activation or an entry of a LUT.
 pub(super) const INTEGER_MAX: f32 = 16383.0;
 /// 1.5 x 2^23: the sum with it has the other number, rounded to an integer with ties to even, in its lowest bits.
-const ROUND_MAGIC: f32 = 12_582_912.0;
+pub(super) const ROUND_MAGIC: f32 = 12_582_912.0;
 /// Elements of a block whose largest is below this are zero: a scale could not be inverted.
-const VANISHING: f32 = 1e-30;
+pub(super) const VANISHING: f32 = 1e-30;
 
 /// A row in blocks, as int8 weights meet it.
 #[derive(Clone, Copy)]

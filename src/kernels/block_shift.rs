@@ -43,15 +43,28 @@ impl<'a> Shifts<'a> {
         }
     }
 
+    /// Whether there is anything to subtract.
+    pub(super) fn are_some(&self) -> bool {
+        !matches!(self, Shifts::Same(0.0))
+    }
+
+    /// The shift of a block.
+    #[inline(always)]
+    pub(super) fn at(&self, block: usize) -> f32 {
+        match *self {
+            Shifts::Same(shift) => shift,
+            Shifts::Nibbles(bytes, flip) => nibble(bytes, flip, block),
+            Shifts::F16(values, base) => values[block].to_f32() + base,
+            Shifts::F32(values, base) => values[block] + base,
+        }
+    }
+
     /// The shift of each of four blocks in the lanes of the block.
     #[inline(always)]
     pub(super) fn spread<S: Simd>(&self, s: S, blocks: [usize; QUAD]) -> S::W {
         match *self {
             Shifts::Same(shift) => s.splat_wide(shift),
-            Shifts::Nibbles(bytes, flip) => {
-                let nibble = |block: usize| bytes[block / 2] >> (block % 2 * 4) & 15;
-                s.spread(&blocks.map(|block| f32::from(nibble(block) ^ flip) - 8.0))
-            }
+            Shifts::Nibbles(bytes, flip) => s.spread(&blocks.map(|block| nibble(bytes, flip, block))),
             Shifts::F16(values, base) => {
                 s.add_wide(s.spread_f16(&blocks.map(|block| values[block])), s.splat_wide(base))
             }
@@ -60,4 +73,10 @@ impl<'a> Shifts<'a> {
             }
         }
     }
+}
+
+/// The shift that an offset of four bits stands for.
+#[inline(always)]
+fn nibble(bytes: &[u8], flip: u8, block: usize) -> f32 {
+    f32::from(bytes[block / 2] >> (block % 2 * 4) & 15 ^ flip) - 8.0
 }

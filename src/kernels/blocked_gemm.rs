@@ -26,7 +26,7 @@ const PANEL_BLOCK_ELEMENTS: usize = 6144;
 const LEFT_BLOCK_ELEMENTS: usize = 1 << 17;
 /// Rows whose sums with one panel fit the first-level cache beside it: 15 KiB with panels of 32 columns, 7.5 with 16. A multiple
 /// of the rows of every micro-kernel.
-const MOST_ROWS: usize = 120;
+pub(super) const MOST_ROWS: usize = 120;
 /// Elements of the right operand that are packed at a time: 4 MiB, a share of the third-level cache.
 const RIGHT_BLOCK_ELEMENTS: usize = 1 << 20;
 /// Columns are divided among threads in multiples of this, which the width of every panel divides, if rows are too few: fewer
@@ -34,7 +34,7 @@ const RIGHT_BLOCK_ELEMENTS: usize = 1 << 20;
 const COLUMN_UNIT: usize = 2 * WIDE;
 const ROW_UNIT: usize = 12;
 /// Panels of rows below which a thread's turn is not worth packing them.
-const LEAST_TILES: usize = 4;
+pub(super) const LEAST_TILES: usize = 4;
 
 /// How a product is added to a sum.
 pub(super) trait Accumulation: Copy + Send + Sync {
@@ -151,16 +151,19 @@ pub(super) fn blocked_gemm<L: LeftOperand, U: Load, O: Store, M: Accumulation>(
 
 thread_local! {
     /// The packed right operand; taken while it is used, so that a thread may begin another product meanwhile.
-    static RIGHT_PANELS: Cell<AlignedBuf> = Cell::default();
-    static BUFFERS: RefCell<ThreadBuffers> = RefCell::default();
+    pub(super) static RIGHT_PANELS: Cell<AlignedBuf> = Cell::default();
+    pub(super) static BUFFERS: RefCell<ThreadBuffers> = RefCell::default();
 }
 
 /// What a thread needs for some rows; kept for its next product.
 #[derive(Default)]
-struct ThreadBuffers {
-    left: AlignedBuf,
-    sums: AlignedBuf,
-    read: AlignedBuf,
+pub(super) struct ThreadBuffers {
+    /// Packed rows of the left operand.
+    pub(super) left: AlignedBuf,
+    /// Their sums with a panel of the right operand.
+    pub(super) sums: AlignedBuf,
+    /// Rows before they are packed, or what belongs to packed rows.
+    pub(super) read: AlignedBuf,
 }
 
 /// Gives back what this thread keeps for its next product, unless that is little or in use.
@@ -329,7 +332,7 @@ fn micro_kernel<S: Simd, M: Accumulation, const ROWS: usize, const VECTORS: usiz
 }
 
 #[inline(always)]
-fn finish<S: Simd, O: Store>(s: S, sums: &[f32], bias: Option<f32>, out: &mut [O]) {
+pub(super) fn finish<S: Simd, O: Store>(s: S, sums: &[f32], bias: Option<f32>, out: &mut [O]) {
     for (sums, out) in sums.chunks(LANES).zip(out.chunks_mut(LANES)) {
         let mut v = f32::load_some(s, sums);
         if let Some(bias) = bias {
@@ -341,7 +344,7 @@ fn finish<S: Simd, O: Store>(s: S, sums: &[f32], bias: Option<f32>, out: &mut [O
 }
 
 /// Room for so many elements.
-fn reserve<T: bytemuck::Pod>(buffer: &mut AlignedBuf, count: usize) -> &mut [T] {
+pub(super) fn reserve<T: bytemuck::Pod>(buffer: &mut AlignedBuf, count: usize) -> &mut [T] {
     let bytes = count * size_of::<T>();
     if buffer.len() < bytes {
         buffer.resize(bytes);
@@ -350,14 +353,14 @@ fn reserve<T: bytemuck::Pod>(buffer: &mut AlignedBuf, count: usize) -> &mut [T] 
 }
 
 /// Ranges of about equal length, at most `most`, that cover `0..len`; all but the last are multiples of `unit`.
-struct BlockRanges {
+pub(super) struct BlockRanges {
     next: usize,
     len: usize,
     step: usize,
 }
 
 impl BlockRanges {
-    fn new(len: usize, most: usize, unit: usize) -> BlockRanges {
+    pub(super) fn new(len: usize, most: usize, unit: usize) -> BlockRanges {
         let count = len.div_ceil(most).max(1);
         BlockRanges { next: 0, len, step: len.div_ceil(count).next_multiple_of(unit) }
     }

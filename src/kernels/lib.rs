@@ -1,10 +1,12 @@
 //! Tensors, and arithmetic on slices. No kernel knows of programs or files.
 
 mod activation_quant;
+pub mod argmax;
 pub mod attention;
 pub mod block_scale;
 mod block_shift;
 mod blocked_gemm;
+mod contention;
 pub mod conv;
 pub mod convert;
 pub mod copy;
@@ -18,18 +20,21 @@ mod gemv;
 #[cfg(test)]
 mod gemv_accuracy;
 mod gqa_dots;
+mod int8_gemv;
 pub mod int_gemm;
 pub mod kmeans;
 pub mod kmeans_1d;
 mod math;
 pub mod norm;
 mod packing;
+mod pair_packing;
 pub mod palette;
 pub mod parallel;
 pub mod pool;
 pub mod prefill_attention;
 pub mod probe;
 pub mod quantize;
+pub mod quantized_gemm;
 mod quantized_gemv;
 pub mod recurrent;
 pub mod reduce;

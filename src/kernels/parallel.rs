@@ -1,18 +1,21 @@
 //! Division of work among threads, without allocation and without influence on results.
 //!
 //! A token is decoded by hundreds of short pieces of work one after the other, and a thread that has gone to sleep
-//! between two of them takes longer to wake than a piece takes. So while a prediction runs
-//! ([`with_spinning_workers`]), the other
-//! threads of the pool do not sleep: they spin for work until the prediction is over. That is for a machine with nothing else to
-//! do: at a load of 20 on two cores, two spinning threads decode more slowly than one.
+//! between two of them takes longer to wake than a piece takes. So while a prediction runs ([`with_spinning_workers`]), the
+//! other threads of the pool do not sleep: they spin for work until the prediction is over. That is for a machine with nothing
+//! else to do. Where other processes take processors away (`contention`), fewer threads share short work
+//! and the others sleep.
 
 use std::cell::Cell;
 use std::hint::spin_loop;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use rayon::Yield;
+
+use super::contention::{MACHINE, STALL};
 
 /// Multiply-adds below which another thread costs more than it saves. So many take one core from 1 µs, in registers, to 9 µs, with
 /// fp16 weights from memory; handing work to a spinning thread costs about one.
@@ -21,8 +24,19 @@ pub(crate) const WORTHWHILE: usize = 1 << 16;
 /// Into how many parts the work of a thread is divided at most.
 const LEAST_SHARES: usize = 4;
 
-/// Fruitless looks for work, some tens of microseconds, after which another process may have the processor.
-const IDLE_ROUNDS: u32 = 1 << 14;
+/// Multiply-adds from which all threads share work although other processes have their processors. So many take a core a
+/// millisecond or more. What a thread does of them while it has a processor then outweighs the wait for it.
+const LONG: usize = 1 << 25;
+
+/// Looks, about a microsecond together, between two looks at the clock, which cost some tens of nanoseconds.
+const LOOKS: u32 = 32;
+/// How long a thread that finds no work spins before it lets other processes have the processor between looks.
+const SPINNING: Duration = Duration::from_micros(50);
+/// When it sleeps between looks. A processor that does nothing else is then idle, and the system moves threads to it that
+/// wait for theirs.
+const YIELDING: Duration = Duration::from_millis(1);
+/// How long it sleeps: systems add about as much, and both are well below a stall.
+const NAP: Duration = Duration::from_micros(50);
 
 /// Threads at hand: those of the pool that runs this, or one outside any pool.
 pub(crate) fn threads() -> usize {
@@ -34,7 +48,16 @@ pub(crate) fn pieces(work: usize) -> usize {
     match work / WORTHWHILE {
         // Every thread is to get at least `WORTHWHILE`.
         0 | 1 => 1,
-        most => most.min(threads()),
+        most => most.min(sharing(work)),
+    }
+}
+
+/// How many threads can share work of the given size at present.
+fn sharing(work: usize) -> usize {
+    match threads() {
+        1 => 1,
+        threads if work >= LONG => threads,
+        threads => threads.saturating_sub(MACHINE.displaced()).max(1),
     }
 }
 
@@ -72,7 +95,7 @@ pub(crate) fn even_parts<T: Send>(
         (start, data): (usize, &mut [T]),
         unit: usize,
         pieces: usize,
-        body: &(impl Fn(usize, &mut [T]) + Sync),
+        body: &(dyn Fn(usize, &mut [T]) + Sync),
     ) {
         let Some(middle) = half(data.len(), unit, pieces) else { return body(start, data) };
         let (left, right) = data.split_at_mut(middle);
@@ -119,7 +142,7 @@ impl GuidedSchedule {
 }
 
 /// Does the same on so many threads.
-fn fork(threads: usize, work: &(impl Fn() + Sync)) {
+fn fork(threads: usize, work: &(dyn Fn() + Sync)) {
     match threads {
         0 | 1 => work(),
         _ => {
@@ -136,49 +159,77 @@ pub fn for_each_chunk<T: Send>(
     work: usize,
     f: impl Fn(usize, &mut [T]) + Sync + Send,
 ) {
-    let pieces = if work >= WORTHWHILE { threads() } else { 1 };
+    let pieces = if work >= WORTHWHILE { sharing(work) } else { 1 };
     parts(data, size, pieces, &|start, part| {
         part.chunks_mut(size).enumerate().for_each(|(i, chunk)| f(start / size + i, chunk));
     });
 }
 
 /// Two things at once, as far as there are threads.
-///
-/// Whoever has to wait for the other thing looks for its end a while before it yields the processor and goes to sleep.
 pub(crate) fn join<A: Send, B: Send>(a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B) {
+    let (mut a, mut b) = (Some(a), Some(b));
+    let (mut of_a, mut of_b) = (None, None);
+    join_calls(&mut || of_a = a.take().map(|a| a()), &mut || of_b = b.take().map(|b| b()));
+    (of_a.expect("rayon has called it"), of_b.expect("rayon has called it"))
+}
+
+/// Not generic: a copy of rayon's `join` for every kernel was a tenth of the code to compile.
+fn join_calls(a: &mut (dyn FnMut() + Send), b: &mut (dyn FnMut() + Send)) {
     let (begun, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+    let mut stall = None;
     let first = || {
-        let result = busy(a);
+        let start = Instant::now();
+        busy(a);
         // If no thread stole `second`, rayon runs it here afterwards: nothing has begun that could be waited for.
-        let mut looks = 0;
-        while begun.load(Ordering::Acquire) && !ended.load(Ordering::Acquire) && looks < IDLE_ROUNDS {
-            spin_loop();
-            looks += 1;
+        let waits = || begun.load(Ordering::Acquire) && !ended.load(Ordering::Acquire);
+        if let Some(since) = spin_while(&waits) {
+            stall = Some((since, STALL + since.duration_since(start)));
         }
-        result
     };
     let second = || {
         begun.store(true, Ordering::Release);
         let _end = SetOnDrop(&ended);
-        busy(b)
+        busy(b);
     };
-    rayon::join(first, second)
-}
-
-/// Does `work` on a thread of a pool while the pool's other threads stay awake.
-pub fn with_spinning_workers<R: Send>(work: impl FnOnce() -> R + Send) -> R {
-    let over = AtomicBool::new(false);
-    with_spinners(threads() - 1, &over, || {
-        let _end = SetOnDrop(&over);
-        busy(work)
-    })
-}
-
-fn with_spinners<R: Send>(count: usize, over: &AtomicBool, work: impl FnOnce() -> R + Send) -> R {
-    match count {
-        0 => work(),
-        _ => rayon::join(|| with_spinners(count - 1, over, work), || spin_until(over)).0,
+    rayon::join(first, second);
+    if let Some((since, usual)) = stall {
+        let now = Instant::now();
+        let waited = now.duration_since(since);
+        if waited > usual {
+            MACHINE.stalled(now, waited);
+        }
     }
+}
+
+/// Looks until a wait is over, and gives up after [`STALL`]: tells since when, so that rayon can go to sleep, and the system
+/// move the other thread to this processor.
+fn spin_while(waits: &dyn Fn() -> bool) -> Option<Instant> {
+    let mut since: Option<Instant> = None;
+    loop {
+        for _ in 0..LOOKS {
+            if !waits() {
+                return None;
+            }
+            spin_loop();
+        }
+        let now = Instant::now();
+        let begin = *since.get_or_insert(now);
+        if now.duration_since(begin) > STALL {
+            return Some(begin);
+        }
+    }
+}
+
+/// Does `work` on a thread of a pool while other threads of the pool stay awake.
+pub fn with_spinning_workers<R>(work: impl FnOnce() -> R) -> R {
+    let over = Arc::new(AtomicBool::new(false));
+    for index in 1..sharing(0) {
+        // Nobody waits for its end: where its processor is taken away, that would be a wait for nothing.
+        let over = over.clone();
+        rayon::spawn(move || spin_until(&over, index));
+    }
+    let _end = SetOnDrop(&over);
+    busy(work)
 }
 
 /// Also where the work panics: nobody waits for ever.
@@ -209,21 +260,71 @@ fn busy<R>(work: impl FnOnce() -> R) -> R {
     work()
 }
 
-/// Carries out what other threads have to give away, until all is over.
+/// Carries out what other threads have to give away, until all is over, or fewer threads are wanted than have a lower index.
 ///
 /// A thread that waits in the middle of a piece of work may be given this too. It would keep that piece from ever ending,
 /// so it does nothing there.
-fn spin_until(over: &AtomicBool) {
+fn spin_until(over: &AtomicBool, index: usize) {
     if BUSY.get() {
         return;
     }
     busy(|| {
-        let mut idle = 0;
-        while !over.load(Ordering::Acquire) {
-            idle = if rayon::yield_now() == Some(Yield::Executed) { 0 } else { idle + 1 };
-            if idle < IDLE_ROUNDS { spin_loop() } else { thread::yield_now() }
+        let mut idle = Idle::since(Instant::now());
+        while !over.load(Ordering::Acquire) && index < sharing(0) {
+            let found = (0..LOOKS).any(|_| {
+                spin_loop();
+                over.load(Ordering::Relaxed) || rayon::yield_now() == Some(Yield::Executed)
+            });
+            let now = Instant::now();
+            if found {
+                idle = Idle::since(now);
+                continue;
+            }
+            match idle.look(now) {
+                Rest::Spin => {}
+                Rest::Yield => thread::yield_now(),
+                Rest::Nap => thread::sleep(NAP),
+                Rest::Displaced(gap) => MACHINE.stalled(now, gap),
+            }
         }
     });
+}
+
+/// A time in which a thread finds no work.
+struct Idle {
+    since: Instant,
+    seen: Instant,
+}
+
+/// What a thread that finds no work does before it looks again.
+#[derive(Debug, PartialEq)]
+enum Rest {
+    Spin,
+    Yield,
+    Nap,
+    /// Another process had its processor, for so long.
+    Displaced(Duration),
+}
+
+impl Idle {
+    fn since(now: Instant) -> Idle {
+        Idle { since: now, seen: now }
+    }
+
+    /// Looks at the clock.
+    fn look(&mut self, now: Instant) -> Rest {
+        let gap = now.duration_since(std::mem::replace(&mut self.seen, now));
+        let idle = now.duration_since(self.since);
+        if gap > STALL {
+            Rest::Displaced(gap)
+        } else if idle < SPINNING {
+            Rest::Spin
+        } else if idle < YIELDING {
+            Rest::Yield
+        } else {
+            Rest::Nap
+        }
+    }
 }
 
 /// Where to divide `len` for `pieces` pieces, on a multiple of `unit`; `None` if it is not to be divided.
@@ -266,11 +367,61 @@ mod tests {
     }
 
     #[test]
+    fn work_is_the_same_while_threads_are_left_out() {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
+        let values: Vec<u64> = (0..257).collect();
+        for _ in 0..3 {
+            MACHINE.stalled(Instant::now(), STALL * 4);
+            let total = pool.install(|| {
+                assert!(sharing(0) >= 1 && sharing(LONG) == 3);
+                with_spinning_workers(|| sum(&values))
+            });
+            assert_eq!(total, 128 * 257);
+        }
+    }
+
+    #[test]
+    fn a_thread_without_work_spins_then_yields_then_sleeps() {
+        let start = Instant::now();
+        let mut idle = Idle::since(start);
+        let mut rests = Vec::new();
+        for microseconds in [1, 40, 60, 200, 400, 600, 800, 990, 1010, 1150] {
+            rests.push(idle.look(start + Duration::from_micros(microseconds)));
+        }
+        assert_eq!(rests[..3], [Rest::Spin, Rest::Spin, Rest::Yield]);
+        assert!(rests[3..8].iter().all(|rest| *rest == Rest::Yield), "{rests:?}");
+        assert_eq!(rests[8..], [Rest::Nap, Rest::Nap]);
+    }
+
+    #[test]
+    fn a_thread_that_looks_for_work_notices_that_its_processor_was_taken_away() {
+        let start = Instant::now();
+        let mut idle = Idle::since(start);
+        let gap = Duration::from_millis(4);
+        assert_eq!(idle.look(start + gap), Rest::Displaced(gap));
+        let again = idle.look(start + gap + NAP);
+        assert_eq!(again, Rest::Nap, "the same gap does not count twice");
+    }
+
+    #[test]
+    fn a_wait_that_ends_is_no_stall_and_one_that_does_not_is() {
+        let looks = Cell::new(0);
+        let ends = || {
+            looks.set(looks.get() + 1);
+            looks.get() < 3
+        };
+        assert_eq!(spin_while(&ends), None);
+        let start = Instant::now();
+        assert!(spin_while(&|| true).is_some_and(|since| since >= start));
+    }
+
+    #[test]
     fn work_that_panics_leaves_no_thread_waiting() {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(3).build().unwrap();
         let work = || pool.install(|| with_spinning_workers(|| panic!("on purpose")));
         assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).is_err());
-        assert_eq!(pool.broadcast(|_| BUSY.get()), [false; 3]);
+        let is_busy = || pool.broadcast(|_| BUSY.get()).contains(&true);
+        assert!((0..100_000).any(|_| !is_busy()), "threads end soon, though nobody waits for them");
         assert_eq!(pool.install(|| with_spinning_workers(|| sum(&[1, 2, 3]))), 6);
     }
 

@@ -1,9 +1,9 @@
-//! GEMV of one row of activations with compressed weights: int8, int4 and 4-bit LUTs, never expanded to floats.
+//! GEMV of one row of activations with compressed weights: int4 and 4-bit LUTs, never expanded to floats.
 //!
 //! ```text
 //! out[r] = sum over blocks b of  weight_scale[r, b] * x_scale[b] * (exact integer dot product of 32 elements)
 //!
-//! int8   [ w0 w1 .. w31 ]                  32 bytes; a scale per row, applied after the sum
+//! int8   [ w0 w1 .. w31 ]                  32 bytes; a scale per row or block (`int8_gemv.rs`)
 //! int4   [ w1|w0  w3|w2  ..  w31|w30 ]     16 bytes, low half first; a scale per block or for several, and an offset
 //! lut4   [ i1|i0  i3|i2  ..  i31|i30 ]     16 bytes of indices into a LUT of 16 numbers for some rows
 //! ```
@@ -15,93 +15,21 @@
 
 use half::f16;
 
-use super::activation_quant::{BlockActivations, QuadActivations};
+use super::activation_quant::QuadActivations;
 use super::block_shift::Shifts;
 use super::palette::{Palette, Palettes};
 use super::row_gemv::{GemvRows, gemv_rows};
 use super::simd::{
-    ActivationQuad, BLOCK, FloatActivationQuad, LANES, Load, Op, QUAD, SIGNED, Simd, SplitActivationQuad,
-    WIDE,
+    ActivationQuad, BLOCK, FloatActivationQuad, Load, Op, QUAD, SIGNED, Simd, SplitActivationQuad, WIDE,
 };
 use super::weight_gemv::{Int4Codes, Scales};
 
 /// What [`WeightRows::is_regular`](super::weight_gemv::WeightRows::is_regular) has checked.
-const SCALES: &str = "scales of regular weights are fp16 or f32";
+pub(super) const SCALES: &str = "scales of regular weights are fp16 or f32";
 const OFFSETS: &str = "offsets of regular weights have the type of the codes, or are fp16 or f32";
 
 /// Why activations are there in the form that weights need.
 pub(super) const FORMS: &str = "every form that a weight needs was made";
-
-/// int8 weights with a scale for each row.
-pub(super) struct Int8Gemv<'a> {
-    pub(super) x: BlockActivations<'a>,
-    pub(super) codes: &'a [[i8; BLOCK]],
-    pub(super) scales: Scales<'a>,
-    pub(super) first: usize,
-    pub(super) out: &'a mut [f32],
-}
-
-impl Op for Int8Gemv<'_> {
-    type Output = ();
-
-    #[inline(always)]
-    fn run<S: Simd>(self, s: S) {
-        let Int8Gemv { x, codes, scales, first, out } = self;
-        gemv_rows(s, &Int8Rows { codes, x }, first, out);
-        match scales.values.slice::<f16>() {
-            Ok(values) => scale_rows(s, scales.rows, values, first, out),
-            Err(_) => {
-                let values = scales.values.slice().expect(SCALES);
-                scale_rows::<S, f32>(s, scales.rows, values, first, out);
-            }
-        }
-    }
-}
-
-/// Multiplies the sums of rows by their scales.
-#[inline(always)]
-fn scale_rows<S: Simd, F: Load>(s: S, rows: usize, values: &[F], first: usize, out: &mut [f32]) {
-    for (i, out) in out.chunks_mut(LANES).enumerate() {
-        let row = first + i * LANES;
-        let mut lanes = [0.0; LANES];
-        if rows == 1 {
-            s.store(F::load_some(s, &values[row..]), &mut lanes);
-        } else {
-            for (r, lane) in lanes.iter_mut().enumerate() {
-                *lane = values.get((row + r) / rows).map_or(0.0, |value| value.widen());
-            }
-        }
-        out.iter_mut().zip(lanes).for_each(|(out, scale)| *out *= scale);
-    }
-}
-
-/// Blocks that are summed side by side, to hide the latency of a multiply-add.
-const WAYS: usize = 2;
-
-struct Int8Rows<'a> {
-    codes: &'a [[i8; BLOCK]],
-    x: BlockActivations<'a>,
-}
-
-impl<S: Simd> GemvRows<S> for Int8Rows<'_> {
-    #[inline(always)]
-    fn lanes(&self, s: S, row: usize) -> S::V {
-        let count = self.x.blocks.len();
-        let (code_groups, code_rest) = self.codes[row * count..][..count].as_chunks::<WAYS>();
-        let (x_groups, x_rest) = self.x.blocks.as_chunks::<WAYS>();
-        let (scale_groups, scale_rest) = self.x.scales.as_flattened()[..count].as_chunks::<WAYS>();
-        let mut sums = [s.splat(0.0); WAYS];
-        for ((codes, x), scales) in code_groups.iter().zip(x_groups).zip(scale_groups) {
-            for i in 0..WAYS {
-                sums[i] = s.mul_add(s.dot_int8(&codes[i], &x[i]), s.splat(scales[i]), sums[i]);
-            }
-        }
-        for ((code, x), &scale) in code_rest.iter().zip(x_rest).zip(scale_rest) {
-            sums[0] = s.mul_add(s.dot_int8(code, x), s.splat(scale), sums[0]);
-        }
-        s.add(sums[0], sums[1])
-    }
-}
 
 /// Codes of four bits that are prefetched, 4 KiB after those that are used.
 ///

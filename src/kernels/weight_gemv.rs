@@ -10,9 +10,10 @@ use half::f16;
 use super::activation_quant::{BlockActivations, QuadActivations, row_len};
 use super::block_shift::Shifts;
 use super::gemm::Matrix;
+use super::int8_gemv::Int8Gemv;
 use super::palette::Palettes;
 use super::parallel;
-use super::quantized_gemv::{FORMS, Int4Gemv, Int8Gemv, Lut4Gemv};
+use super::quantized_gemv::{FORMS, Int4Gemv, Lut4Gemv};
 use super::row_gemv::DenseGemv;
 use super::simd::{ActivationQuad, BLOCK, FloatActivationQuad, Isa, QUAD, SplitActivationQuad};
 use crate::tensor::TensorView;
@@ -34,7 +35,7 @@ pub struct WeightRows<'a> {
 pub enum WeightStorage<'a> {
     /// fp16.
     F16(&'a [f16]),
-    /// Signed bytes, with a scale for each row.
+    /// Signed bytes, with a scale for each block.
     Int8(&'a [i8], Scales<'a>),
     /// Integers of four bits, with a scale for each block.
     Int4(Int4Codes<'a>, Scales<'a>),
@@ -71,14 +72,15 @@ impl WeightRows<'_> {
             |scales: Scales<'_>| scales.values.slice::<f16>().is_ok() || scales.values.slice::<f32>().is_ok();
         let has_blocks = self.columns > 0 && self.columns.is_multiple_of(BLOCK);
         let has_quads = has_blocks && self.columns >= QUAD * BLOCK;
+        // Scales are for some blocks of activations each.
+        let scaled = |scales: Scales<'_>| {
+            let whole = scales.block > 0 && self.columns.is_multiple_of(scales.block);
+            whole && scales.block.is_multiple_of(BLOCK) && typed(scales)
+        };
         match self.storage {
             WeightStorage::F16(_) => self.columns > 0,
-            WeightStorage::Int8(_, scales) => has_blocks && scales.block == self.columns && typed(scales),
-            WeightStorage::Int4(codes, scales) => {
-                let whole = scales.block > 0 && self.columns.is_multiple_of(scales.block);
-                let known = Shifts::of(codes).is_some();
-                has_quads && whole && scales.block.is_multiple_of(BLOCK) && typed(scales) && known
-            }
+            WeightStorage::Int8(_, scales) => has_blocks && scaled(scales),
+            WeightStorage::Int4(codes, scales) => has_quads && scaled(scales) && Shifts::of(codes).is_some(),
             WeightStorage::Lut4(..) => has_quads,
         }
     }
@@ -235,6 +237,7 @@ mod tests {
         let parts = [
             (WeightStorage::F16(&halves), 3, 650),
             (WeightStorage::Int8(&bytes, rows), 0, 300),
+            (WeightStorage::Int8(&bytes, blocks), 7, 290),
             (WeightStorage::Int4(int4, blocks), 5, 211),
             (WeightStorage::Lut4(&codes, &integers, 300), 1, 1),
             (WeightStorage::Lut4(&codes, &integers, 300), 8, 270),
@@ -282,12 +285,8 @@ mod tests {
                 let nibbles = packed::pack((0..rows * columns).map(|i| code(i) & 15), 4);
                 let signed = |i: usize| f32::from(((code(i) << 4) as i8) >> 4);
                 let by_byte = WeightRows { columns, storage: WeightStorage::Int8(&bytes, scales) };
-                assert_eq!(by_byte.is_regular(), block == columns);
-                if block == columns {
-                    let found = product(by_byte, &x, rows - 2);
-                    let weight = |r, c| f32::from(bytes[(r + 2) * columns + c]) * factor(r, c);
-                    assert_close(&found, weight, &x);
-                }
+                let found = product(by_byte, &x, rows - 2);
+                assert_close(&found, |r, c| f32::from(bytes[(r + 2) * columns + c]) * factor(r, c), &x);
                 let codes = Int4Codes { bytes: &nibbles, is_signed: true, offsets: None };
                 let matrix = WeightRows { columns, storage: WeightStorage::Int4(codes, scales) };
                 let found = product(matrix, &x, rows - 2);
@@ -326,5 +325,11 @@ mod tests {
         assert!(rows(160, 32).is_regular() && rows(128, 128).is_regular());
         assert!(!rows(144, 48).is_regular() && !rows(160, 16).is_regular() && !rows(0, 32).is_regular());
         assert!(!rows(96, 32).is_regular(), "fewer than four blocks");
+        let bytes = |columns, block| WeightRows {
+            columns,
+            storage: WeightStorage::Int8(&[], Scales { rows: 1, block, values }),
+        };
+        assert!(bytes(96, 32).is_regular() && bytes(96, 96).is_regular() && bytes(128, 64).is_regular());
+        assert!(!bytes(96, 64).is_regular() && !bytes(64, 16).is_regular() && !bytes(96, 0).is_regular());
     }
 }

@@ -31,6 +31,11 @@ impl Opset {
         TABLE.iter().find(|row| row.1 == key).map(|row| row.0)
     }
 
+    /// The opset of a name such as `ios18`.
+    pub fn from_name(name: &str) -> Option<Opset> {
+        TABLE.iter().find(|row| row.2 == name).map(|row| row.0)
+    }
+
     /// The key that files use, such as `CoreML8`.
     pub fn key(self) -> &'static str {
         TABLE[self as usize].1

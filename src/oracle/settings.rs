@@ -9,10 +9,14 @@ type Result<T> = std::result::Result<T, ConfigError>;
 /// Values that an architecture takes where its configuration is silent.
 pub(super) type Defaults = &'static [(&'static str, f64)];
 
-/// Llama, Mistral, Qwen2 and the student.
-pub(super) const LLAMA: Defaults = &[];
+/// Llama and the student.
+pub(super) const LLAMA: Defaults = &[("max_position_embeddings", 2048.0)];
+/// Mistral.
+pub(super) const MISTRAL: Defaults = &[("max_position_embeddings", 131_072.0)];
+/// Qwen2.
+pub(super) const QWEN2: Defaults = &[("max_position_embeddings", 32_768.0)];
 /// Qwen3.
-pub(super) const QWEN3: Defaults = &[("head_dim", 128.0)];
+pub(super) const QWEN3: Defaults = &[("max_position_embeddings", 32_768.0), ("head_dim", 128.0)];
 /// Phi-3.
 pub(super) const PHI3: Defaults = &[
     ("rms_norm_eps", 1e-5),
@@ -182,6 +186,12 @@ impl Settings {
         Rope::read(self, section.as_ref(), base)
     }
 
+    /// The window of Mistral. A key with `null` says that there is none.
+    pub(super) fn mistral_window(&self) -> Result<Option<usize>> {
+        let says_nothing = self.keys.config.values().get("sliding_window").is_none();
+        if says_nothing { Ok(Some(4096)) } else { self.keys.opt_size("sliding_window") }
+    }
+
     /// The window of each layer of Qwen2 and Qwen3.
     pub(super) fn upper_windows(&self) -> Result<Vec<Option<usize>>> {
         if !self.keys.flag("use_sliding_window")? {
@@ -323,4 +333,53 @@ fn yarn(settings: &Settings, section: &Keys) -> Result<Scaling> {
         truncate: section.config.opt_bool("truncate")?.unwrap_or(true),
         magnitude: section.opt_number("attention_factor")?.unwrap_or(usual),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn settings(defaults: Defaults, more: &Value) -> Settings {
+        let mut config = json!({"hidden_size": 8, "num_attention_heads": 2, "vocab_size": 8, "intermediate_size": 8,
+            "num_hidden_layers": 3});
+        for (key, value) in more.as_object().unwrap() {
+            config[key] = value.clone();
+        }
+        Settings::read(&Config::new(config.as_object().unwrap().clone()), defaults, 8).unwrap()
+    }
+
+    // The expected values are those of the classes of transformers.
+
+    #[test]
+    fn windows_are_read_where_each_class_has_them() {
+        let mistral = |more| settings(MISTRAL, &more).mistral_window().unwrap();
+        assert_eq!(mistral(json!({})), Some(4096));
+        assert_eq!(mistral(json!({"sliding_window": null})), None);
+        assert_eq!(mistral(json!({"sliding_window": 7})), Some(7));
+        let qwen = |more| settings(QWEN2, &more).upper_windows().unwrap();
+        assert_eq!(qwen(json!({"sliding_window": 7, "max_window_layers": 1})), [None; 3]);
+        let used = json!({"use_sliding_window": true, "sliding_window": 7, "max_window_layers": 1});
+        assert_eq!(qwen(used), [None, Some(7), Some(7)]);
+        let listed = json!({"use_sliding_window": true, "sliding_window": 7, "layer_types":
+            ["sliding_attention", "full_attention", "sliding_attention"]});
+        assert_eq!(qwen(listed), [Some(7), None, Some(7)]);
+        let local = |more| settings(GEMMA3, &more).local_layers().unwrap();
+        assert_eq!(local(json!({"sliding_window_pattern": 2})), [true, false, true]);
+        assert_eq!(local(json!({})), [true; 3]);
+    }
+
+    #[test]
+    fn lengths_that_are_not_given_are_those_of_the_class() {
+        let dynamic = json!({"rope_scaling": {"rope_type": "dynamic", "factor": 2.0}});
+        for (defaults, expected) in [(LLAMA, 2048.0), (MISTRAL, 131_072.0), (QWEN2, 32_768.0), (PHI3, 4096.0)]
+        {
+            let Scaling::Dynamic { original, .. } = settings(defaults, &dynamic).rope().unwrap().scaling
+            else {
+                panic!("{expected}")
+            };
+            assert_eq!(original, expected);
+        }
+    }
 }

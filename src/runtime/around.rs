@@ -1,6 +1,6 @@
 //! A session with something around its predictions, such as a wait.
 
-use super::{Observer, RuntimeError, Session};
+use super::{HeldState, Observer, RuntimeError, Session};
 use anemeter_kernels::tensor::{Tensor, TensorView};
 
 /// A prediction that is yet to run.
@@ -10,7 +10,17 @@ pub struct Prediction<'a> {
     inputs: &'a [(&'a str, TensorView<'a>)],
 }
 
-impl Prediction<'_> {
+impl<'a> Prediction<'a> {
+    /// The function.
+    pub fn function(&self) -> &'a str {
+        self.function
+    }
+
+    /// What the function is given.
+    pub fn inputs(&self) -> &'a [(&'a str, TensorView<'a>)] {
+        self.inputs
+    }
+
     /// Runs it.
     pub fn run(&mut self) -> Result<(), RuntimeError> {
         self.session.predict(self.function, self.inputs)
@@ -54,6 +64,10 @@ impl<F: FnMut(&mut Prediction<'_>) -> Result<(), RuntimeError> + Send> Session f
 
     fn set_state(&mut self, name: &str, value: &Tensor) -> Result<(), RuntimeError> {
         self.session.set_state(name, value)
+    }
+
+    fn exchange_state(&mut self, name: &str, held: &mut HeldState) -> Result<(), RuntimeError> {
+        self.session.exchange_state(name, held)
     }
 
     fn state_names(&self) -> Vec<String> {

@@ -49,7 +49,7 @@ impl Runtime for CoreMlRsRuntime {
         };
         let loaded = CoreMLModelWithState::new_compiled(&path, settings).load();
         let loaded = loaded.map_err(|e| RuntimeError::Environment(format!("coreml-rs cannot load: {e}")))?;
-        let loading = Loading { compilation: Some(compilation), ..Loading::default() };
+        let loading = Loading { compilation, ..Loading::default() };
         Ok(Arc::new(CoreMlRsLoaded { model, loaded: Mutex::new(loaded), loading }))
     }
 }

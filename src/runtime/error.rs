@@ -1,5 +1,6 @@
 //! What can go wrong when a package is loaded or executed.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::reason::{self, Reason};
@@ -58,6 +59,9 @@ pub enum RuntimeError {
     /// A prediction gave something else than the model declares.
     #[error("the function `{function}` gave {problem}")]
     Output { function: String, problem: String },
+    /// A model of a pipeline, which Core ML only loads as a whole.
+    #[error("{}: is one model of a pipeline, and Core ML loads only whole packages", .0.display())]
+    StageOfPipeline(PathBuf),
     /// The machine cannot do what was asked.
     #[error("{0}")]
     Environment(String),
@@ -77,6 +81,11 @@ impl Advice for RuntimeError {
             RuntimeError::CoreMl { reasons, .. } => Some(reason::explain(reasons)?.remedy),
             RuntimeError::NoState { .. } => Some(Remedy::OtherKvForm),
             RuntimeError::TimedOut { .. } => Some(Remedy::MoreLoadTime),
+            RuntimeError::StageOfPipeline(_) => Some(
+                "run it on the CPU runtime, or save it as a package of its own: in coremltools, \
+                 MLModel(spec.pipeline.models[0], weights_dir=model.weights_dir).save(\"stage.mlpackage\")"
+                    .into(),
+            ),
             _ => None,
         }
     }

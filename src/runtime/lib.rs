@@ -12,6 +12,7 @@ pub mod coreml;
 mod coreml_rs;
 pub mod cpu;
 mod error;
+mod held_state;
 mod inputs;
 mod loading;
 pub mod placement;
@@ -26,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anemeter_base::vocabulary::{ComputeUnits, RuntimeName};
-use anemeter_kernels::tensor::{Tensor, TensorView};
+use anemeter_kernels::tensor::{AlignedBuf, Tensor, TensorView};
 use anemeter_mil::Model;
 use anemeter_mil::op::Numerics;
 use anemeter_mil::package::Package;
@@ -39,10 +40,13 @@ pub use coreml::CoreMlRuntime;
 pub use coreml_rs::CoreMlRsRuntime;
 pub use cpu::CpuRuntime;
 pub use error::RuntimeError;
+pub use held_state::HeldState;
 pub use inputs::check as check_inputs;
 pub use loading::{Compilation, FunctionLoad, Hints, Loading, ReshapeFrequency, Specialization};
 pub use placement::Placement;
-pub use synthetic_inputs::{SYNTHETIC_VALUES, SyntheticInputError, synthetic_inputs};
+pub use synthetic_inputs::{
+    SYNTHETIC_VALUES, SyntheticInputError, SyntheticValues, synthetic_inputs, synthetic_inputs_of,
+};
 
 /// Somewhere a package can be executed.
 pub trait Runtime: Send + Sync {
@@ -155,6 +159,16 @@ pub trait Session: Send {
 
     /// Replaces a state.
     fn set_state(&mut self, name: &str, value: &Tensor) -> Result<(), RuntimeError>;
+
+    /// Exchanges a state with one that is held outside, of the same type and shape.
+    fn exchange_state(&mut self, name: &str, held: &mut HeldState) -> Result<(), RuntimeError> {
+        let error = |problem: String| RuntimeError::State { name: name.to_owned(), problem };
+        let current = self.state(name).ok_or_else(|| error("the model has no such state".to_owned()))?;
+        let buffer = AlignedBuf::from_slice(current.bytes());
+        let given = held.take().map_err(|e| error(e.to_string()))?;
+        held.buffer = buffer;
+        self.set_state(name, &given)
+    }
 
     /// Names of the states, in order.
     fn state_names(&self) -> Vec<String>;

@@ -1,5 +1,7 @@
 //! Inputs that are made up for a function, the same every time.
 
+use std::ops::Range;
+
 use anemeter_kernels::convert::from_f32;
 use anemeter_kernels::tensor::{DType, Tensor};
 use anemeter_mil::{ArrayType, ColorSpace, FeatureType, Flexibility, ImageType, Interface};
@@ -20,14 +22,30 @@ pub struct SyntheticInputError {
     pub problem: String,
 }
 
+/// Which values are made up.
+pub struct SyntheticValues<'a> {
+    /// Seed of all of them.
+    pub seed: u64,
+    /// The integers of an input, where they are not to be small.
+    pub range: &'a dyn Fn(&str) -> Option<Range<i32>>,
+}
+
 /// Inputs of a function at its default shapes: numbers between -1 and 1, pixels, and small integers, zero where there is
 /// one only, as for positions. [`SYNTHETIC_VALUES`] says so to people.
 pub fn synthetic_inputs(interface: &Interface) -> Result<Vec<(String, Tensor)>, SyntheticInputError> {
-    let mut random = fastrand::Rng::with_seed(1);
+    synthetic_inputs_of(interface, &SyntheticValues { seed: 1, range: &|_| None })
+}
+
+/// The same with another seed, and with integers of other ranges.
+pub fn synthetic_inputs_of(
+    interface: &Interface,
+    values: &SyntheticValues<'_>,
+) -> Result<Vec<(String, Tensor)>, SyntheticInputError> {
+    let mut random = fastrand::Rng::with_seed(values.seed);
     let mut inputs = Vec::new();
     for feature in &interface.inputs {
         let made = match &feature.ty {
-            FeatureType::Array(array) => tensor(array, &mut random),
+            FeatureType::Array(array) => tensor(array, (values.range)(&feature.name).as_ref(), &mut random),
             FeatureType::Image(image) => pixels(image, &mut random),
             _ => Err("is neither a tensor nor an image, which alone can be made up".to_owned()),
         };
@@ -72,7 +90,11 @@ fn pixels(image: &ImageType, random: &mut fastrand::Rng) -> Result<Tensor, Strin
     Tensor::from_slice(&shape, &bytes).map_err(|error| error.to_string())
 }
 
-fn tensor(array: &ArrayType, random: &mut fastrand::Rng) -> Result<Tensor, String> {
+fn tensor(
+    array: &ArrayType,
+    range: Option<&Range<i32>>,
+    random: &mut fastrand::Rng,
+) -> Result<Tensor, String> {
     let (shape, count) = sized(&default_shape(array))?;
     let made = match array.dtype {
         DType::F16 | DType::F32 => {
@@ -80,7 +102,11 @@ fn tensor(array: &ArrayType, random: &mut fastrand::Rng) -> Result<Tensor, Strin
             from_f32(array.dtype, &shape, &values)
         }
         DType::I32 => {
-            let value = |_| if count == 1 { 0 } else { random.i32(0..4) };
+            let value = |_| match range {
+                Some(range) => random.i32(range.clone()),
+                None if count == 1 => 0,
+                None => random.i32(0..4),
+            };
             Tensor::from_slice(&shape, &(0..count).map(value).collect::<Vec<i32>>())
         }
         other => return Err(format!("is of type {other}, which is not made up")),
@@ -118,6 +144,27 @@ mod tests {
         assert_eq!(made(array(DType::F32, &[1000], Flexibility::Fixed)).unwrap().bytes(), floats.bytes());
         let image = ImageType { width: 4, height: 2, color: ColorSpace::Bgr, sizes: ImageSizes::Fixed };
         assert_eq!(made(FeatureType::Image(image)).unwrap().shape(), [2, 4, 3]);
+    }
+
+    #[test]
+    fn integers_are_within_the_range_that_is_asked_for() {
+        let ty = array(DType::I32, &[1, 500], Flexibility::Fixed);
+        let feature = |name: &str, ty: FeatureType| Feature {
+            name: name.to_owned(),
+            description: String::new(),
+            ty,
+            optional: false,
+        };
+        let inputs = vec![feature("ids", ty.clone()), feature("mask", ty)];
+        let interface = Interface { inputs, ..Interface::default() };
+        let range = |name: &str| (name == "ids").then_some(100..30_000);
+        let made = |seed| synthetic_inputs_of(&interface, &SyntheticValues { seed, range: &range }).unwrap();
+        let values = |made: &(String, Tensor)| made.1.view().slice::<i32>().unwrap().to_vec();
+        let (first, other) = (made(1), made(2));
+        assert!(values(&first[0]).iter().all(|id| (100..30_000).contains(id)));
+        assert!(values(&first[0]).iter().any(|id| *id > 10_000));
+        assert!(values(&first[1]).iter().all(|id| (0..4).contains(id)));
+        assert_ne!(values(&first[0]), values(&other[0]));
     }
 
     #[test]

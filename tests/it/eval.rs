@@ -63,9 +63,9 @@ const TEMPLATE: &str =
 
 fn generator(seq_lens: &[usize], answers: &[&'static str]) -> Generator {
     let mut manifest: Manifest = fake::manifest();
-    manifest.architecture.vocabulary = VOCABULARY;
-    manifest.architecture.max_positions = 512;
-    manifest.settings.seq_lens = seq_lens.to_vec();
+    manifest.architecture.as_mut().unwrap().vocabulary = VOCABULARY;
+    manifest.architecture.as_mut().unwrap().max_positions = 512;
+    manifest.settings.as_mut().unwrap().seq_lens = seq_lens.to_vec();
     let clock = Arc::new(ManualClock::default());
     let driver = Driver::over(&manifest, None, vec![scripted(answers)], None, clock.clone()).unwrap();
     let text = Text {

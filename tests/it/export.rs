@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anemeter::atomic::write_file;
-use anemeter::bundle::{Bundle, Manifest, digest_text};
+use anemeter::bundle::{Bundle, Exported, Manifest, digest_text};
 use anemeter::checkpoint;
 use anemeter::export::describe_architecture;
 use anemeter::model;
@@ -29,8 +29,9 @@ fn a_bundle_says_what_is_in_its_packages() {
     let printed: Manifest = Manifest::parse(outcome.good()).unwrap();
     let bundle = Bundle::open(scene.path("out")).unwrap();
     assert_eq!(&printed, bundle.manifest());
-    assert_eq!(printed.settings.kv, [KvForm::Io, KvForm::State, KvForm::None]);
-    assert_eq!((printed.architecture.layers, printed.architecture.kv_bytes_per_token), (2, 2 * 2 * 2 * 16));
+    let Exported { settings, architecture, .. } = printed.exported().unwrap();
+    assert_eq!(settings.kv, [KvForm::Io, KvForm::State, KvForm::None]);
+    assert_eq!((architecture.layers, architecture.kv_bytes_per_token), (2, 2 * 2 * 2 * 16));
     assert_eq!(printed.chunks.len(), 2);
     for (index, chunk) in printed.chunks.iter().enumerate() {
         assert_eq!((chunk.first_layer, chunk.layers), (index, 1));
@@ -89,7 +90,7 @@ fn configuration_files_are_strict_and_flags_win() {
     write_text(&config, "coreml:\n  enumerate_shapes: [16]\n  batch: 2\n");
     let config_args = ["--config", arg(&config)];
     scene.export("a", &[&config_args[..], &["--batch", "1"]].concat()).good();
-    let settings = Bundle::open(scene.path("a")).unwrap().manifest().settings.clone();
+    let settings = Bundle::open(scene.path("a")).unwrap().exported().unwrap().settings.clone();
     assert_eq!((settings.seq_lens, settings.batch), (vec![16], 1));
 
     write_text(&config, "coreml:\n  enumerate_shape: [16]\n");
@@ -119,7 +120,7 @@ fn weights_are_compressed_by_rule_and_the_log_says_how() {
     let compressed: Vec<_> = log.tensors.iter().filter(|tensor| tensor.precision == "int8:channel").collect();
     assert_eq!((compressed.len(), log.totals.compressed), (6, 6));
     assert!(compressed.iter().all(|tensor| tensor.snr_db.unwrap() > 35.0 && tensor.cosine > 0.999));
-    assert_eq!(bundle.manifest().settings.precision, "fp16; layers.*.mlp.*weight: int8:channel");
+    assert_eq!(bundle.manifest().precision(), "fp16; layers.*.mlp.*weight: int8:channel");
 
     write_text(&config, &rules("layer.*.mlp.*"));
     let message = scene.export("b", &args).complaint();
@@ -190,7 +191,7 @@ fn only_trained_lengths_are_exported() {
     );
     let outcome = scene.export("a", &[&args[..], &["16"]].concat());
     assert!(outcome.good().contains("warning: trained lengths [32] are not exported"), "{}", outcome.stdout);
-    let settings = Bundle::open(scene.path("a")).unwrap().manifest().settings.clone();
+    let settings = Bundle::open(scene.path("a")).unwrap().exported().unwrap().settings.clone();
     assert_eq!(settings.training_seq_lens, Some(vec![16, 32]));
 }
 
@@ -214,7 +215,7 @@ fn nothing_but_a_bundle_is_replaced_and_only_on_request() {
     let message = scene.export("out", &["--shapes", "16"]).complaint();
     assert!(message.contains("out: holds a bundle already"), "{message}");
     scene.export("out", &["--shapes", "32", "--overwrite"]).good();
-    assert_eq!(Bundle::open(scene.path("out")).unwrap().manifest().settings.seq_lens, [32]);
+    assert_eq!(Bundle::open(scene.path("out")).unwrap().exported().unwrap().settings.seq_lens, [32]);
     fs::create_dir(scene.path("mine")).unwrap();
     write_text(&scene.path("mine/thesis.txt"), "");
     let message = scene.export("mine", &["--shapes", "16", "--overwrite"]).complaint();

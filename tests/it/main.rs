@@ -1,11 +1,14 @@
 //! The integration tests, in one binary.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod adopt;
 mod atomic;
 mod baselines;
 mod bench;
 mod compare;
+mod compiled;
 mod compress;
+mod contracts;
 mod docs;
 mod errors;
 mod eval;

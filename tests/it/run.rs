@@ -220,3 +220,101 @@ fn wide_values_are_narrowed_where_they_fit() {
     let message = "error: input `ids`: holds 1099511627776, which is beyond int32, the type of the input";
     assert!(beyond.refused().contains(message), "{}", beyond.stderr);
 }
+
+/// A sum of two vectors.
+fn adder(folder: &Path) -> PathBuf {
+    use anemeter::mil::{Builder, Model, Opset, TensorType};
+    use anemeter::tensor::DType;
+    let mut main = Builder::new("main", Opset::Ios18);
+    let [a, b] = ["a", "b"].map(|name| main.input(name, TensorType::fixed(DType::F16, &[2, 3])));
+    let sum = main.op("add").arg("x", a).arg("y", b).named("sum").push().unwrap();
+    fixtures::write(Model::single(main.finish(&[sum])), folder, "add.mlpackage")
+}
+
+/// An array as numpy writes it.
+fn array(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/harness/tensor_files/testdata").join(name)
+}
+
+fn npz(path: &Path) -> std::collections::BTreeMap<String, Tensor> {
+    match anemeter::tensor_files::read(path).unwrap() {
+        anemeter::tensor_files::Content::Named(tensors) => tensors,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn inputs_are_arrays_of_numpy_and_outputs_can_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let package = adder(folder.path());
+    let outputs = folder.path().join("out.npz");
+    let named = |name: &str, file: &str| format!("{name}={}", array(file).display());
+    let (a, b) = (named("a", "float16.npy"), named("b", "float32.npy"));
+    let outcome =
+        anemeter(&["run", arg(&package), "--inputs", &a, "--inputs", &b, "--outputs", arg(&outputs)]);
+    outcome.good();
+    assert_eq!(outcome.stderr, "note: input b: fp32 values converted to fp16\n");
+    let sum = npz(&outputs).remove("sum").unwrap();
+    assert_eq!(sum.shape(), [2, 3]);
+    assert_eq!(sum.view().slice::<f16>().unwrap(), [0, 2, 4, 6, 8, 10].map(|x| f16::from_f32(x as f32)));
+    // What was written is an input again, and one output may be an array without a name.
+    let half = anemeter::tensor_files::Document {
+        tensors: [("a".to_owned(), sum.view()), ("b".to_owned(), sum.view())].into(),
+        texts: None,
+    };
+    let (inputs, single) = (folder.path().join("in.npz"), folder.path().join("sum.npy"));
+    anemeter::tensor_files::write(&inputs, &half).unwrap();
+    let again = anemeter(&["run", arg(&package), "--inputs", arg(&inputs), "--outputs", arg(&single)]);
+    again.good();
+    assert_eq!(again.stderr, "");
+    assert!(std::fs::read(&single).unwrap().starts_with(b"\x93NUMPY\x01\x00"));
+}
+
+#[test]
+fn states_may_be_an_npz_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let package = fixtures::write(fixtures::accumulator(), folder.path(), "total.mlpackage");
+    let (inputs, state) = (folder.path().join("x.npy"), folder.path().join("state.npz"));
+    let x = Tensor::from_slice(&[1, 4], &[1.0f32, 2.0, 3.0, 4.0].map(f16::from_f32)).unwrap();
+    let document =
+        anemeter::tensor_files::Document { tensors: [("x".to_owned(), x.view())].into(), texts: None };
+    anemeter::tensor_files::write(&inputs, &document).unwrap();
+    for round in 1..=2u8 {
+        // The only input needs no name.
+        anemeter(&["run", arg(&package), "--inputs", arg(&inputs), "--state", arg(&state)]).good();
+        let total = npz(&state).remove("total").unwrap();
+        assert_eq!(total.view().slice::<f16>().unwrap()[3].to_f32(), 4.0 * f32::from(round));
+    }
+}
+
+#[test]
+fn arrays_that_cannot_be_inputs_are_refused_by_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let package = adder(folder.path());
+    let fortran = array("fortran.npy");
+    let refused = |files: &[&str]| {
+        let mut command = vec!["run", arg(&package)];
+        files.iter().for_each(|file| command.extend(["--inputs", file]));
+        anemeter(&command).refused().replace(arg(&array("")), "")
+    };
+    insta::assert_snapshot!(refused(&[arg(&array("float16.npy"))]));
+    insta::assert_snapshot!(refused(&[arg(&fortran)]));
+    let twice = format!("a={}", array("float16.npy").display());
+    insta::assert_snapshot!(refused(&[&twice, &twice]));
+    insta::assert_snapshot!(refused(&["a=nowhere.npy"]));
+    let outcome = anemeter(&["run", arg(&package), "--inputs", &twice]);
+    assert!(outcome.refused().contains("`b` is missing"), "{}", outcome.stderr);
+}
+
+#[test]
+fn labels_are_left_out_of_npz_files_and_a_note_says_so() {
+    let folder = tempfile::tempdir().unwrap();
+    let labels = ["cat", "dog", "cow"].map(Literal::text);
+    let package = fixtures::write(fixtures::classifier(&labels), folder.path(), "classifier.mlpackage");
+    let outputs = folder.path().join("out.npz");
+    let outcome = anemeter(&["run", arg(&package), "--outputs", arg(&outputs)]);
+    outcome.good();
+    let said = "note: .npz files hold no text: the label and the names of the classes are left out\n";
+    assert!(outcome.stderr.ends_with(said), "{}", outcome.stderr);
+    assert_eq!(npz(&outputs).keys().collect::<Vec<_>>(), ["label_probs"]);
+}

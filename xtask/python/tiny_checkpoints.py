@@ -3,9 +3,12 @@
     tiny_checkpoints.py FOLDER
 
 Each is FOLDER/<name>/ as `save_pretrained` writes it, with a byte-level tokenizer and reference.safetensors: token
-ids `ids.N` (int32) and the logits of every position `logits.N` (float32, `[len, vocabulary]`). The logits come from
-the stored weights, loaded again and computed in float32. Everything is seeded by the checkpoint's name.
+ids `ids.N` (int32) and the logits after each prefix `logits.N` (float32, `[len, vocabulary]`), a prompt with its greedy
+continuation `greedy` (int32), and `notes` in the metadata: the length of that prompt, and the boundaries of the
+configuration, beyond which something else is computed. The logits come from the stored weights, loaded again and
+computed in float32. Everything is seeded by the checkpoint's name.
 """
+import copy
 import json
 import os
 import pathlib
@@ -27,14 +30,23 @@ import transformers  # noqa: E402
 from safetensors.torch import load_file, save_file  # noqa: E402
 from torch import nn  # noqa: E402
 
+# Threads gain nothing on models of this size.
+torch.set_num_threads(1)
 transformers.logging.set_verbosity_error()
 transformers.logging.disable_progress_bar()
 
 SPECIAL = ["<s>", "</s>", "<unk>", "<pad>"]
 VOCABULARY = 256 + len(SPECIAL)
-# One token, within every window, and beyond them.
-LENGTHS = [1, 6, 24, 40]
+# One token, within every boundary, and beyond them.
+LENGTHS = [1, 6, 24, 48]
 WINDOW = 8
+# What models were first trained for.
+ORIGINAL = 20
+# Tokens of the prompt that is continued, tokens with the continuation (beyond every boundary), how many prompts are tried,
+# and by how much every choice must be preferred: fp16 rounds logits by less.
+PROMPT, CONTINUED, PROMPTS, GAP = 4, ORIGINAL + 6, 64, 0.015
+# The largest of the least cosines beyond a boundary that a configuration without it may have.
+OVERLOOKED = 0.999
 
 
 @dataclass
@@ -47,6 +59,7 @@ class Checkpoint:
     pickled: bool = False
     rewrite: Callable[[dict], dict] = lambda config: config
     change: Callable[[nn.Module], nn.Module] = lambda model: model
+    model: type = transformers.AutoModelForCausalLM
 
 
 def sizes(**more):
@@ -80,15 +93,20 @@ def gpt2(**more):
         n_embd=64,
         n_layer=3,
         n_head=4,
-        n_positions=64,
+        n_positions=LENGTHS[-1],
         bos_token_id=256,
         eos_token_id=257,
         **more,
     )
 
 
-LLAMA3 = {"factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
-YARN = {"factor": 4.0, "original_max_position_embeddings": 32}
+LLAMA3 = {"factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": ORIGINAL}
+YARN = {"factor": 4.0, "original_max_position_embeddings": ORIGINAL}
+LONGROPE = {
+    "short_factor": [1.0, 1.02, 1.05, 1.1, 1.2, 1.4, 1.7, 2.0],
+    "long_factor": [1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0],
+    "original_max_position_embeddings": ORIGINAL,
+}
 
 
 def older_spelling(config):
@@ -100,8 +118,16 @@ def older_spelling(config):
     return config
 
 
-def as_student(config):
-    return {**config, "architectures": ["StudentForCausalLM"], "model_type": "student_gqa"}
+def as_class(name, kind):
+    """`config.json` of a class that transformers does not have."""
+    return lambda config: {**config, "architectures": [name], "model_type": kind}
+
+
+def outside_the_section(config):
+    """The original length beside `rope_parameters`, where it has priority over the one within."""
+    config["original_max_position_embeddings"] = ORIGINAL
+    config["rope_parameters"]["original_max_position_embeddings"] = 2 * ORIGINAL
+    return config
 
 
 class GateNorm(nn.LayerNorm):
@@ -153,22 +179,63 @@ def gated(activation, alpha, normed):
 
 
 def phi3(**more):
-    return lambda: transformers.Phi3Config(**sizes(original_max_position_embeddings=128, **more))
+    return lambda: transformers.Phi3Config(**sizes(**{"original_max_position_embeddings": 128, **more}))
+
+
+def gemma3(**more):
+    return transformers.Gemma3TextConfig(
+        **sizes(
+            head_dim=32,
+            num_hidden_layers=4,
+            sliding_window=WINDOW,
+            layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
+            query_pre_attn_scalar=24,
+            rope_parameters={
+                "sliding_attention": rope("default", 10_000.0),
+                "full_attention": rope("linear", 1_000_000.0, factor=8.0),
+            },
+            **more,
+        )
+    )
+
+
+def gemma3_with_images():
+    """A Gemma 3 that sees images, of which the text model is exported."""
+    vision = {
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "image_size": 28,
+        "patch_size": 14,
+    }
+    # The token of images lies outside the vocabulary.
+    return transformers.Gemma3Config(
+        text_config=gemma3().to_dict(), vision_config=vision, mm_tokens_per_image=1, image_token_index=VOCABULARY
+    )
 
 
 CHECKPOINTS = {
     "llama": Checkpoint(llama(tie_word_embeddings=True)),
+    "llama-beyond-trained": Checkpoint(llama(max_position_embeddings=ORIGINAL)),
     "llama-biases-llama3": Checkpoint(
         llama(rope("llama3", 5000.0, **LLAMA3), attention_bias=True, mlp_bias=True, head_dim=32),
         dtype=torch.bfloat16,
         shard="60KB",
     ),
+    "llama-dynamic": Checkpoint(llama(rope("dynamic", 10_000.0, factor=2.0), max_position_embeddings=2 * ORIGINAL)),
     "llama-linear-older": Checkpoint(
         llama(rope("linear", 10_000.0, factor=2.0)), dtype=torch.float16, rewrite=older_spelling
     ),
+    "llama-longrope": Checkpoint(llama(rope("longrope", 10_000.0, **LONGROPE))),
     "llama-yarn-older": Checkpoint(llama(rope("yarn", 10_000.0, **YARN)), rewrite=older_spelling),
     "mistral-window": Checkpoint(
         lambda: transformers.MistralConfig(**sizes(sliding_window=WINDOW, head_dim=16)), dtype=torch.float16
+    ),
+    "mistral-yarn-window": Checkpoint(
+        lambda: transformers.MistralConfig(
+            **sizes(sliding_window=WINDOW, head_dim=16, rope_parameters=rope("yarn", 10_000.0, **YARN))
+        )
     ),
     "qwen2": Checkpoint(lambda: transformers.Qwen2Config(**sizes()), dtype=torch.bfloat16),
     "qwen2-window": Checkpoint(
@@ -176,24 +243,24 @@ CHECKPOINTS = {
             **sizes(use_sliding_window=True, sliding_window=WINDOW, max_window_layers=1, tie_word_embeddings=True)
         )
     ),
-    "qwen3": Checkpoint(lambda: transformers.Qwen3Config(**sizes(head_dim=32)), dtype=torch.bfloat16),
-    "gemma3": Checkpoint(
-        lambda: transformers.Gemma3TextConfig(
-            **sizes(
-                head_dim=32,
-                num_hidden_layers=4,
-                sliding_window=WINDOW,
-                layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
-                query_pre_attn_scalar=24,
-                final_logit_softcapping=4.0,
-                rope_parameters={
-                    "sliding_attention": rope("default", 10_000.0),
-                    "full_attention": rope("linear", 1_000_000.0, factor=8.0),
-                },
-            )
-        ),
+    "qwen2-yarn": Checkpoint(
+        lambda: transformers.Qwen2Config(**sizes(rope_parameters=rope("yarn", 1_000_000.0, **YARN))),
         dtype=torch.bfloat16,
     ),
+    "qwen3": Checkpoint(lambda: transformers.Qwen3Config(**sizes(head_dim=32)), dtype=torch.bfloat16),
+    "qwen3-window-yarn": Checkpoint(
+        lambda: transformers.Qwen3Config(
+            **sizes(
+                head_dim=16,
+                use_sliding_window=True,
+                sliding_window=WINDOW,
+                max_window_layers=2,
+                rope_parameters=rope("yarn", 10_000.0, **YARN),
+            )
+        )
+    ),
+    "gemma3": Checkpoint(lambda: gemma3(final_logit_softcapping=4.0), dtype=torch.bfloat16),
+    "gemma3-images": Checkpoint(gemma3_with_images, dtype=torch.bfloat16, model=transformers.AutoModelForImageTextToText),
     "phi3": Checkpoint(
         phi3(
             sliding_window=WINDOW,
@@ -202,28 +269,35 @@ CHECKPOINTS = {
         dtype=torch.bfloat16,
     ),
     "phi3-longrope": Checkpoint(
-        lambda: transformers.Phi3Config(
-            **sizes(
-                original_max_position_embeddings=64,
-                max_position_embeddings=256,
-                rope_parameters=rope(
-                    "longrope",
-                    10_000.0,
-                    short_factor=[1.0, 1.02, 1.05, 1.1, 1.2, 1.4, 1.7, 2.0],
-                    long_factor=[1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0],
-                    original_max_position_embeddings=64,
-                ),
-            )
-        )
+        phi3(original_max_position_embeddings=ORIGINAL, rope_parameters=rope("longrope", 10_000.0, **LONGROPE)),
+    ),
+    "phi3-longrope-outside": Checkpoint(
+        phi3(original_max_position_embeddings=ORIGINAL, rope_parameters=rope("longrope", 10_000.0, **LONGROPE)),
+        rewrite=outside_the_section,
+    ),
+    "phi3-longrope-window": Checkpoint(
+        phi3(
+            sliding_window=WINDOW,
+            original_max_position_embeddings=ORIGINAL,
+            rope_parameters=rope("longrope", 10_000.0, **LONGROPE),
+        ),
+        dtype=torch.float16,
     ),
     "gpt2": Checkpoint(gpt2()),
     "gpt2-by-layer": Checkpoint(gpt2(scale_attn_by_inverse_layer_idx=True, n_inner=80), dtype=torch.float16),
     "gpt2-bin": Checkpoint(gpt2(), pickled=True),
     "pagating": Checkpoint(gpt2(n_inner=96), change=gated(torch.sigmoid, 0.7, False)),
     "pagating-learned": Checkpoint(
-        gpt2(n_inner=96, pagating_unit="paGELU"), change=gated(F.gelu, None, True)
+        gpt2(n_inner=96, pagating_unit="paGELU"),
+        change=gated(F.gelu, None, True),
+        rewrite=as_class("PaGatingGPT2LMHeadModel", "gpt2_pagating"),
     ),
-    "student": Checkpoint(llama(), dtype=torch.bfloat16, shard="100KB", rewrite=as_student),
+    "student": Checkpoint(
+        llama(), dtype=torch.bfloat16, shard="100KB", rewrite=as_class("StudentForCausalLM", "student_gqa")
+    ),
+    "student-llama3": Checkpoint(
+        llama(rope("llama3", 10_000.0, **LLAMA3)), rewrite=as_class("StudentGqaForCausalLM", "student_9b_gqa")
+    ),
 }
 
 
@@ -274,8 +348,8 @@ def load(checkpoint, folder):
     config = json.loads((folder / "config.json").read_text())
     known = config["model_type"] in transformers.models.auto.configuration_auto.CONFIG_MAPPING
     if known and checkpoint.change is Checkpoint.change:
-        return transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    model = checkpoint.change(transformers.AutoModelForCausalLM.from_config(checkpoint.config()))
+        return checkpoint.model.from_pretrained(folder, dtype=torch.float32)
+    model = checkpoint.change(checkpoint.model.from_config(checkpoint.config()))
     stored = {}
     for file in folder.glob("model*.safetensors"):
         stored.update(load_file(file))
@@ -286,27 +360,110 @@ def load(checkpoint, folder):
     return model.float()
 
 
+def without(model, change):
+    """The model with another configuration."""
+    config = copy.deepcopy(model.config)
+    change(config.get_text_config())
+    other = type(model)(config).eval()
+    other.load_state_dict(model.state_dict())
+    return other
+
+
+def boundaries(model):
+    """Keys of the configuration, the numbers of tokens beyond which they change something, and models without them.
+
+    Nothing is exported beyond the `end` of a model: it has no positions there, or frequencies of its own for each length.
+    """
+    config = model.config.get_text_config()
+    longest = config.max_position_embeddings
+    if getattr(config, "rope_parameters", None) is None:
+        yield "n_positions", longest, True, None
+        return
+
+    def set_window(config):
+        config.sliding_window = 4096
+
+    def set_rope(rope):
+        def change(config):
+            config.rope_parameters = {**rope, "rope_theta": config.rope_parameters["rope_theta"]}
+
+        return change
+
+    if getattr(config, "sliding_window", None):
+        yield "sliding_window", config.sliding_window, False, without(model, set_window)
+    section = config.rope_parameters
+    kind = section.get("rope_type")
+    original = section.get("original_max_position_embeddings")
+    original = getattr(config, "original_max_position_embeddings", None) or original
+    if kind == "dynamic":
+        yield "max_position_embeddings", longest, True, None
+    elif longest < LENGTHS[-1]:
+        yield "max_position_embeddings", longest, False, None
+    if kind == "longrope":
+        short = {**section, "long_factor": section["short_factor"]}
+        yield "original_max_position_embeddings", original, False, without(model, set_rope(short))
+    elif kind in ("llama3", "yarn"):
+        default = without(model, set_rope({"rope_type": "default"}))
+        yield "original_max_position_embeddings", original, False, default
+
+
+def by_prefix(model, ids):
+    """The logits after each prefix: how a sequence is rotated may depend on its length."""
+    with torch.no_grad():
+        ends = range(1, len(ids) + 1)
+        return torch.stack([model(ids[None, :end].long(), use_cache=False).logits[0, -1].float() for end in ends])
+
+
+def least_cosine(logits, others):
+    return F.cosine_similarity(logits.double(), others.double(), dim=-1).min().item()
+
+
+def greedy(model, length, generator):
+    """The prompt whose greedy continuation is the clearest of many."""
+    ids = torch.randint(0, VOCABULARY, (PROMPTS, PROMPT), generator=generator)
+    least = torch.full((PROMPTS,), float("inf"))
+    with torch.no_grad():
+        while ids.shape[1] < length:
+            best = model(ids, use_cache=False).logits[:, -1].float().topk(2)
+            least = torch.minimum(least, best.values[:, 0] - best.values[:, 1])
+            ids = torch.cat([ids, best.indices[:, :1]], dim=1)
+    if least.max() < GAP:
+        sys.exit(f"no greedy continuation is clear: the best is preferred by {least.max()}")
+    return ids[least.argmax()].to(torch.int32).contiguous()
+
+
 def reference(model, generator):
+    """Tensors and notes."""
+    found = list(boundaries(model))
+    longest = min([at for _, at, end, _ in found if end] + [LENGTHS[-1]])
     tensors = {}
     for index, length in enumerate(LENGTHS):
-        ids = torch.randint(0, VOCABULARY, (length,), generator=generator, dtype=torch.int32)
-        with torch.no_grad():
-            logits = model(ids[None].long(), use_cache=False).logits[0].float()
+        ids = torch.randint(0, VOCABULARY, (min(length, longest),), generator=generator, dtype=torch.int32)
+        logits = by_prefix(model, ids)
         if logits.std(-1).min() < 0.3:
             sys.exit(f"the logits are flat: {logits.std(-1)}")
         tensors |= {f"ids.{index}": ids, f"logits.{index}": logits.contiguous()}
-    return tensors
+    notes = []
+    for key, at, end, other in found:
+        # The last sequence goes beyond every boundary.
+        overlooked = None if other is None else least_cosine(logits[at:], by_prefix(other, ids)[at:])
+        if overlooked is not None and overlooked > OVERLOOKED:
+            sys.exit(f"`{key}` {at} changes too little to be seen: {overlooked}")
+        notes.append({"key": key, "at": at, "end": end, "ignored": overlooked})
+    tensors["greedy"] = greedy(model, min(CONTINUED, longest), generator)
+    return tensors, {"notes": json.dumps({"boundaries": notes, "prompt": PROMPT})}
 
 
 def write(name, checkpoint, folder):
     generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
-    model = transformers.AutoModelForCausalLM.from_config(checkpoint.config(), attn_implementation="eager")
+    model = checkpoint.model.from_config(checkpoint.config(), attn_implementation="eager")
     model = checkpoint.change(model)
     randomise(model, generator)
     store(checkpoint, model, folder)
     write_tokenizer(folder)
     loaded = load(checkpoint, folder).eval()
-    save_file(reference(loaded, generator), folder / "reference.safetensors")
+    tensors, notes = reference(loaded, generator)
+    save_file(tensors, folder / "reference.safetensors", notes)
 
 
 def main():

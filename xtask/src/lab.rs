@@ -20,6 +20,14 @@ pub const PACKAGE: &str = "lab";
 /// Its feature for the networks of candle-transformers.
 const CROSS_CHECK: &str = "candle-transformers";
 
+pub(crate) const BENCH_AUTO: Task = Task {
+    name: "auto",
+    arguments: "[--rounds N] [--record]",
+    about: "time that `--precision auto` takes to choose for SmolLM2, against one pass of the same text",
+    not_checked: 77,
+    run: Run::InLab,
+};
+
 pub(crate) const BENCH_BUILD: Task = Task {
     name: "build",
     arguments: "[--base REV] [--only quickstart|test|tidy] [--skip-base] [--record]",
@@ -86,24 +94,32 @@ pub(crate) const BENCH_PACKAGE: Task = Task {
 
 pub(crate) const BENCH_PEERS: Task = Task {
     name: "peers",
-    arguments: "[--growth | --large] [--rounds N] [--record]",
-    about: "this runtime beside llama.cpp, ONNX Runtime, torch and candle; with --growth, cost against length; with \
-            --large, a made-up model of more than a GB",
+    arguments: "[--busy | --growth | --large] [--rounds N] [--record]",
+    about: "this runtime beside llama.cpp, ONNX Runtime, torch and candle; with --busy, while one core is busy; with \
+            --growth, cost against length; with --large, a made-up model of more than a GB",
     not_checked: 77,
     run: Run::InLab,
 };
 
 pub(crate) const BENCH_QUALITY: Task = Task {
     name: "quality",
-    arguments: "[--record]",
-    about: "perplexity of SmolLM2 at each precision on the CPU runtime; takes about half an hour",
+    arguments: "[--only NAME] [--record]",
+    about: "perplexity of SmolLM2 at each precision on the CPU runtime, or at those of a name",
+    not_checked: 77,
+    run: Run::InLab,
+};
+
+pub(crate) const CHECK_ARCHITECTURES: Task = Task {
+    name: "architectures",
+    arguments: "[--only CHECKPOINT]",
+    about: "small checkpoints of every class, exported in every form, past every boundary against transformers (installs it)",
     not_checked: 77,
     run: Run::InLab,
 };
 
 pub(crate) const CHECK_CONFORMANCE: Task = Task {
     name: "conformance",
-    arguments: "[--round-trip] [--signatures] [--ops] [--compression] [--foreign] [--torch] [--lint] [--architectures] [--tokenizer] [--limit N]",
+    arguments: "[--round-trip] [--signatures] [--ops] [--compression] [--foreign] [--compiled] [--torch] [--lint] [--tokenizer] [--limit N]",
     about: "packages, signatures and results against coremltools; on request against torch and transformers (installs them)",
     not_checked: 0,
     run: Run::InLab,
@@ -113,6 +129,14 @@ pub(crate) const CHECK_COREML: Task = Task {
     name: "coreml",
     arguments: "[--tests] [--valgrind] [--smollm2] [--mutants [NAME]]",
     about: "the Core ML module on Linux: tests, Valgrind and SmolLM2; or faults in the module, each of which must be caught",
+    not_checked: 77,
+    run: Run::InLab,
+};
+
+pub(crate) const CHECK_DECISION: Task = Task {
+    name: "decision",
+    arguments: "[--checkpoint PATH]",
+    about: "the guide \"Choose a precision\" with SmolLM2, and its page in headless Chromium in both colour schemes",
     not_checked: 77,
     run: Run::InLab,
 };
@@ -129,6 +153,14 @@ pub(crate) const CHECK_MAC_SMOKE: Task = Task {
     name: "mac-smoke",
     arguments: "[--checkpoint PATH]",
     about: "on a Mac: export, run and measure a small model with Core ML; target/mac-smoke/results.md is to be kept",
+    not_checked: 77,
+    run: Run::InLab,
+};
+
+pub(crate) const CHECK_PACKAGES: Task = Task {
+    name: "packages",
+    arguments: "[--only NAME,...] [--program PATH]",
+    about: "packages that coremltools makes of models of torchvision and transformers, through every command (installs them)",
     not_checked: 77,
     run: Run::InLab,
 };

@@ -58,6 +58,7 @@ const BENCH: Group = Group {
     name: "bench",
     about: "measurements, most of them judged by targets; --record keeps them in the documentation",
     tasks: &[
+        lab::BENCH_AUTO,
         lab::BENCH_BUILD,
         lab::BENCH_COMMITS,
         lab::BENCH_COMPRESS,
@@ -75,11 +76,14 @@ const CHECK: Group = Group {
     name: "check",
     about: "checks beyond the tests, against other programs, real models and other machines",
     tasks: &[
+        lab::CHECK_ARCHITECTURES,
         lab::CHECK_CONFORMANCE,
         lab::CHECK_COREML,
+        lab::CHECK_DECISION,
         lab::CHECK_DOCS,
         guides::TASK,
         lab::CHECK_MAC_SMOKE,
+        lab::CHECK_PACKAGES,
         lab::CHECK_QUICKSTART,
         lab::CHECK_REMOTE,
         lab::CHECK_SMOLLM2,

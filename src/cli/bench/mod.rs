@@ -1,5 +1,6 @@
 //! `anemeter bench`: measures a bundle and writes a report.
 
+mod predict;
 mod progress;
 mod sweep;
 mod upload;
@@ -7,16 +8,17 @@ mod upload;
 use std::path::{Path, PathBuf};
 
 use super::choice::{AUTO, OrAuto, bundle_runtime, choice, choice_or_auto};
-use super::inputs::{ProfilesFile, is_url, launcher, workload};
+use super::inputs::{ProfilesFile, is_url, launcher, open_bundle, workload};
 use super::output::{create_folder, keep_measurement, note, write_file};
 use super::{Failure, Output, Result, Status};
-use crate::bundle::Bundle;
+use crate::bundle::{Bundle, Origin};
 use crate::evaluate::{self, BenchRequest};
 use crate::hardware::Profiles;
 use crate::harness::{BenchConfig, folder_name};
 use crate::render::{html, markdown, tables};
 use crate::report::{LeakVerdict, Outcome, Report};
 use crate::vocabulary::{ComputeUnits, KvForm, RuntimeName};
+pub(super) use predict::PredictArgs;
 pub(super) use progress::Progress;
 use upload::Upload;
 
@@ -25,18 +27,21 @@ const REPORTS: &str = "reports";
 /// The file of a report with every sample.
 const REPORT: &str = "report.json";
 
-/// Benchmark a bundle: TTFT, TPS, memory and Neural Engine residency, written to a report with every sample.
+/// Benchmark a bundle or any package: TTFT and TPS of language models, latencies of all else, memory and Neural Engine
+/// residency, written to a report with every sample.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Every launch is a fresh process. The report folder gets report.json with every sample, report.html and \
+    after_help = "Every launch is a fresh process. A language model generates text; of any other package each function is predicted at each \
+of its shapes, with inputs of a file or made up. The report folder gets report.json with every sample, report.html and \
 report.md. Figures of the `cpu` runtime are not figures of the Neural Engine. Exit code 1: a launch failed, memory leaked, \
 or an output was not finite.\n\n\
 Examples:\n  anemeter bench smollm2\n  anemeter bench smollm2 --shapes 512 --launches 3 --out report\n  \
-anemeter bench smollm2 --out s3://bucket/reports/monday\n  \
+anemeter bench smollm2 --out s3://bucket/reports/monday\n  anemeter bench resnet.mlpackage --inputs images.safetensors\n  \
+anemeter bench encoder.mlpackage --shape input_ids=1x128 --range input_ids=0..30000\n  \
 anemeter bench smollm2 --workload configs/bench.yaml --soak 2000\n  anemeter bench --sweep configs/sweep.yaml"
 )]
 pub(super) struct Args {
-    /// The bundle that `anemeter export` wrote.
+    /// The bundle that `anemeter export` or `anemeter adopt` wrote, a package, or a folder of packages.
     #[arg(required_unless_present = "sweep")]
     bundle: Option<PathBuf>,
     /// Benchmark every combination of bundles, compute units, KV forms and threads in this file, and compare them.
@@ -61,7 +66,7 @@ pub(super) struct Args {
     /// Time limit for Core ML to load a function. The first load on a machine can take minutes.
     #[arg(long, value_name = "SECONDS")]
     load_limit: Option<f64>,
-    /// Soak test after the launches: decode this many steps in one process, and check for memory growth and slowdown.
+    /// Soak test after the launches: decode or predict this many steps in one process, and check for memory growth and slowdown.
     #[arg(long, value_name = "STEPS", value_parser = clap::value_parser!(u32).range(1..))]
     soak: Option<u32>,
     /// Sequence lengths to measure [default: all of the bundle].
@@ -70,9 +75,15 @@ pub(super) struct Args {
     /// Launches (fresh processes) [default: the workload's].
     #[arg(long, value_name = "N")]
     launches: Option<usize>,
-    /// Measured requests per sequence length and launch [default: the workload's].
+    /// Measured requests per sequence length and launch, or predictions per function, shape and launch [default: the
+    /// workload's].
     #[arg(long, value_name = "N")]
     requests: Option<usize>,
+    #[command(flatten)]
+    predict: PredictArgs,
+    /// Name of the model in the report, if packages are given [default: that of the file or folder].
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
     /// Threads of the `cpu` runtime [default: the number of physical cores].
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
@@ -94,7 +105,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         return sweep::run(args, sweep, output);
     }
     let Some(path) = &args.bundle else { return Err(Failure::bad_input("no bundle is given")) };
-    let bundle = Bundle::open(path)?;
+    let bundle = named(open_bundle(path)?, args)?;
     // What cannot be written is better known before the measurement than after it.
     let upload = Upload::open(args.out.as_deref(), "report.json")?;
     create_folder(local(args).unwrap_or(Path::new(REPORTS)))?;
@@ -116,6 +127,16 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         false => print(&report, &folder, output)?,
     }
     Ok(verdict(&report))
+}
+
+/// The bundle under the name that was given; an export has a name of its own.
+fn named(bundle: Bundle, args: &Args) -> Result<Bundle> {
+    match (&args.name, bundle.manifest().origin) {
+        (Some(name), Origin::Adopted) => Ok(bundle.named(name)),
+        (Some(_), Origin::Exported) => Err(Failure::at(bundle.folder(), "has a name of its own")
+            .with_help("leave --name out, or export it again with another --name")),
+        (None, _) => Ok(bundle),
+    }
 }
 
 /// The folder that was asked for; none if it is a URL.
@@ -156,6 +177,8 @@ fn config(args: &Args) -> Result<BenchConfig> {
     config.kv = args.kv.and_then(OrAuto::given).or(config.kv);
     config.launches = args.launches.unwrap_or(config.launches);
     config.requests_per_seq_len = args.requests.unwrap_or(config.requests_per_seq_len);
+    config.predict.predictions_per_case = args.requests.unwrap_or(config.predict.predictions_per_case);
+    args.predict.apply(&mut config)?;
     match config.problem() {
         Some(problem) => Err(Failure::bad_input(problem)),
         None => Ok(config),

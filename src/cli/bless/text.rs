@@ -6,6 +6,7 @@ use crate::baseline::{Blessed, Blessing, Change, Refusal, changes};
 use crate::cli::exit::phrase;
 use crate::render::Table;
 use crate::render::{figure, maybe};
+use crate::report::Place;
 use crate::text::visible;
 
 /// Sessions and launches of each from which on a gate is as sharp as it gets.
@@ -52,8 +53,8 @@ pub(in crate::cli) fn table(changes: &[Change], compared: bool) -> Table {
     }
     .indented(2);
     for change in changes {
-        let seq_len = change.seq_len.map_or(String::new(), |seq_len| format!(" at {seq_len}"));
-        let name = format!("{} {}{seq_len}", change.metric, change.percentile);
+        let place = change.place.as_ref().map_or(String::new(), |place| format!(" at {place}"));
+        let name = format!("{} {}{place}", change.metric, change.percentile);
         let unit = change.metric.unit();
         match compared {
             true => table.row([
@@ -96,7 +97,8 @@ pub(super) fn document(blessing: &Blessing, place: &str) -> Value {
     let changes = change_of(blessing).into_iter().map(|change| {
         json!({
             "metric": change.metric,
-            "seq_len": change.seq_len,
+            "seq_len": change.place.as_ref().and_then(Place::seq_len),
+            "case": change.place.as_ref().and_then(Place::case),
             "percentile": change.percentile,
             "unit": change.metric.unit(),
             "before": change.before,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::Args;
-use crate::bundle::Bundle;
+use crate::bundle::{Bundle, Origin};
 use crate::cli::bench::{Progress, write};
 use crate::cli::gate::{Format, status, text as verdict_text};
 use crate::cli::inputs::{launcher, workload};
@@ -18,7 +18,13 @@ use crate::harness::BenchConfig;
 use crate::render;
 
 pub(super) fn run(args: &Args, [baseline, candidate]: [&Path; 2], output: &mut Output) -> Result<Status> {
-    let bundles = [Bundle::open(baseline)?, Bundle::open(candidate)?];
+    let (first, second) = (Bundle::open_any(baseline)?, Bundle::open_any(candidate)?);
+    // Packages that others made are named after their files: two that are compared are versions of one model.
+    let second = match second.manifest().origin {
+        Origin::Adopted => second.named(first.manifest().name.clone()),
+        Origin::Exported => second,
+    };
+    let bundles = [first, second];
     if let Some(folder) = &args.out {
         // What cannot be written is better known before the measurement than after it.
         create_folder(folder)?;
@@ -91,6 +97,8 @@ fn config(args: &Args) -> Result<BenchConfig> {
     config.threads = args.threads.or(config.threads);
     config.kv = args.kv.or(config.kv);
     config.requests_per_seq_len = args.requests.unwrap_or(config.requests_per_seq_len);
+    config.predict.predictions_per_case = args.requests.unwrap_or(config.predict.predictions_per_case);
+    args.predict.apply(&mut config)?;
     match config.problem() {
         Some(problem) => Err(Failure::bad_input(problem)),
         None => Ok(config),

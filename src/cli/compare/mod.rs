@@ -11,10 +11,13 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use super::bench::PredictArgs;
 use super::choice::{AUTO, OrAuto, choice, choice_or_auto};
 use super::gate::{Format, Junit};
 use super::inputs::{GateFiles, duration, is_url};
 use super::{Failure, Output, Result, Status};
+use crate::bundle::packages_of;
+use crate::package::Package;
 use crate::render;
 use crate::vocabulary::{ComputeUnits, KvForm, RuntimeName};
 
@@ -23,20 +26,24 @@ use crate::vocabulary::{ComputeUnits, KvForm, RuntimeName};
 #[command(
     after_help = "Two bundles are benchmarked in one session, interleaved in a random order that is recorded; each launch is a fresh process. \
 Two reports are shown side by side, with what changed and the likely causes first. Two packages are compared by operations, weights, \
-inputs, cost and predicted placement. With `--runtime A,B` one bundle or package runs on two runtimes, and outputs and times per call \
+inputs, cost and predicted placement, or with `--measure` benchmarked as bundles are. With `--runtime A,B` one bundle or package runs on two runtimes, and outputs and times per call \
 are compared.\n\n\
 Exit code 0: B is not slower than A, packages were compared, or runtimes agree; 1: B is slower, or runtimes differ; 2: the \
 two cannot be compared; 3: inconclusive because of noise, or reports of different workloads; 4: a runtime is unavailable.\n\n\
 Examples:\n  anemeter compare smollm2 smollm2-int8\n  anemeter compare old new --shapes 512 --budget 30m -o comparison\n  \
-anemeter compare reports/a reports/b --format md\n  anemeter compare a/model.mlpackage b/model.mlpackage\n  anemeter compare smollm2 --runtime coreml,cpu"
+anemeter compare reports/a reports/b --format md\n  anemeter compare a/model.mlpackage b/model.mlpackage\n  \
+anemeter compare a/model.mlpackage b/model.mlpackage --measure\n  anemeter compare smollm2 --runtime coreml,cpu"
 )]
 pub(super) struct Args {
-    /// The baseline: a bundle, a report or a package.
+    /// The baseline: a bundle, a report, or a package or compiled model.
     #[arg(value_name = "A")]
     baseline: PathBuf,
     /// The candidate, of the same kind. Omit it to compare two runtimes.
     #[arg(value_name = "B")]
     candidate: Option<PathBuf>,
+    /// Benchmark two packages in turns, as two bundles are, instead of comparing what is in them.
+    #[arg(long)]
+    measure: bool,
     /// The workload for two bundles [default: configs/bench.yaml, built in].
     #[arg(long, value_name = "FILE")]
     workload: Option<PathBuf>,
@@ -46,6 +53,8 @@ pub(super) struct Args {
     /// Measured requests per sequence length and launch [default: the workload's].
     #[arg(long, value_name = "N")]
     requests: Option<usize>,
+    #[command(flatten)]
+    predict: PredictArgs,
     /// Runtime that executes the bundles; `auto` takes the first that is available and prints its name. Two names compare runtimes.
     #[arg(long, value_name = "RUNTIME", default_value = AUTO, value_delimiter = ',', value_parser = choice_or_auto::<RuntimeName>())]
     runtime: Vec<OrAuto<RuntimeName>>,
@@ -106,12 +115,14 @@ impl Kind {
         let named = |extension: &str| path.extension().is_some_and(|found| found == extension);
         match () {
             () if is_url(path) => Ok(Kind::Report),
+            () if Package::is_at(path) => Ok(Kind::Package),
             () if !path.exists() => Err(Failure::at(path, "there is no such file or folder")),
-            () if named("mlpackage") || path.join("Manifest.json").is_file() => Ok(Kind::Package),
             () if path.join("export.json").is_file() => Ok(Kind::Bundle),
             () if path.join("report.json").is_file() || (path.is_file() && named("json")) => Ok(Kind::Report),
-            () => Err(Failure::at(path, "is neither a bundle nor a report nor a package")
-                .with_help("give a folder with an export.json, a report.json, or an .mlpackage")),
+            () if path.is_dir() && !packages_of(path)?.is_empty() => Ok(Kind::Bundle),
+            () => Err(Failure::at(path, "is neither a bundle nor a report nor a package").with_help(
+                "give a folder with an export.json, a report.json or packages, an .mlpackage or an .mlmodelc",
+            )),
         }
     }
 }
@@ -148,7 +159,12 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
             .with_help("give one bundle or package and two runtimes, or two things and one runtime"));
         }
     };
-    let kinds = [Kind::of(first)?, Kind::of(second)?];
+    let kinds = match [Kind::of(first)?, Kind::of(second)?] {
+        // A package is a bundle of one.
+        [Kind::Package, Kind::Bundle] | [Kind::Bundle, Kind::Package] => [Kind::Bundle; 2],
+        [Kind::Package, Kind::Package] if args.measure => [Kind::Bundle; 2],
+        kinds => kinds,
+    };
     if kinds[0] != kinds[1] {
         let [a, b] = kinds;
         let (first, second) = (first.display(), second.display());

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::bundle::{Bundle, Manifest};
+use crate::bundle::{Bundle, Exported, Manifest};
 use crate::cli::units::Bytes;
 use crate::render::Table;
 use crate::vocabulary::KvForm;
@@ -11,6 +11,7 @@ use crate::vocabulary::KvForm;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct BundleFit {
     name: String,
+    package_bytes: u64,
     per_seq_len: Vec<MemoryFit>,
 }
 
@@ -31,17 +32,25 @@ struct MemoryFit {
 impl BundleFit {
     pub(super) fn of(bundle: &Bundle, safe_bytes: Option<u64>) -> BundleFit {
         let manifest = bundle.manifest();
-        let settings = &manifest.settings;
         let mut per_seq_len = Vec::new();
-        for &kv in &settings.kv {
-            let lengths = if kv == KvForm::State { &settings.contexts } else { &settings.seq_lens };
-            per_seq_len
-                .extend(lengths.iter().map(|&seq_len| MemoryFit::of(manifest, kv, seq_len, safe_bytes)));
+        if let Some(exported) = manifest.exported() {
+            let settings = exported.settings;
+            for &kv in &settings.kv {
+                let lengths = if kv == KvForm::State { &settings.contexts } else { &settings.seq_lens };
+                let fits = lengths
+                    .iter()
+                    .map(|&seq_len| MemoryFit::of(manifest, &exported, kv, seq_len, safe_bytes));
+                per_seq_len.extend(fits);
+            }
         }
-        BundleFit { name: manifest.name.clone(), per_seq_len }
+        BundleFit { name: manifest.name.clone(), package_bytes: package_bytes(manifest), per_seq_len }
     }
 
     pub(super) fn table(&self) -> String {
+        if self.per_seq_len.is_empty() {
+            let (name, size) = (self.name.escape_debug(), Bytes(self.package_bytes));
+            return format!("bundle {name}\n  {size} of packages that others made\n");
+        }
         let mut table =
             Table::new(&["kv", ">seq_len", ">weights", ">KV cache", ">scores", ">total", "fits"]).indented(2);
         for fit in &self.per_seq_len {
@@ -61,11 +70,21 @@ impl BundleFit {
     }
 }
 
+/// Bytes of all packages.
+fn package_bytes(manifest: &Manifest) -> u64 {
+    manifest.chunks.iter().map(|chunk| chunk.file.bytes).fold(0, u64::saturating_add)
+}
+
 impl MemoryFit {
-    fn of(manifest: &Manifest, kv: KvForm, seq_len: usize, safe_bytes: Option<u64>) -> MemoryFit {
-        let (architecture, settings) = (&manifest.architecture, &manifest.settings);
+    fn of(
+        manifest: &Manifest,
+        Exported { architecture, settings, .. }: &Exported<'_>,
+        kv: KvForm,
+        seq_len: usize,
+        safe_bytes: Option<u64>,
+    ) -> MemoryFit {
         let batch = settings.batch as u64;
-        let weights_bytes = manifest.chunks.iter().map(|chunk| chunk.file.bytes).fold(0, u64::saturating_add);
+        let weights_bytes = package_bytes(manifest);
         let kv_bytes = if kv == KvForm::None { 0 } else { manifest.kv_bytes(seq_len).saturating_mul(batch) };
         let queries = if kv == KvForm::State { settings.query } else { seq_len };
         let scores = [architecture.heads as u64, queries as u64, seq_len as u64, batch, 2];

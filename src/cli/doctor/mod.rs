@@ -88,7 +88,7 @@ fn examine(args: &Args) -> Result<Examination> {
     let conditions = Conditions::observe(&System);
     let memory = MemoryBudget { total_bytes: machine.memory_bytes, safe_bytes: machine.safe_memory_bytes() };
     let safe = memory.safe_bytes;
-    let bundles = args.bundles.iter().map(|path| Ok(BundleFit::of(&Bundle::open(path)?, safe)));
+    let bundles = args.bundles.iter().map(|path| Ok(BundleFit::of(&Bundle::open_any(path)?, safe)));
     let suggestions = match &args.report {
         Some(path) => advice(&read_report(path)?),
         None => Vec::new(),

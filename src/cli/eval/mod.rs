@@ -10,6 +10,7 @@ use serde::Serialize;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::choice::{AUTO, OrAuto, bundle_runtime, choice};
+use super::inputs::open_bundle;
 use super::output::warn;
 use super::verbosity::Steps;
 use super::{Failure, Output, Result, Status, record};
@@ -75,7 +76,7 @@ struct Document<'a> {
 }
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
-    let bundle = Bundle::open(&args.bundle)?;
+    let bundle = open_bundle(&args.bundle)?;
     let cases = args.cases.as_deref().map(cases).transpose()?;
     let text = args.text.as_deref().map(file_text).transpose()?;
     let runtime = runtime::choose(args.runtime.given())?;
@@ -149,7 +150,7 @@ fn cases(path: &Path) -> Result<(Vec<Case>, String)> {
 fn generator(args: &Args, bundle: &Bundle, runtime: &dyn runtime::Runtime) -> Result<Generator> {
     let options = LoadOptions {
         threads: args.threads.map(usize::from),
-        units: args.compute_units.unwrap_or(bundle.manifest().settings.compute_units),
+        units: args.compute_units.unwrap_or(bundle.manifest().compute_units()),
         ..LoadOptions::default()
     };
     let clock = Arc::new(SystemClock::default());

@@ -10,7 +10,7 @@ use super::compress::{self, WORST};
 use super::inputs;
 use super::units::{Bytes, Count};
 use super::{Output, Result, Status};
-use crate::bundle::{Bundle, Phase, Sensitivity, Settings};
+use crate::bundle::{Bundle, Exported, Phase, Sensitivity, Settings};
 use crate::compress::{ExpectedLoss, Log, Precision, Totals};
 use crate::config;
 use crate::export::{self, Automatic, Chunking, ConfigFile, ExportOptions, PrecisionPlan, Request, Target};
@@ -163,6 +163,7 @@ fn request(args: &Args) -> Result<Request, export::ExportError> {
         name: args.name.clone(),
         options: flags.or(config.coreml),
         training_lengths,
+        config: args.config.clone(),
         precision: precision(args)?,
     })
 }
@@ -191,7 +192,7 @@ fn is_decoded_gguf(args: &Args, settings: &Settings) -> bool {
 
 fn print(bundle: &Bundle, args: &Args, output: &mut Output) -> Result<()> {
     let manifest = bundle.manifest();
-    let model = &manifest.architecture;
+    let Exported { architecture: model, settings, .. } = bundle.exported()?;
     let (name, parameters, count) = (&model.name, Count(model.parameters), model.layers);
     output.line(format_args!("{}: {name}, {parameters} parameters, {count} layers", manifest.name))?;
     let mut table = Table::new(&["package", "layers", ">size", "functions"]);
@@ -215,7 +216,7 @@ fn print(bundle: &Bundle, args: &Args, output: &mut Output) -> Result<()> {
     for warning in &manifest.warnings {
         output.line(format_args!("warning: {warning}"))?;
     }
-    if is_decoded_gguf(args, &manifest.settings) {
+    if is_decoded_gguf(args, settings) {
         output
             .line("note: weights are stored as fp16; --precision stored keeps the integers of a GGUF file")?;
     }

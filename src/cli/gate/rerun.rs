@@ -25,7 +25,7 @@ pub(super) fn run(
             .with_help("give --rerun a report on this machine"));
     }
     let request = RerunRequest {
-        bundle: &Bundle::open(bundle)?,
+        bundle: &Bundle::open_any(bundle)?,
         workload: workload(args.workload.as_deref())?,
         budget: args.budget,
         copy: copy_path(&args.report),

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::choice::{AUTO, OrAuto, bundle_runtime, choice};
+use super::inputs::open_bundle;
 use super::output::note;
 use super::{Failure, Output, Result, Status};
-use crate::bundle::Bundle;
 use crate::generate::{
     Answer, Driver, Generator, Input, Message, Prompt, Request, Sampling, SystemClock, Text, sessions,
 };
@@ -98,11 +98,11 @@ struct PromptArgs {
 }
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
-    let bundle = Bundle::open(&args.bundle)?;
+    let bundle = open_bundle(&args.bundle)?;
     let runtime = runtime::choose(args.runtime.given())?;
     let options = LoadOptions {
         threads: args.threads.map(usize::from),
-        units: args.compute_units.unwrap_or(bundle.manifest().settings.compute_units),
+        units: args.compute_units.unwrap_or(bundle.manifest().compute_units()),
         ..LoadOptions::default()
     };
     let clock = Arc::new(SystemClock::default());

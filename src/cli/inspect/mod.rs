@@ -1,23 +1,25 @@
 //! `anemeter inspect`: what is in a package.
 
 mod cost;
+mod pipeline;
 mod text;
 
 use std::path::PathBuf;
 
 use super::{Output, Result, Status};
+use crate::bundle::{Bundle, MANIFEST, packages_of};
 use crate::evaluate::summary::Summary;
-use crate::package::Package;
+use crate::package::{ErrorKind, Package};
 use cost::{Costs, GivenBandwidth};
 
-/// Show the content of any Core ML package: functions, inputs, outputs, states, operations, weights, cost.
+/// Show the content of any Core ML package or compiled model: functions, inputs, outputs, states, operations, weights, cost.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  anemeter inspect model.mlpackage\n  anemeter inspect model.mlpackage --weights\n  \
 anemeter inspect model.mlpackage --cost --bandwidth M4=64\n  anemeter inspect model.mlpackage --mil | less\n  anemeter inspect model.mlpackage --json | jq .functions"
 )]
 pub(super) struct Args {
-    /// The .mlpackage to inspect.
+    /// The .mlpackage or .mlmodelc to inspect, a folder of packages, or a bundle; of a pipeline, its models are listed.
     package: PathBuf,
     /// Count operations by kind in each function.
     #[arg(long)]
@@ -35,23 +37,50 @@ pub(super) struct Args {
     /// hardware profiles].
     #[arg(long, value_name = "CHIP=GB/s", requires = "cost")]
     bandwidth: Vec<GivenBandwidth>,
-    /// Print one JSON document with everything but the MIL; with --cost, the costs.
+    /// Print one JSON document per package with everything but the MIL; with --cost, the costs.
     #[arg(long, conflicts_with_all = ["mil", "weights", "ops"])]
     json: bool,
 }
 
+impl Args {
+    /// Whether what is asked for is inside a single program.
+    fn looks_inside(&self) -> bool {
+        self.ops || self.weights || self.mil || self.cost
+    }
+}
+
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
-    let package = Package::open(&args.package)?;
+    let path = &args.package;
+    let is_folder = path.is_dir() && !Package::is_at(path);
+    if !is_folder || (!path.join(MANIFEST).exists() && packages_of(path)?.is_empty()) {
+        return match Package::open(path) {
+            Ok(package) => inspect(&package, args, output),
+            Err(error) if error.kind() == ErrorKind::Pipeline && !args.looks_inside() => {
+                pipeline::list(args, error, output)
+            }
+            Err(error) => Err(error.into()),
+        };
+    }
+    let bundle = Bundle::open_to_run(path)?;
+    for chunk in &bundle.manifest().chunks {
+        let package = Package::open(bundle.path(&chunk.file.name))?;
+        inspect(&package, args, output)?;
+    }
+    Ok(Status::Good)
+}
+
+/// Shows one package; several follow one another, as JSON a document each.
+fn inspect(package: &Package, args: &Args, output: &mut Output) -> Result<Status> {
     if args.mil {
         output.text(&package.model().program)?;
         return Ok(Status::Good);
     }
-    let costs = args.cost.then(|| Costs::of(&package, &args.bandwidth)).transpose()?;
+    let costs = args.cost.then(|| Costs::of(package, &args.bandwidth)).transpose()?;
     if let Some(costs) = costs.as_ref().filter(|_| args.json) {
         output.json(costs)?;
         return Ok(Status::Good);
     }
-    let summary = Summary::of(&package);
+    let summary = Summary::of(package);
     if args.json {
         output.json(&summary)?;
         return Ok(Status::Good);

@@ -35,7 +35,8 @@ pub(super) fn explain(name: &str, out: &mut Output) -> Result<Status> {
 fn notes(rule: &Rule) -> Vec<String> {
     let off = "Operations that it finds are predicted to run off the Neural Engine.".to_owned();
     let needs = rule.needs().map(|needs| format!("It needs {needs}."));
-    rule.off_ane.then_some(off).into_iter().chain(needs).collect()
+    let key = rule.decided_by.map(|key| format!("The key `{key}` of an export configuration decides it."));
+    rule.off_ane.then_some(off).into_iter().chain(key).chain(needs).collect()
 }
 
 fn list(out: &mut Output) -> Result<()> {

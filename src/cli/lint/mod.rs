@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 
 use super::choice::choice;
+use super::output::note;
 use super::{Failure, Output, Result, Status};
 use crate::lint::{ActivationRange, Config, Device, Setting, Subject, Target, lint, sarif};
 use crate::vocabulary::{Choice, ComputeUnits};
@@ -17,11 +18,11 @@ use crate::vocabulary::{Choice, ComputeUnits};
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  anemeter lint model.mlpackage\n  anemeter lint exports/model --target ios18 --device a17\n  \
-anemeter lint model.mlpackage --format sarif > lint.sarif\n  anemeter lint --explain A12\n\n\
+anemeter lint model.mlmodelc\n  anemeter lint model.mlpackage --format sarif > lint.sarif\n  anemeter lint --explain A12\n\n\
 Exits with 1 if there are errors. Placement is predicted, not measured."
 )]
 pub(super) struct Args {
-    /// The .mlpackage, or a folder of packages such as a bundle.
+    /// The .mlpackage or .mlmodelc, or a folder of them such as a bundle.
     #[arg(required_unless_present = "explain")]
     package: Option<PathBuf>,
     /// System that the package is for [default: that of --waivers, or macos15].
@@ -77,12 +78,16 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     };
     let config = args.waivers.as_deref().map(Config::read).transpose()?.unwrap_or_default();
     let subject = Subject::open(path)?;
+    for stage in &subject.stages {
+        let (name, kind) = (stage.name.escape_debug(), stage.kind);
+        note(format_args!("note: {name} is a {kind} model and no ML program: no rule concerns it"));
+    }
     let setting = setting(args, &config, &subject)?;
     let report = lint(&subject, &setting, &config.waivers)?;
     match if args.json { Format::Json } else { args.format } {
         Format::Text => text::print(&report, args.all, output)?,
         Format::Json => output.json(&report)?,
-        Format::Sarif => output.json(&sarif::log(&report))?,
+        Format::Sarif => output.json(&sarif::log(&report, subject.export_config.as_ref()))?,
         Format::Md => markdown::print(&report, output)?,
     }
     Ok(if report.counts.errors > 0 { Status::Failed } else { Status::Good })

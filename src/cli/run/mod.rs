@@ -28,22 +28,25 @@ type Inputs<'a> = [(&'a str, TensorView<'a>)];
 /// Bytes that are read to find how fast memory is.
 const PROBED_BYTES: usize = 128 << 20;
 
-/// Run one prediction of any Core ML package, on inputs from a safetensors file.
+/// Run one prediction of any Core ML package or compiled model, on inputs from files.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Inputs, outputs and states are safetensors files whose tensors are named as in the model.\n\n\
+    after_help = "Inputs, outputs and states are .safetensors or .npz files whose tensors are named as in the model. An .npy file \
+holds one array: it is the only input, or NAME=FILE.npy says which. Another ending means safetensors.\n\
+An ML program in a pipeline is named by its place: PIPELINE/model0 is the first model.\n\n\
 Examples:\n  anemeter run model.mlpackage --inputs in.safetensors --outputs out.safetensors\n  \
+anemeter run model.mlpackage --inputs ids=ids.npy --inputs mask=mask.npy --outputs out.npz\n  \
 anemeter run model.mlpackage --inputs in.safetensors --function decode --state kv.safetensors\n  \
-anemeter run model.mlpackage --inputs in.safetensors --time 50\n  \
+anemeter run model.mlmodelc --inputs in.safetensors --time 50\n  \
 anemeter run model.mlpackage --inputs in.safetensors --numerics fp16-exact --report-overflow"
 )]
 pub(super) struct Args {
-    /// The .mlpackage to run.
+    /// The .mlpackage or .mlmodelc to run.
     package: PathBuf,
-    /// Inputs of the function [default: made up, the same every time].
+    /// Inputs of the function: FILE, or NAME=FILE.npy; may be repeated [default: made up, the same every time].
     #[arg(long, value_name = "FILE")]
-    inputs: Option<PathBuf>,
-    /// File for the outputs.
+    inputs: Vec<PathBuf>,
+    /// File for the outputs; its ending says in which format.
     #[arg(long, value_name = "FILE")]
     outputs: Option<PathBuf>,
     /// The function to run [default: that of the package].
@@ -79,16 +82,19 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let package = Package::open(&args.package)?;
     let function = args.function.clone().unwrap_or_else(|| package.model().default_function().to_owned());
-    let inputs = match &args.inputs {
-        Some(path) => tensors::as_declared(package.model(), &function, tensors::read(path)?)?,
-        None => made_up(package.model(), &function)?,
+    let inputs = match &args.inputs[..] {
+        [] => made_up(package.model(), &function)?,
+        files => {
+            let given = tensors::read_inputs(files, package.model(), &function)?;
+            tensors::as_declared(package.model(), &function, given)?
+        }
     };
     let inputs: Vec<_> = inputs.iter().map(|(name, tensor)| (name.as_str(), tensor.view())).collect();
     let runtime = choose(Some(args.runtime))?;
     let loaded = runtime.load(&package, &options(args))?;
     let mut session = loaded.clone().session();
     if let Some(path) = args.state.as_ref().filter(|path| path.exists()) {
-        for (name, tensor) in tensors::read(path)? {
+        for (name, tensor) in tensors::read_states(path)? {
             session.set_state(&name, &tensor)?;
         }
     }

@@ -1,118 +1,76 @@
-//! Tensors in safetensors files.
+//! Inputs, outputs and states of a prediction in files.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::File;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use safetensors::tensor::{Dtype, SafeTensors, TensorView as SafeView};
-
-use crate::cli::output::{warn, write_file};
+use crate::cli::output::{note, warn};
 use crate::cli::{Failure, Result};
-use crate::kernels::convert::{from_f32, to_f32};
-use crate::mil::{FeatureType, Model};
+use crate::mil::Model;
 use crate::runtime::Session;
-use crate::tensor::{Bytes, DType, Tensor, TensorError, TensorView};
+use crate::tensor::{DType, Tensor, TensorView};
+use crate::tensor_files::{self, Content, Document, Format, NamedTensor};
 
-type Named = (String, Tensor);
-
-/// Types that both sides have.
-const TYPES: &[(DType, Dtype)] = &[
-    (DType::Bool, Dtype::BOOL),
-    (DType::F16, Dtype::F16),
-    (DType::BF16, Dtype::BF16),
-    (DType::F32, Dtype::F32),
-    (DType::F64, Dtype::F64),
-    (DType::I8, Dtype::I8),
-    (DType::I16, Dtype::I16),
-    (DType::I32, Dtype::I32),
-    (DType::I64, Dtype::I64),
-    (DType::U8, Dtype::U8),
-    (DType::U16, Dtype::U16),
-    (DType::U32, Dtype::U32),
-    (DType::U64, Dtype::U64),
-];
-
-/// Reads every tensor of a file, in name order.
-pub(super) fn read(path: &Path) -> Result<Vec<Named>> {
-    let bad = |problem: String| Failure::at(path, problem);
-    let file = File::open(path).map_err(|e| Failure::at(path, e))?;
-    let bytes = Bytes::map(&file).map_err(|e| Failure::at(path, e))?;
-    let tensors =
-        SafeTensors::deserialize(&bytes).map_err(|e| bad(format!("not a safetensors file: {e}")))?;
-    let mut found = BTreeMap::new();
-    for (name, view) in tensors.iter() {
-        let dtype = TYPES.iter().find(|(_, theirs)| *theirs == view.dtype()).map(|(ours, _)| *ours);
-        let dtype = dtype
-            .ok_or_else(|| bad(format!("`{name}` has type {:?}, which no model takes", view.dtype())))?;
-        let data = Bytes::from(view.data().to_vec());
-        let tensor =
-            Tensor::new(dtype, view.shape().into(), data).map_err(|e| bad(format!("`{name}`: {e}")))?;
-        found.insert(name.to_owned(), tensor);
-    }
-    Ok(found.into_iter().collect())
+/// The states of a file, in name order.
+pub(super) fn read_states(path: &Path) -> Result<BTreeMap<String, Tensor>> {
+    Ok(tensor_files::read_named(path)?.tensors)
 }
 
-/// Inputs as the function declares them. As Core ML does with an `MLMultiArray`, floating point values and integers are converted
-/// to the floating point type of the input, and `int64`, which arrays of Python have, to `int32`; anything else is left for the
-/// runtime to refuse.
-pub(super) fn as_declared(model: &Model, function: &str, inputs: Vec<Named>) -> Result<Vec<Named>> {
-    let features = model.interface(function).map_or(&[][..], |interface| &interface.inputs);
-    let convert = |(name, tensor): Named| {
-        let declared =
-            features.iter().find(|feature| feature.name == name).and_then(|feature| match &feature.ty {
-                FeatureType::Array(array) => Some(array.dtype),
-                _ => None,
-            });
-        let given = tensor.dtype();
-        match declared {
-            Some(DType::I32) if given == DType::I64 => {
-                let tensor = narrowed(&tensor)
-                    .map_err(|problem| Failure::bad_input(format!("input `{name}`: {problem}")))?;
-                warn(format_args!("note: input {name}: int64 values converted to int32"));
-                Ok((name, tensor))
+/// The inputs of all files, in name order. A file of one array without a name is `NAME=FILE`, or the only input.
+pub(super) fn read_inputs(files: &[PathBuf], model: &Model, function: &str) -> Result<Vec<NamedTensor>> {
+    let mut inputs = BTreeMap::new();
+    for file in files {
+        let (name, path) = named_file(file);
+        let tensors = match (tensor_files::read(path)?, name) {
+            (Content::Named(tensors), _) => tensors,
+            (Content::Unnamed(tensor), Some(name)) => BTreeMap::from([(name.to_owned(), tensor)]),
+            (Content::Unnamed(tensor), None) => {
+                BTreeMap::from([(only_input(path, model, function)?, tensor)])
             }
-            Some(dtype)
-                if dtype != given
-                    && dtype.is_float()
-                    && (given.is_float() || matches!(given, DType::I32 | DType::I64)) =>
-            {
-                let (tensor, overflowed) = converted(&tensor, dtype)
-                    .map_err(|e| Failure::bad_input(format!("input `{name}`: {e}")))?;
-                let lost = match overflowed {
-                    0 => String::new(),
-                    n => format!(", {n} beyond its range became infinite"),
-                };
-                warn(format_args!("note: input {name}: {given} values converted to {dtype}{lost}"));
-                Ok((name, tensor))
+        };
+        for (name, tensor) in tensors {
+            if inputs.insert(name.clone(), tensor).is_some() {
+                return Err(Failure::at(path, format!("input `{name}` is given twice")));
             }
-            _ => Ok((name, tensor)),
+        }
+    }
+    Ok(inputs.into_iter().collect())
+}
+
+/// `NAME=FILE.npy` as its parts. Other files name their tensors, and a path may have `=` in it.
+fn named_file(argument: &Path) -> (Option<&str>, &Path) {
+    let unnamed = Format::of(argument).ending == "npy" && !argument.exists();
+    match argument.to_str().filter(|_| unnamed).and_then(|text| text.split_once('=')) {
+        Some((name, path)) => (Some(name), Path::new(path)),
+        None => (None, argument),
+    }
+}
+
+/// The name of the one input that a function has.
+fn only_input(path: &Path, model: &Model, function: &str) -> Result<String> {
+    let inputs = model.interface(function).map_or(&[][..], |interface| &interface.inputs);
+    if let [only] = inputs {
+        return Ok(only.name.clone());
+    }
+    let names: Vec<String> = inputs.iter().map(|input| format!("`{}`", input.name)).collect();
+    let problem = match &names[..] {
+        [] => format!("function `{function}` has no inputs"),
+        names => {
+            format!("holds an array without a name, and `{function}` has the inputs {}", names.join(", "))
         }
     };
-    inputs.into_iter().map(convert).collect()
+    Err(Failure::at(path, problem).with_help("say which it is: --inputs NAME=FILE.npy, once for each"))
 }
 
-/// An `int64` tensor as `int32`, if every value fits.
-fn narrowed(tensor: &Tensor) -> Result<Tensor, String> {
-    let view = tensor.view();
-    let narrow = |&wide: &i64| {
-        i32::try_from(wide).map_err(|_| format!("holds {wide}, which is beyond int32, the type of the input"))
-    };
-    let values = view.slice::<i64>().map_err(|error| error.to_string())?;
-    let values: Vec<i32> = values.iter().map(narrow).collect::<Result<_, _>>()?;
-    Tensor::from_slice(tensor.shape(), &values).map_err(|error| error.to_string())
-}
-
-/// A tensor in another floating point type, and how many of its finite values are infinite there.
-fn converted(tensor: &Tensor, dtype: DType) -> Result<(Tensor, usize), TensorError> {
-    let mut values = vec![0.0; tensor.view().len()];
-    let count = values.len();
-    to_f32(&tensor.view(), 0..count, &mut values);
-    let converted = from_f32(dtype, tensor.shape(), &values)?;
-    let mut back = vec![0.0; count];
-    to_f32(&converted.view(), 0..count, &mut back);
-    let overflowed =
-        values.iter().zip(&back).filter(|(from, to)| from.is_finite() && to.is_infinite()).count();
-    Ok((converted, overflowed))
+/// Inputs as the function declares them, and a note of what was converted.
+pub(super) fn as_declared(
+    model: &Model,
+    function: &str,
+    inputs: Vec<NamedTensor>,
+) -> Result<Vec<NamedTensor>> {
+    let (inputs, notes) =
+        tensor_files::as_declared(model.interface(function), inputs).map_err(Failure::bad_input)?;
+    notes.iter().for_each(|converted| warn(format_args!("note: {converted}")));
+    Ok(inputs)
 }
 
 /// Writes the outputs of the last prediction. A string is in the metadata, since no tensor holds it.
@@ -123,6 +81,12 @@ pub(super) fn write_outputs(
     session: &dyn Session,
     metadata: Option<HashMap<String, String>>,
 ) -> Result<()> {
+    let ending = Format::of(path).ending;
+    if metadata.is_some() && !Format::of(path).holds_texts {
+        note(format_args!(
+            "note: .{ending} files hold no text: the label and the names of the classes are left out"
+        ));
+    }
     let interface = model.interface(function);
     let names = interface.iter().flat_map(|i| &i.outputs).map(|f| f.name.as_str());
     let views = names.filter_map(|name| Some((name.to_owned(), session.output(name)?)));
@@ -140,17 +104,7 @@ pub(super) fn write_states(path: &Path, session: &dyn Session) -> Result<()> {
 fn write(
     path: &Path,
     tensors: BTreeMap<String, TensorView<'_>>,
-    metadata: Option<HashMap<String, String>>,
+    texts: Option<HashMap<String, String>>,
 ) -> Result<()> {
-    let bad = |problem: String| Failure::at(path, problem);
-    let mut views = Vec::new();
-    for (name, view) in tensors {
-        let dtype = TYPES.iter().find(|(ours, _)| *ours == view.dtype()).map(|(_, theirs)| *theirs);
-        let dtype = dtype
-            .ok_or_else(|| bad(format!("`{name}` is {}, which safetensors cannot hold", view.dtype())))?;
-        let view = SafeView::new(dtype, view.shape().to_vec(), view.bytes());
-        views.push((name.clone(), view.map_err(|e| bad(format!("`{name}`: {e}")))?));
-    }
-    let bytes = safetensors::serialize(views, metadata).map_err(|e| bad(e.to_string()))?;
-    write_file(path, &bytes)
+    Ok(tensor_files::write(path, &Document { tensors, texts })?)
 }

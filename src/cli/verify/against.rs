@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::prompts;
 use super::{Args, candidates, driver, longest, text, thresholds};
 use crate::bundle::Bundle;
+use crate::cli::inputs::open_bundle;
 use crate::cli::output::Output;
 use crate::cli::verbosity::Steps;
 use crate::cli::{Failure, Result, Status};
@@ -24,7 +25,7 @@ const LISTED: usize = 20;
 const STEPS: usize = 4;
 
 pub(super) fn run(args: &Args, other: &Path, output: &mut Output) -> Result<Status> {
-    match (is_package(&args.bundle), is_package(other)) {
+    match (Package::is_at(&args.bundle), Package::is_at(other)) {
         (true, true) => packages(args, other, output),
         (false, false) => bundles(args, other, output),
         _ => Err(Failure::bad_input(format!(
@@ -36,23 +37,19 @@ pub(super) fn run(args: &Args, other: &Path, output: &mut Output) -> Result<Stat
     }
 }
 
-fn is_package(path: &Path) -> bool {
-    path.extension().is_some_and(|ending| ending == "mlpackage")
-}
-
 fn bundles(args: &Args, other: &Path, output: &mut Output) -> Result<Status> {
-    let (a, b) = (Bundle::open(&args.bundle)?, Bundle::open(other)?);
+    let (a, b) = (open_bundle(&args.bundle)?, open_bundle(other)?);
     check_vocabulary(&a, &b)?;
     let (thresholds, limits) = thresholds(args)?;
     // Other weights cannot be the same: all that can be asked is how much one loses against the other.
-    let is_same = a.manifest().settings.precision == b.manifest().settings.precision;
+    let is_same = a.manifest().precision() == b.manifest().precision();
     let thresholds = if is_same { thresholds } else { thresholds.of_other_weights() };
     let options = Options { tokens: args.tokens as usize, thresholds };
     let tokenizer = Text::open(&a, None)?;
     let mut candidates = candidates(args, &a)?;
     let prompts = prompts::of(args, &a, tokenizer.as_ref(), longest(&candidates))?;
     let manifest = b.manifest();
-    let name = format!("the bundle {} ({}) on the CPU runtime", manifest.name, manifest.settings.precision);
+    let name = format!("the bundle {} ({}) on the CPU runtime", manifest.name, manifest.precision());
     let mut reference = BundleOracle::new(driver(args, &b, None, args.numerics)?, name);
     let mut bar = Steps::new("compared", "runs");
     let report = verify::compare(&mut reference, &mut candidates, &prompts, &options, &mut |done, total| {
@@ -78,7 +75,8 @@ fn bundles(args: &Args, other: &Path, output: &mut Output) -> Result<Status> {
 }
 
 fn check_vocabulary(a: &Bundle, b: &Bundle) -> Result<()> {
-    let [ours, other] = [a, b].map(|bundle| bundle.manifest().architecture.vocabulary);
+    let (ours, other) = (a.language_model()?.vocabulary(), b.language_model()?.vocabulary());
+    let (Some(ours), Some(other)) = (ours, other) else { return Ok(()) };
     if ours == other {
         return Ok(());
     }
@@ -88,8 +86,9 @@ fn check_vocabulary(a: &Bundle, b: &Bundle) -> Result<()> {
 
 /// Tensors of both bundles in the first form and at the first length that both have; none if they share none.
 fn tensors(args: &Args, a: &Bundle, b: &Bundle, prompts: &[Vec<u32>]) -> Result<Vec<TensorDivergence>> {
-    let forms = args.kv.as_ref().unwrap_or(&a.manifest().settings.kv);
-    let form = forms.iter().copied().find(|&form| b.manifest().has(form));
+    let forms = args.kv.clone().unwrap_or_else(|| a.manifest().forms());
+    let others = b.manifest().forms();
+    let form = forms.into_iter().find(|form| others.contains(form));
     let (Some(form), Some(prompt)) = (form, prompts.iter().max_by_key(|prompt| prompt.len())) else {
         return Ok(Vec::new());
     };

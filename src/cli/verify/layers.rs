@@ -45,10 +45,10 @@ pub(super) fn trace(
 }
 
 fn all_places(bundle: &Bundle) -> Result<Vec<Places>> {
-    let manifest = bundle.manifest();
+    let (manifest, hidden) = (bundle.manifest(), bundle.exported()?.architecture.hidden);
     let chunk = |chunk: &crate::bundle::Chunk| {
         let package = Package::open(bundle.path(&chunk.file.name))?;
-        Ok(places(package.model(), chunk.first_layer, manifest.architecture.hidden))
+        Ok(places(package.model(), chunk.first_layer, hidden))
     };
     manifest.chunks.iter().map(chunk).collect()
 }

@@ -6,12 +6,14 @@ mod oracle;
 mod prompts;
 mod quality;
 mod record;
+mod reference;
 mod text;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::choice::choice;
+use super::inputs::open_bundle;
 use super::output::warn;
 use super::{Failure, Output, Result, Status};
 use crate::bundle::Bundle;
@@ -21,7 +23,7 @@ use crate::mil::op::Numerics;
 use crate::report::QualityLimits;
 use crate::runtime::{self, LoadOptions};
 use crate::verify::{Candidate, File, Options, StoredWeights, TeacherForced, Thresholds};
-use crate::vocabulary::{Choice, KvForm};
+use crate::vocabulary::{Choice, KvForm, StateUse};
 use crate::{config, model};
 use quality::Comparison;
 use record::Sources;
@@ -39,14 +41,25 @@ anemeter verify smollm2 --checkpoint model.gguf --kv io --shapes 512 --tokens 16
 anemeter verify smollm2 --checkpoint SmolLM2-135M --thresholds configs/verify.yaml --json\n  \
 anemeter verify smollm2 --checkpoint SmolLM2-135M --calibration wiki.txt --layers --plot maps\n  \
 anemeter verify smollm2-int8 --checkpoint SmolLM2-135M --text wiki.txt\n  \
-anemeter verify smollm2-int8 --against smollm2"
+anemeter verify smollm2-int8 --against smollm2\n  \
+anemeter verify resnet18.mlpackage --reference resnet18.safetensors"
 )]
 pub(super) struct Args {
     /// The bundle; with --against also a package.
     bundle: PathBuf,
     /// The checkpoint that the bundle was exported from.
-    #[arg(long, value_name = "CHECKPOINT", required_unless_present = "against", conflicts_with = "against")]
+    #[arg(long, value_name = "CHECKPOINT", required_unless_present_any = ["against", "reference"], conflicts_with = "against")]
     checkpoint: Option<PathBuf>,
+    /// Inputs and the outputs that are expected, by name, as any framework can save them; samples are numbered: NAME.0,
+    /// NAME.1.
+    #[arg(long, value_name = "FILE.safetensors", conflicts_with_all = ["checkpoint", "against", "text", "layers", "plot"])]
+    reference: Option<PathBuf>,
+    /// With --reference: the most that an output may be off, as a share of the largest magnitude that is expected.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.01, requires = "reference")]
+    tolerance: f64,
+    /// With --reference: whether each sample begins with states of zeros, or with what the one before left.
+    #[arg(long, value_name = "USE", default_value = "fresh", value_parser = choice::<StateUse>(), requires = "reference")]
+    states: StateUse,
     /// Compare with another bundle or package instead of a checkpoint.
     #[arg(long, value_name = "BUNDLE", conflicts_with_all = ["layers", "plot"])]
     against: Option<PathBuf>,
@@ -98,17 +111,20 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
-    match (&args.checkpoint, &args.against) {
-        (_, Some(other)) => against::run(args, other, output),
-        (Some(path), None) => with_checkpoint(args, path, output),
+    match (&args.checkpoint, &args.against, &args.reference) {
+        (_, Some(other), _) => against::run(args, other, output),
+        (_, _, Some(file)) => reference::run(args, file, output),
+        (Some(path), None, None) => with_checkpoint(args, path, output),
         // clap asks for one of them.
-        (None, None) => Err(Failure::bad_input("neither --checkpoint nor --against is given")),
+        (None, None, None) => {
+            Err(Failure::bad_input("neither --checkpoint nor --against nor --reference is given"))
+        }
     }
 }
 
 fn with_checkpoint(args: &Args, path: &Path, output: &mut Output) -> Result<Status> {
     oracle::require(cfg!(feature = "oracle"))?;
-    let bundle = Bundle::open(&args.bundle)?;
+    let bundle = open_bundle(&args.bundle)?;
     let (thresholds, limits) = thresholds(args)?;
     let options = Options { tokens: args.tokens as usize, thresholds };
     let checkpoint = checkpoint::open(path)?;
@@ -176,13 +192,23 @@ fn thresholds(args: &Args) -> Result<(Thresholds, QualityLimits)> {
 /// Refuses a checkpoint that cannot be the one the bundle was made from.
 fn check_same_model(bundle: &Bundle, checkpoint: &Checkpoint) -> Result<()> {
     let decoder = model::build(checkpoint).map_err(Failure::bad_input)?;
-    let expected = &bundle.manifest().architecture;
+    let path = checkpoint.path.display();
+    let Some(expected) = &bundle.manifest().architecture else {
+        let ours = bundle.language_model()?.vocabulary().unwrap_or(0);
+        return match decoder.vocabulary == ours {
+            true => Ok(()),
+            false => Err(Failure::bad_input(format!(
+                "{path}: has the vocabulary {}, the packages' is {ours}",
+                decoder.vocabulary
+            ))
+            .with_help("give the checkpoint that the packages were made from")),
+        };
+    };
     let differences = [
         ("vocabulary", decoder.vocabulary, expected.vocabulary),
         ("hidden size", decoder.hidden, expected.hidden),
         ("number of layers", decoder.layers.len(), expected.layers),
     ];
-    let path = checkpoint.path.display();
     if decoder.architecture != expected.name {
         let (found, expected) = (decoder.architecture, &expected.name);
         return Err(Failure::bad_input(format!("{path}: is a {found} model, the bundle's is {expected}"))
@@ -200,13 +226,13 @@ fn check_same_model(bundle: &Bundle, checkpoint: &Checkpoint) -> Result<()> {
 
 /// A driver per form, each with sessions of its own.
 fn candidates(args: &Args, bundle: &Bundle) -> Result<Vec<Box<dyn Candidate>>> {
-    let forms = args.kv.as_ref().unwrap_or(&bundle.manifest().settings.kv);
-    let candidate = |&form: &KvForm| {
+    let forms = args.kv.clone().unwrap_or(bundle.language_model()?.forms());
+    let candidate = |form: KvForm| {
         let driver = driver(args, bundle, Some(form), args.numerics)?;
         let candidate = TeacherForced::new(driver, args.shapes.as_deref()).map_err(Failure::bad_input)?;
         Ok(Box::new(candidate) as Box<dyn Candidate>)
     };
-    forms.iter().map(candidate).collect()
+    forms.into_iter().map(candidate).collect()
 }
 
 fn driver(args: &Args, bundle: &Bundle, form: Option<KvForm>, numerics: Numerics) -> Result<Driver> {

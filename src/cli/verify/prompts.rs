@@ -14,20 +14,22 @@ pub(super) fn of(args: &Args, bundle: &Bundle, text: Option<&Text>, longest: usi
     if let Some(path) = &args.calibration {
         return calibration(path, args.samples as usize, text, longest);
     }
-    let architecture = &bundle.manifest().architecture;
+    let manifest = bundle.language_model()?;
+    let (vocabulary, longest) =
+        (manifest.vocabulary().unwrap_or(0), manifest.max_positions().unwrap_or(longest));
     let Some(text) = text else {
         if args.prompts.is_some() {
             return Err(Failure::bad_input("--prompts needs a tokenizer, and the bundle has none")
                 .with_help("leave --prompts out: pseudo-random ids are compared instead"));
         }
-        return Ok(verify::pseudo_random(architecture.vocabulary));
+        return Ok(verify::pseudo_random(vocabulary));
     };
     let lines = match &args.prompts {
         Some(path) => read(path, "has no prompt", "write one prompt per line")?,
         None => PROMPTS.to_owned(),
     };
     let lines = lines.lines().filter(|line| !line.trim().is_empty());
-    let encoded = lines.map(|line| text.tokens(Input::Raw(line), architecture.max_positions));
+    let encoded = lines.map(|line| text.tokens(Input::Raw(line), longest));
     Ok(encoded.collect::<Result<Vec<_>, _>>()?)
 }
 

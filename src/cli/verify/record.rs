@@ -29,8 +29,8 @@ impl Sources {
             format!("{name} has the digest {found}; export.json says {written}, so it has been changed")
         });
         let mut remarks: Vec<String> = changed.collect();
-        let (found, expected) = (&self.checkpoint, &manifest.checkpoint);
-        if found.digest != expected.digest {
+        let found = &self.checkpoint;
+        if let Some(expected) = manifest.checkpoint.as_ref().filter(|of| of.digest != found.digest) {
             remarks.push(format!(
                 "the checkpoint {} has the digest {}; the bundle was exported from {} with {}",
                 found.name, found.digest, expected.name, expected.digest
@@ -41,7 +41,8 @@ impl Sources {
 
     /// Writes the record.
     pub(super) fn write(self, bundle: &Bundle, report: &Report, numerics: &str) -> Result<()> {
-        let is_exported = self.checkpoint.digest == bundle.manifest().checkpoint.digest;
+        let is_exported =
+            bundle.manifest().checkpoint.as_ref().is_some_and(|of| of.digest == self.checkpoint.digest);
         let cosines = report.cells.iter().map(|cell| cell.summary.cosine_min);
         let drifts = report.drift.iter().filter_map(|drift| drift.summary.cosine_min);
         let record = Verification {
@@ -66,6 +67,30 @@ impl Sources {
         };
         record::write(bundle, &record)
     }
+}
+
+/// A record about the packages as they are on disk, of which nothing was found yet.
+pub(super) fn package_record(bundle: &Bundle) -> Result<Verification> {
+    Ok(Verification {
+        schema: Verification::SCHEMA.to_owned(),
+        tool_version: env!("CARGO_PKG_VERSION").to_owned(),
+        package_digests: package_digests(bundle)?,
+        checkpoint_digest: String::new(),
+        checkpoint_is_the_exported_one: false,
+        passed: false,
+        cosine_min: None,
+        drift_cosine_min: None,
+        nan: 0,
+        inf: 0,
+        reference: String::new(),
+        numerics: String::new(),
+        compared: Vec::new(),
+        prompts: 0,
+        positions: 0,
+        failures: Vec::new(),
+        not_judged: None,
+        quality: None,
+    })
 }
 
 /// Forms and lengths in the order of the report.

@@ -25,10 +25,8 @@ pub(super) fn print(
     (text, against): (Option<&Text>, &str),
     out: &mut Output,
 ) -> Result<()> {
-    out.line(format_args!(
-        "{} ({}, {}) on the CPU runtime",
-        bundle.name, bundle.architecture.name, bundle.settings.precision
-    ))?;
+    let architecture = bundle.architecture.as_ref().map_or("adopted", |architecture| &architecture.name);
+    out.line(format_args!("{} ({architecture}, {}) on the CPU runtime", bundle.name, bundle.precision()))?;
     out.line(format_args!("against {}", report.reference))?;
     out.line(format_args!("{} prompts, up to {} tokens after each\n", report.prompts, report.tokens))?;
     out.text(cells(report))?;

@@ -1,23 +1,39 @@
 //! What can be wrong with a bundle.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anemeter_base::advice::{Advice, Remedy};
+use anemeter_base::config::ConfigFileError;
+use anemeter_mil::package::PackageError;
 
 /// A bundle that cannot be used.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("{}: {message}", path.display())]
+#[error("{message}")]
 pub struct BundleError {
-    path: PathBuf,
+    /// The file and what is wrong with it.
     message: String,
     remedy: Option<Remedy>,
+}
+
+/// Of a package that the bundle consists of.
+impl From<PackageError> for BundleError {
+    fn from(error: PackageError) -> BundleError {
+        BundleError { message: error.to_string(), remedy: error.remedy() }
+    }
+}
+
+/// Of a contract file.
+impl From<ConfigFileError> for BundleError {
+    fn from(error: ConfigFileError) -> BundleError {
+        BundleError { message: error.to_string(), remedy: error.remedy() }
+    }
 }
 
 impl BundleError {
     /// Something about a file of a bundle.
     pub fn new(path: &Path, message: impl Into<String>) -> BundleError {
-        BundleError { path: path.to_owned(), message: message.into(), remedy: None }
+        BundleError { message: format!("{}: {}", path.display(), message.into()), remedy: None }
     }
 
     /// The same with what to do about it.

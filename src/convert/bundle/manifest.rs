@@ -3,9 +3,10 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::contract::Contract;
 use crate::compress::Log;
 use anemeter_base::schema::{self, SchemaError};
-use anemeter_base::vocabulary::{ComputeUnits, Embeddings, KvForm};
+use anemeter_base::vocabulary::{ComputeUnits, Embeddings, KvForm, Origin};
 
 /// The version of the format that this program reads and writes.
 pub const SCHEMA: &str = "anemeter.export/1";
@@ -18,14 +19,24 @@ pub struct Manifest {
     pub schema: String,
     /// What wrote it.
     pub tool: Tool,
+    /// Who made the packages.
+    #[serde(default, skip_serializing_if = "Origin::is_exported")]
+    pub origin: Origin,
     /// The model's name.
     pub name: String,
-    /// The model's sizes.
-    pub architecture: Architecture,
-    /// Where the weights came from.
-    pub checkpoint: Checkpoint,
-    /// What was asked for, with every default filled in.
-    pub settings: Settings,
+    /// The model's sizes; absent if others made the packages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub architecture: Option<Architecture>,
+    /// Where the weights came from; absent if others made the packages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<Checkpoint>,
+    /// What was asked for, with every default filled in; absent if others made the packages.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settings: Option<Settings>,
+    /// How packages that others made are driven as a language model; absent if they are driven as the functions of an
+    /// export are, or if they are no language model.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contract: Option<Contract>,
     /// The packages, in the order in which they run.
     pub chunks: Vec<Chunk>,
     /// Token vectors for the host to look up, if embeddings are the host's.
@@ -44,6 +55,17 @@ pub struct Manifest {
     /// What the export took. The only part that differs from one run to the next.
     #[serde(default)]
     pub profile: Vec<Phase>,
+}
+
+/// What is known of a model that this program exported.
+#[derive(Debug, Clone, Copy)]
+pub struct Exported<'a> {
+    /// The model's sizes.
+    pub architecture: &'a Architecture,
+    /// Where the weights came from.
+    pub checkpoint: &'a Checkpoint,
+    /// What was asked for.
+    pub settings: &'a Settings,
 }
 
 /// What each part of a model lost at each precision.
@@ -152,6 +174,9 @@ pub struct Settings {
     pub precision: String,
     /// Lengths that the model was trained with, if a training configuration was given.
     pub training_seq_lens: Option<Vec<usize>>,
+    /// The configuration file of the export, if one was given: its path from the folder of the bundle.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub config: Option<String>,
 }
 
 /// A file of the bundle.
@@ -281,17 +306,48 @@ pub struct Phase {
 impl Manifest {
     /// Reads `export.json`.
     pub fn parse(text: &str) -> Result<Manifest, SchemaError> {
-        schema::parse(text, SCHEMA, "the description of a bundle")
+        let manifest: Manifest = schema::parse(text, SCHEMA, "the description of a bundle")?;
+        match manifest.missing() {
+            Some(key) => Err(SchemaError::Content(serde::de::Error::missing_field(key))),
+            None => Ok(manifest),
+        }
+    }
+
+    /// A key that the description of an export has and this one lacks.
+    fn missing(&self) -> Option<&'static str> {
+        let keys = [
+            ("architecture", self.architecture.is_none()),
+            ("checkpoint", self.checkpoint.is_none()),
+            ("settings", self.settings.is_none()),
+        ];
+        let lacking = keys.into_iter().find(|(_, is_missing)| *is_missing).map(|(key, _)| key);
+        lacking.filter(|_| self.origin == Origin::Exported)
+    }
+
+    /// What only the description of an export says; `None` if others made the packages.
+    pub fn exported(&self) -> Option<Exported<'_>> {
+        let (architecture, checkpoint) = (self.architecture.as_ref()?, self.checkpoint.as_ref()?);
+        Some(Exported { architecture, checkpoint, settings: self.settings.as_ref()? })
+    }
+
+    /// Where Core ML is to place operations, unless it is asked otherwise.
+    pub fn compute_units(&self) -> ComputeUnits {
+        self.settings.as_ref().map(|settings| settings.compute_units).unwrap_or_default()
+    }
+
+    /// Precision of the weights: as it was asked for, or as it is in packages that others made.
+    pub fn precision(&self) -> &str {
+        self.settings.as_ref().map_or("stored", |settings| &settings.precision)
     }
 
     /// Whether a form of the KV cache is in the bundle.
     pub fn has(&self, form: KvForm) -> bool {
-        self.settings.kv.contains(&form)
+        self.settings.as_ref().is_some_and(|settings| settings.kv.contains(&form))
     }
 
-    /// Bytes of keys and values of one sequence of the given length.
+    /// Bytes of keys and values of one sequence of the given length; none are known of packages that others made.
     pub fn kv_bytes(&self, length: usize) -> u64 {
-        self.architecture.kv_bytes_per_token * length as u64
+        self.architecture.as_ref().map_or(0, |sizes| sizes.kv_bytes_per_token * length as u64)
     }
 }
 

@@ -1,15 +1,23 @@
-//! What an export leaves behind: packages, tokenizer and `export.json`, which says how they belong together.
+//! What an export leaves behind: packages, tokenizer and `export.json`, which says how they belong together. Bundles are made
+//! around packages that others made, too.
 
+mod around;
+pub mod contract;
+mod driving;
 mod error;
 mod manifest;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use anemeter_base::advice::Remedy;
+
+pub use anemeter_base::vocabulary::Origin;
+pub use around::{describe_adopted, functions, packages_of};
 pub use error::BundleError;
 pub use manifest::{
-    Architecture, Checkpoint, Chunk, File, Function, LayerSensitivity, LongRotation, Manifest, Mask, Phase,
-    Port, Rotation, SCHEMA, Sensitivity, Settings, Tokenizer, Tool, digest_text,
+    Architecture, Checkpoint, Chunk, Exported, File, Function, LayerSensitivity, LongRotation, Manifest,
+    Mask, Phase, Port, Rotation, SCHEMA, Sensitivity, Settings, Tokenizer, Tool, digest_text,
 };
 
 /// The file that describes a bundle.
@@ -21,6 +29,8 @@ const LARGEST_MANIFEST: u64 = 256 << 20;
 #[derive(Debug, Clone)]
 pub struct Bundle {
     folder: PathBuf,
+    /// What was opened: the folder, or a package in it.
+    source: PathBuf,
     manifest: Manifest,
 }
 
@@ -36,7 +46,7 @@ impl Bundle {
         }
         let text = fs::read_to_string(&path).map_err(unreadable)?;
         let manifest = Manifest::parse(&text).map_err(|error| BundleError::new(&path, error.to_string()))?;
-        let bundle = Bundle { folder: folder.to_owned(), manifest };
+        let bundle = Bundle { folder: folder.to_owned(), source: folder.to_owned(), manifest };
         for name in bundle.files() {
             bundle.check_file(&path, name)?;
         }
@@ -48,9 +58,21 @@ impl Bundle {
         &self.folder
     }
 
+    /// What was opened: the folder, or the package that the bundle is around.
+    pub fn source(&self) -> &Path {
+        &self.source
+    }
+
     /// What `export.json` says.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest
+    }
+
+    /// What only the description of an export says, for what cannot do without it.
+    pub fn exported(&self) -> Result<Exported<'_>, BundleError> {
+        let adopted = "is around packages that others made, and this needs a bundle that was exported";
+        let exported = self.manifest.exported();
+        exported.ok_or_else(|| BundleError::new(&self.folder, adopted).with_help(Remedy::Export))
     }
 
     /// Where a file of the bundle is.

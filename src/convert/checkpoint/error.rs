@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use super::ConfigError;
 use anemeter_base::advice::{Advice, Remedy};
+pub(super) use anemeter_base::text::quoted;
+use anemeter_base::zip::ZipError;
 
 pub(super) type Result<T> = std::result::Result<T, CheckpointError>;
 
@@ -87,12 +89,9 @@ impl From<ConfigError> for CheckpointError {
     }
 }
 
-/// A name from a file in backquotes, cut to a length that fits a message.
-pub(super) fn quoted(name: &str) -> String {
-    const LONGEST: usize = 96;
-    match name.char_indices().nth(LONGEST) {
-        Some((end, _)) => format!("`{}…`", &name[..end]),
-        None => format!("`{name}`"),
+impl From<ZipError> for CheckpointError {
+    fn from(error: ZipError) -> CheckpointError {
+        CheckpointError::new(error.to_string())
     }
 }
 
@@ -115,6 +114,5 @@ mod tests {
     fn the_message_is_one_line_that_names_file_and_tensor() {
         let error = CheckpointError::new("is [2, 3]").at_tensor("a\nb").in_file(Path::new("m.bin"));
         assert_eq!(error.to_string(), "m.bin: tensor `a\\nb`: is [2, 3]");
-        assert_eq!(quoted(&"é".repeat(200)).chars().count(), 99);
     }
 }

@@ -1,11 +1,13 @@
 //! Hugging Face folders: configuration, weights, tokenizer and chat template.
 
+use std::path::Path;
+
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::error::{CheckpointError, Result};
 use super::files::{Folder, Mapped};
-use super::{Checkpoint, Config, quantized, weights};
+use super::{Checkpoint, Config, TextFiles, quantized, weights};
 
 /// What is needed of `tokenizer.json` to find tokens by their text.
 #[derive(Debug, Deserialize)]
@@ -40,6 +42,26 @@ pub(super) fn open(folder: &Folder, only: Option<&Mapped>) -> Result<Checkpoint>
         config,
         shards: weights.shards,
         tensors: weights.tensors,
+    })
+}
+
+/// Reads `tokenizer.json` and what the files beside it say; `config.json` need not be there.
+pub(super) fn text_files(path: &Path) -> Result<TextFiles> {
+    let folder = Folder::open(
+        path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new(".")),
+    )?;
+    let mut texts = Texts::read(&folder)?;
+    let given = Mapped::open(path)?;
+    texts.added_tokens = given.json::<Tokenizer>()?.added_tokens;
+    let config = match folder.find("config.json")? {
+        Some(file) => read_config(&file)?,
+        None => Config::default(),
+    };
+    Ok(TextFiles {
+        chat_template: texts.chat_template(&folder)?,
+        bos: texts.bos(&config)?,
+        eos: texts.eos(&config)?,
+        tokenizer: given.bytes.to_vec(),
     })
 }
 

@@ -80,6 +80,24 @@ pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint, CheckpointError> {
     hugging_face::open(&Folder::open(folder)?, Some(&file))
 }
 
+/// What says how text becomes tokens.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TextFiles {
+    /// The content of `tokenizer.json`.
+    pub tokenizer: Vec<u8>,
+    /// The chat template, if there is one.
+    pub chat_template: Option<String>,
+    /// Token that begins a text.
+    pub bos: Option<u32>,
+    /// Tokens that end a text.
+    pub eos: Vec<u32>,
+}
+
+/// Reads a `tokenizer.json` and what the files beside it say of templates and tokens; no weights need be there.
+pub fn text_files(path: impl AsRef<Path>) -> Result<TextFiles, CheckpointError> {
+    hugging_face::text_files(path.as_ref())
+}
+
 #[cfg(any(test, feature = "testing"))]
 pub use quantized::testing;
 #[cfg(test)]

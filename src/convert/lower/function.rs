@@ -14,7 +14,7 @@ use super::weights::{WeightRequest, Weights};
 use crate::model::{Decoder, Layer, Position};
 use anemeter_base::vocabulary::{Embeddings, FunctionRole, kv_state_name};
 use anemeter_kernels::tensor::DType;
-use anemeter_mil::ValueId;
+use anemeter_mil::{Opset, ValueId};
 
 /// A chunk whose functions are being built.
 pub(super) struct ChunkBuilder<'a> {
@@ -251,7 +251,20 @@ fn layer(
     graph.binary("add", "out", x, wide)
 }
 
-/// Logits of one position, in as many parts as asked for.
+/// The function of the head alone: the vectors of so many positions in, the logits of all of them out.
+pub(super) fn head_alone(
+    decoder: &Decoder,
+    opset: Opset,
+    positions: usize,
+    weights: &mut Weights,
+) -> Result<Finished> {
+    let mut graph = Graph::new(FunctionRole::MAIN, opset, &[positions], weights);
+    let x = graph.input("hidden", DType::F16, |positions| [1, decoder.hidden, 1, positions]);
+    let logits = head(&mut graph, x, None, (decoder, 1))?;
+    Ok(graph.finish(&logits))
+}
+
+/// Logits of the selected position, or of all, in as many parts as asked for.
 fn head(
     graph: &mut Graph<'_>,
     mut x: ValueId,

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use enumerated::Enumerated;
 use fp16_stream::Fp16Stream;
-use function::{ChunkBuilder, Task, share};
+use function::{ChunkBuilder, Task, head_alone, share};
 use weights::Weights;
 
 use crate::model::{Decoder, Weight};
@@ -72,6 +72,18 @@ pub fn lower_counted(decoder: &Decoder, options: &Options, stats: &Arc<ReadStats
         Ok(Chunk { name, index, layers, positions, model })
     };
     (0..options.chunks).map(chunk).collect()
+}
+
+/// The head as a model of its own, which gives the logits of so many positions at once; the functions of [`lower`] give
+/// those of one.
+pub fn lower_head(decoder: &Decoder, positions: usize) -> Result<Model> {
+    let mut weights = Weights::new(Arc::default());
+    let head = head_alone(decoder, Options::default().opset, positions, &mut weights)?;
+    let mut model = Model::single(head.function);
+    if let Some(interface) = model.interface_mut(FunctionRole::MAIN) {
+        head.shapes.declare(interface);
+    }
+    Ok(model)
 }
 
 /// All of a weight as fp16, row by row, converted while it is written.

@@ -150,10 +150,10 @@ impl Subject {
 
     /// The packages of a bundle, and its compute units.
     pub fn bundle(path: &Path) -> Result<Subject, OnBothError> {
-        let bundle = Bundle::open(path)?;
+        let bundle = Bundle::open_any(path)?;
         let chunks = bundle.manifest().chunks.iter();
         let packages = chunks.map(|chunk| bundle.path(&chunk.file.name)).collect();
-        Ok(Subject { packages, units: bundle.manifest().settings.compute_units })
+        Ok(Subject { packages, units: bundle.manifest().compute_units() })
     }
 }
 

@@ -206,6 +206,11 @@ impl<'a> Run<'a> {
         if let Some(problem) = request.sampling.problem() {
             return Err(GenerateError::request(problem));
         }
+        let samples = request.sampling.temperature > 0.0 && request.sampling.top_k != Some(1);
+        if samples && !generator.driver.gives_all_logits() {
+            let problem = "the packages pick the next token themselves and give no logits to sample from";
+            return Err(GenerateError::request(problem).with_help("decode greedily: temperature 0"));
+        }
         if request.max_tokens == 0 {
             return Err(GenerateError::request("no tokens are asked for; at least one must be"));
         }

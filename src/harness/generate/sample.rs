@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use anemeter_kernels::argmax::{Argmax, argmax};
+
 /// How a token is picked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sampling {
@@ -137,31 +139,12 @@ impl Sampler {
     }
 }
 
-/// Logits that are compared at a time, so that the compiler takes vectors of them.
-const LANES: usize = 16;
-
 /// The token of the highest logit, the lowest id if several have it.
 pub fn likeliest(logits: &[f32]) -> Result<u32, SampleError> {
-    let is_bad = |logit: f32| logit.is_nan() || logit == f32::INFINITY;
-    let (mut highest, mut bad) = ([f32::NEG_INFINITY; LANES], [false; LANES]);
-    let chunks = logits.chunks_exact(LANES);
-    let rest = chunks.remainder();
-    for chunk in chunks.chain([rest]) {
-        for ((&logit, highest), bad) in chunk.iter().zip(&mut highest).zip(&mut bad) {
-            *bad |= is_bad(logit);
-            *highest = if logit > *highest { logit } else { *highest };
-        }
-    }
-    let find = |wanted: &dyn Fn(f32) -> bool| logits.iter().zip(0..).find(|(logit, _)| wanted(**logit));
-    if bad.contains(&true)
-        && let Some((&logit, id)) = find(&is_bad)
-    {
-        return Err(SampleError::NotFinite(id, logit));
-    }
-    let highest = highest.into_iter().fold(f32::NEG_INFINITY, f32::max);
-    match find(&|logit| logit == highest) {
-        Some((_, id)) if highest > f32::NEG_INFINITY => Ok(id),
-        _ => Err(SampleError::Nothing),
+    match argmax(logits) {
+        Argmax::At(id) => Ok(id as u32),
+        Argmax::NotFinite(id) => Err(SampleError::NotFinite(id as u32, logits[id])),
+        Argmax::Nothing => Err(SampleError::Nothing),
     }
 }
 

@@ -11,10 +11,10 @@ use half::f16;
 use super::super::child::{Child, Incoming, LaunchError, Launcher, WorkerExit};
 use super::super::config::{BenchConfig, PromptConfig, PromptSource};
 use super::super::null;
-use super::super::open::{OpenError, Ready, ReadyPart};
+use super::super::open::{OpenError, Ready, ReadyModel, ReadyPart};
 use super::super::overhead;
-use super::super::plan::Plan;
-use super::super::protocol::{Job, Message, ModelUse};
+use super::super::plan::{Generate, Plan, PlannedWork};
+use super::super::protocol::{Job, Message, ModelUse, Work};
 use super::super::run::{BenchEnv, Event, Observations, run};
 use super::super::worker::{Bench, Stop};
 use crate::generate::{Clock, ManualClock};
@@ -151,8 +151,9 @@ impl<'a> FakeWorkers<'a> {
             loaded: Arc::new(FakeLoaded { model: empty_model(), residency, units: model.units }),
             functions: vec!["embed".to_owned(), "decode".to_owned()],
         };
+        let Work::Generate(wanted) = &model.work else { panic!("the fake generates") };
         Ok(Ready {
-            generator,
+            model: ReadyModel::Generator(Box::new(generator), wanted.clone()),
             parts: self.residency.map(part).into_iter().collect(),
             load,
             weight_bytes_per_token: Some(1 << 20),
@@ -273,9 +274,7 @@ pub(super) fn plan(launches: usize, requests_per_seq_len: usize) -> Plan {
         config,
         bundle: "bundle".into(),
         runtime: RuntimeName::Cpu,
-        kv: KvForm::Io,
-        seq_lens: vec![64, 128],
-        batch: 1,
+        work: PlannedWork::Generate(Generate { kv: KvForm::Io, seq_lens: vec![64, 128], batch: 1 }),
         mix: ProductionMix { seq_lens: vec![64, 128], weights: vec![0.25, 0.75] },
         threads: 1,
         units: ComputeUnits::All,

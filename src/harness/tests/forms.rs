@@ -6,8 +6,8 @@ use std::time::Duration;
 use half::f16;
 
 use super::super::choose_form;
-use super::super::plan::Plan;
-use super::super::protocol::Job;
+use super::super::plan::{Plan, PlannedWork};
+use super::super::protocol::{GenerateUse, Job, Work};
 use super::super::run::BenchEnv;
 use super::fake::{FakeMachine, FakeWorkers, Mishap, Script, plan, steady};
 use anemeter_base::vocabulary::KvForm;
@@ -25,7 +25,13 @@ fn chosen(forms: &[KvForm], workers: &mut FakeWorkers<'_>) -> (KvForm, String) {
     let plan_of = &mut |form: KvForm| -> Result<Plan, String> {
         match form {
             KvForm::None => Err("no".to_owned()),
-            kv => Ok(Plan { kv, ..plan(1, 1) }),
+            kv => {
+                let mut plan = plan(1, 1);
+                if let PlannedWork::Generate(work) = &mut plan.work {
+                    work.kv = kv;
+                }
+                Ok(plan)
+            }
         }
     };
     let (form, choice) = choose_form(forms, plan_of, &mut env, 0.8);
@@ -43,7 +49,8 @@ fn a_form_that_runs_where_it_should_is_taken() {
     insta::assert_snapshot!(reason, @"`state` ran 501 steps with 90.0 % planned on the Neural Engine");
     let jobs = workers.jobs.borrow();
     let Job::Try { model, steps, .. } = &jobs[0] else { panic!("another job") };
-    assert_eq!((jobs.len(), model.kv, *steps), (1, KvForm::State, 500));
+    let Work::Generate(GenerateUse { kv, .. }) = &model.work else { panic!("a form is that of a generator") };
+    assert_eq!((jobs.len(), *kv, *steps), (1, KvForm::State, 500));
 }
 
 #[test]

@@ -251,6 +251,41 @@ impl Simd for Avx2 {
         multiply_add(self, weights, x)
     }
 
+    type Pairs = [__m256i; 2];
+    type PairSums = [__m256i; 2];
+
+    #[inline(always)]
+    fn load_pairs(self, words: &[i32; WIDE]) -> [__m256i; 2] {
+        let (halves, _) = words.as_chunks::<LANES>();
+        // SAFETY: `self` proves AVX; each half covers 32 readable bytes and no alignment is needed.
+        unsafe {
+            [_mm256_loadu_si256(halves[0].as_ptr().cast()), _mm256_loadu_si256(halves[1].as_ptr().cast())]
+        }
+    }
+
+    #[inline(always)]
+    fn splat_pair(self, word: i32) -> [__m256i; 2] {
+        on_registers!([_mm256_set1_epi32(word); 2])
+    }
+
+    #[inline(always)]
+    fn zero_pair_sums(self) -> [__m256i; 2] {
+        on_registers!([_mm256_setzero_si256(); 2])
+    }
+
+    #[inline(always)]
+    fn dot_pairs(self, a: [__m256i; 2], b: [__m256i; 2], sums: [__m256i; 2]) -> [__m256i; 2] {
+        on_registers!([
+            _mm256_add_epi32(sums[0], _mm256_madd_epi16(a[0], b[0])),
+            _mm256_add_epi32(sums[1], _mm256_madd_epi16(a[1], b[1])),
+        ])
+    }
+
+    #[inline(always)]
+    fn pair_sums(self, sums: [__m256i; 2]) -> [__m256; 2] {
+        on_registers!([_mm256_cvtepi32_ps(sums[0]), _mm256_cvtepi32_ps(sums[1])])
+    }
+
     #[inline(always)]
     fn spread(self, numbers: &[f32; QUAD]) -> [__m256; 2] {
         // SAFETY: `self` proves AVX; the reference covers 16 readable bytes and no alignment is needed.

@@ -173,6 +173,35 @@ impl Simd for Avx512 {
         unsafe { _mm512_cvtph_ps(_mm256_loadu_si256(x.as_ptr().cast())) }
     }
 
+    type Pairs = __m512i;
+    type PairSums = __m512i;
+
+    #[inline(always)]
+    fn load_pairs(self, words: &[i32; WIDE]) -> __m512i {
+        // SAFETY: `self` proves AVX-512; the reference covers 64 readable bytes and no alignment is needed.
+        unsafe { _mm512_loadu_si512(words.as_ptr().cast()) }
+    }
+
+    #[inline(always)]
+    fn splat_pair(self, word: i32) -> __m512i {
+        on_registers!(_mm512_set1_epi32(word))
+    }
+
+    #[inline(always)]
+    fn zero_pair_sums(self) -> __m512i {
+        on_registers!(_mm512_setzero_si512())
+    }
+
+    #[inline(always)]
+    fn dot_pairs(self, a: __m512i, b: __m512i, sums: __m512i) -> __m512i {
+        on_registers!(_mm512_dpwssd_epi32(sums, a, b))
+    }
+
+    #[inline(always)]
+    fn pair_sums(self, sums: __m512i) -> __m512 {
+        on_registers!(_mm512_cvtepi32_ps(sums))
+    }
+
     #[inline(always)]
     fn spread(self, numbers: &[f32; QUAD]) -> __m512 {
         // SAFETY: `self` proves AVX-512; the reference covers 16 readable bytes and no alignment is needed.

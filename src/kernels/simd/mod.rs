@@ -146,6 +146,20 @@ pub trait Simd: Copy + Send + Sync + 'static {
         }
         self.load(&sums.map(|sum| sum as f32))
     }
+    /// A pair of 16-bit integers for each lane of a wide vector.
+    type Pairs: Copy;
+    /// Sums of products of pairs, one for each lane of a wide vector.
+    type PairSums: Copy;
+    /// Pairs from memory: a word has the first integer in its lower half and the second in its upper.
+    fn load_pairs(self, words: &[i32; WIDE]) -> Self::Pairs;
+    /// The same pair in every lane.
+    fn splat_pair(self, word: i32) -> Self::Pairs;
+    /// No sums yet.
+    fn zero_pair_sums(self) -> Self::PairSums;
+    /// Adds the two products of each lane. Sums must not exceed i32.
+    fn dot_pairs(self, a: Self::Pairs, b: Self::Pairs, sums: Self::PairSums) -> Self::PairSums;
+    /// Converts sums, rounding each once.
+    fn pair_sums(self, sums: Self::PairSums) -> Self::W;
     /// A number for each of four blocks, in the lanes that are its own.
     fn spread(self, numbers: &[f32; QUAD]) -> Self::W;
     /// The same of fp16.

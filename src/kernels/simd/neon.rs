@@ -23,6 +23,13 @@ impl Neon {
 #[derive(Clone, Copy)]
 pub struct Pair(float32x4_t, float32x4_t);
 
+/// The first and the second integers of sixteen pairs.
+#[derive(Clone, Copy)]
+pub struct IntegerPairs {
+    first: [int16x8_t; 2],
+    second: [int16x8_t; 2],
+}
+
 /// Calls intrinsics that work on registers alone.
 macro_rules! on_registers {
     ($call:expr) => {
@@ -63,6 +70,51 @@ impl Simd for Neon {
 
     wide_as_pairs!();
     quads_in_memory!();
+
+    type Pairs = IntegerPairs;
+    type PairSums = [int32x4_t; 4];
+
+    /// Apart: a widening multiply-add takes one product for each lane of a sum.
+    #[inline(always)]
+    fn load_pairs(self, words: &[i32; WIDE]) -> IntegerPairs {
+        let (halves, _) = words.as_chunks::<LANES>();
+        // SAFETY: NEON is in the baseline; each half covers sixteen integers of 16 bits.
+        let [low, high] =
+            unsafe { [vld2q_s16(halves[0].as_ptr().cast()), vld2q_s16(halves[1].as_ptr().cast())] };
+        IntegerPairs { first: [low.0, high.0], second: [low.1, high.1] }
+    }
+
+    #[inline(always)]
+    fn splat_pair(self, word: i32) -> IntegerPairs {
+        on_registers!(IntegerPairs {
+            first: [vdupq_n_s16(word as i16); 2],
+            second: [vdupq_n_s16((word >> 16) as i16); 2],
+        })
+    }
+
+    #[inline(always)]
+    fn zero_pair_sums(self) -> [int32x4_t; 4] {
+        on_registers!([vdupq_n_s32(0); 4])
+    }
+
+    #[inline(always)]
+    fn dot_pairs(self, a: IntegerPairs, b: IntegerPairs, mut sums: [int32x4_t; 4]) -> [int32x4_t; 4] {
+        for (half, sums) in sums.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+            for (a, b) in [(a.first[half], b.first[half]), (a.second[half], b.second[half])] {
+                on_registers!({
+                    sums[0] = vmlal_s16(sums[0], vget_low_s16(a), vget_low_s16(b));
+                    sums[1] = vmlal_high_s16(sums[1], a, b);
+                });
+            }
+        }
+        sums
+    }
+
+    #[inline(always)]
+    fn pair_sums(self, sums: [int32x4_t; 4]) -> [Pair; 2] {
+        let [a, b, c, d] = sums;
+        on_registers!([Pair(vcvtq_f32_s32(a), vcvtq_f32_s32(b)), Pair(vcvtq_f32_s32(c), vcvtq_f32_s32(d))])
+    }
 
     #[inline(always)]
     fn run<O: Op>(self, op: O) -> O::Output {

@@ -59,6 +59,35 @@ impl Simd for Scalar {
     wide_as_pairs!();
     quads_in_memory!();
 
+    type Pairs = [i32; WIDE];
+    type PairSums = [i32; WIDE];
+
+    #[inline(always)]
+    fn load_pairs(self, words: &[i32; WIDE]) -> [i32; WIDE] {
+        *words
+    }
+
+    #[inline(always)]
+    fn splat_pair(self, word: i32) -> [i32; WIDE] {
+        [word; WIDE]
+    }
+
+    #[inline(always)]
+    fn zero_pair_sums(self) -> [i32; WIDE] {
+        [0; WIDE]
+    }
+
+    #[inline(always)]
+    fn dot_pairs(self, a: [i32; WIDE], b: [i32; WIDE], sums: [i32; WIDE]) -> [i32; WIDE] {
+        let product = |a: i32, b: i32| i32::from(a as i16) * i32::from(b as i16) + (a >> 16) * (b >> 16);
+        std::array::from_fn(|i| sums[i] + product(a[i], b[i]))
+    }
+
+    #[inline(always)]
+    fn pair_sums(self, sums: [i32; WIDE]) -> [Lanes; 2] {
+        self.load_wide(&sums.map(|sum| sum as f32))
+    }
+
     #[inline(always)]
     fn run<O: Op>(self, op: O) -> O::Output {
         op.run(self)

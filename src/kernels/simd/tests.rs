@@ -124,10 +124,14 @@ impl Op for Everything<'_> {
             s.spread(&[self.a[0], self.b[1], self.c[2], self.a[3]]),
             s.spread_f16(&[halves[0], halves[3], halves[5], halves[6]]),
         ];
+        let words: [i32; WIDE] = bytemuck::cast(x);
+        let pairs = s.dot_pairs(s.load_pairs(&words), s.splat_pair(words[5]), s.zero_pair_sums());
+        let pairs = s.dot_pairs(s.splat_pair(words[9] / 4), s.load_pairs(&words.map(|word| word / 4)), pairs);
         let floats =
             s.float_lut(&std::array::from_fn(|i| if i < LANES { self.a[i] } else { self.b[i - LANES] }));
         let named: [S::W; 8] = std::array::from_fn(|place| s.look_up(&blocks, place, floats));
         let wide_vectors = wide_vectors.into_iter().chain(quads).chain(spread).chain(named);
+        let wide_vectors = wide_vectors.chain([s.pair_sums(pairs)]);
         for v in wide_vectors {
             let mut lanes = [0.0; WIDE];
             s.store_wide(v, &mut lanes);

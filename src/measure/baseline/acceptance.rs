@@ -7,6 +7,7 @@ use crate::gate::Steadiness;
 use crate::report::{LeakVerdict, Outcome, Report};
 use anemeter_base::advice::{Advice, Remedy};
 use anemeter_base::hardware::{Match, Profiles, match_profile};
+use anemeter_base::vocabulary::Origin;
 
 /// Fewer launches than this can never pass a gate.
 const FEWEST_LAUNCHES: usize = 6;
@@ -150,9 +151,14 @@ fn together(reports: &[Report]) -> Option<Refusal> {
     None
 }
 
-/// The packages must have passed `verify`, in the form and at the lengths that were measured.
+/// Packages that were exported must have passed `verify`, in the form and at the lengths that were measured. Those that
+/// others made must not have failed it.
 fn verification(report: &Report, _: &Facts<'_>) -> Option<Refusal> {
     let Some(verification) = &report.verification else {
+        // Others made the packages: there may be no checkpoint to verify them against.
+        if report.subject.origin == Origin::Adopted {
+            return None;
+        }
         return refuse("measured packages that nobody verified", Remedy::Verify);
     };
     if verification.package_digests != report.subject.package_digests {
@@ -163,10 +169,11 @@ fn verification(report: &Report, _: &Facts<'_>) -> Option<Refusal> {
         let found = format!("measured packages that failed verification: {failures}");
         return refuse(found, "mend the export: a baseline must be right before it is fast");
     }
-    if !verification.checkpoint_is_the_exported_one {
+    let is_exported = report.subject.origin == Origin::Exported;
+    if is_exported && !verification.checkpoint_is_the_exported_one {
         return refuse("measured packages that were verified against another checkpoint", Remedy::Verify);
     }
-    let form = report.subject.kv_form;
+    let form = report.subject.kv_form.filter(|_| is_exported)?;
     let compared = verification.compared.iter().find(|compared| compared.kv == form);
     let missing = |seq_len: &&usize| compared.is_none_or(|compared| !compared.seq_lens.contains(seq_len));
     let seq_len = report.workload.seq_lens.iter().find(missing)?;
@@ -327,6 +334,7 @@ mod tests {
             steps_asked: 10,
             steps: 4,
             seq_len: 128,
+            case: None,
             outcome,
             points: Vec::new(),
             memory: None,

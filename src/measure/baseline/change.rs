@@ -1,18 +1,18 @@
 //! What a new baseline changes: figures over all sessions, before and after.
 
-use crate::report::{Figure, Launch, Metric, Report, figures};
+use crate::report::{Figure, Launch, Metric, Place, Report, figures};
 use crate::stats::Direction;
 
 /// Metrics that a change is shown for.
-const SHOWN: [Metric; 4] = [Metric::Ttft, Metric::Tps, Metric::Load, Metric::MemoryPeak];
+const SHOWN: [Metric; 5] = [Metric::Ttft, Metric::Tps, Metric::Latency, Metric::Load, Metric::MemoryPeak];
 
 /// A figure before and after.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
     /// The metric.
     pub metric: Metric,
-    /// The sequence length; absent for metrics of whole launches.
-    pub seq_len: Option<usize>,
+    /// Where it holds; absent for metrics of whole launches.
+    pub place: Option<Place>,
     /// The percentile in words, `p50` or `p95`.
     pub percentile: &'static str,
     /// Before, if there was something to compare with.
@@ -40,15 +40,16 @@ pub fn changes(before: &[Report], after: &[Report]) -> Vec<Change> {
     let (before, after) = (pooled(before), pooled(after));
     let mut found = Vec::new();
     for figure in after.iter().filter(|figure| SHOWN.contains(&figure.metric)) {
-        let (metric, seq_len) = (figure.metric, figure.seq_len);
-        let same = |other: &&Figure| (other.metric, other.seq_len) == (metric, seq_len);
+        let (metric, place) = (figure.metric, figure.place());
+        let same = |other: &&Figure| (other.metric, other.place()) == (metric, place.clone());
         let old = before.iter().find(same).map(|figure| figure.summary.percentiles);
         let new = figure.summary.percentiles;
         let mut push = |percentile, before, after: Option<f64>| {
-            found.extend(after.map(|after| Change { metric, seq_len, percentile, before, after }));
+            let place = place.clone();
+            found.extend(after.map(|after| Change { metric, place, percentile, before, after }));
         };
         push("p50", old.and_then(|old| old.p50), new.p50);
-        if seq_len.is_some() {
+        if place.is_some() {
             push("p95", old.and_then(|old| old.p95), new.p95);
         }
     }

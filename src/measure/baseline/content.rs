@@ -21,10 +21,10 @@ pub(super) fn check(sessions: &[Report], key: &Key) -> Result<(), Problem> {
             return Err(Problem::OtherSession { session: name, found, expected });
         }
         let launches = session.launches.iter().filter(|launch| launch.outcome == Outcome::Completed);
-        let (mut samples, mut seq_lens) = (0, Vec::new());
+        let (mut samples, mut places) = (0, Vec::new());
         for launch in launches {
-            samples += launch.requests.len();
-            seq_lens.extend(launch.requests.iter().map(|request| request.seq_len));
+            samples += launch.samples();
+            places.extend(launch.places());
             if let Some((what, value)) = wrong_number(launch) {
                 let at = format!("{name}, launch {}", launch.index);
                 return Err(Problem::NotANumber(format!("{at}: {what} is {value}")));
@@ -33,8 +33,8 @@ pub(super) fn check(sessions: &[Report], key: &Key) -> Result<(), Problem> {
         if samples == 0 {
             return Err(Problem::Empty(format!("{name} has no samples")));
         }
-        if let Some(seq_len) = session.workload.seq_lens.iter().find(|seq_len| !seq_lens.contains(seq_len)) {
-            return Err(Problem::Empty(format!("{name} has no samples at seq_len {seq_len}")));
+        if let Some(missing) = session.workload.places().iter().find(|place| !places.contains(place)) {
+            return Err(Problem::Empty(format!("{name} has no samples at {}", missing.in_words())));
         }
     }
     Ok(())
@@ -47,9 +47,14 @@ fn wrong_number(launch: &Launch) -> Option<(String, f64)> {
     let requests = launch.requests.iter().flat_map(|request| {
         times(request).into_iter().map(|(what, value)| (format!("{what} of slot {}", request.slot), value))
     });
+    let predictions = launch.predictions.iter().map(|one| {
+        // No prediction takes no time; a clock that says so would make any later one infinitely slower.
+        let latency = Some(one.latency_ms).filter(|ms| *ms > 0.0).unwrap_or(f64::NAN);
+        (format!("latency_ms of slot {}", one.slot), latency)
+    });
     let zero = launch.requests.iter().filter(|request| request.ttft_ms == 0.0);
     let zero = zero.map(|request| (format!("ttft_ms of slot {}", request.slot), 0.0)).next();
-    let mut all = canary.into_iter().chain(load).chain(requests);
+    let mut all = canary.into_iter().chain(load).chain(requests).chain(predictions);
     all.find(|(_, value)| !(value.is_finite() && *value >= 0.0)).or(zero)
 }
 

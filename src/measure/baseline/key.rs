@@ -38,15 +38,13 @@ impl Key {
         let asked =
             (&workload.digest, &workload.seq_lens, runtime.threads, runtime.numerics.map(Choice::name));
         let asked = format!("{asked:?}");
+        let form = report.subject.kv_form.map_or(workload.kind.name(), Choice::name);
         let digest = &hex(&Sha256::digest(asked))[..8];
         Key {
             profile: report.header.hardware_profile_key.clone(),
             model: report.subject.name.clone(),
             precision: Some(report.subject.precision.clone()),
-            workload: format!(
-                "{}{units}-{}-b{}-{digest}",
-                runtime.name, report.subject.kv_form, workload.batch
-            ),
+            workload: format!("{}{units}-{form}-b{}-{digest}", runtime.name, workload.batch),
         }
     }
 

@@ -1,6 +1,7 @@
 //! Kinds of change between two reports: how each acts and on which metrics. One line per kind.
 
-use crate::report::{Metric, Report};
+use crate::report::{Case, Metric, Report};
+use anemeter_base::vocabulary::Choice;
 
 /// How sure it is that a change of this kind shows in its metrics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -44,7 +45,16 @@ pub(super) struct KindChange {
     pub(super) slows: Option<bool>,
 }
 
-const EVERY: &[Metric] = &[Metric::Ttft, Metric::Prefill, Metric::FirstStep, Metric::Tps, Metric::InterToken];
+const EVERY: &[Metric] = &[
+    Metric::Ttft,
+    Metric::Prefill,
+    Metric::FirstStep,
+    Metric::Tps,
+    Metric::InterToken,
+    Metric::Latency,
+    Metric::PredictionRate,
+];
+const PREDICTING: &[Metric] = &[Metric::Latency, Metric::PredictionRate];
 const PREFILL: &[Metric] = &[Metric::Ttft, Metric::Prefill, Metric::FirstStep];
 const DECODE: &[Metric] = &[Metric::Tps, Metric::InterToken];
 const LOADING: &[Metric] =
@@ -68,9 +78,13 @@ pub(super) const KINDS: &[Kind] = &[
     kind("weight bytes per token", |r| number(r.subject.weight_bytes_per_token? as f64, More::IsSlower), "decoding reads all of them for every token", DECODE, Strength::Direct),
     kind("precision", |r| text(Some(r.subject.precision.clone())), "other weights to read and to unpack", EVERY, Strength::Likely),
     kind("package bytes", |r| number(r.subject.package_bytes as f64, More::IsSlower), "more to map, to make ready and to keep", LOADING, Strength::Likely),
-    kind("cache form", |r| text(Some(r.subject.kv_form.to_string())), "keys and values are copied or kept in place", MEMORY, Strength::Likely),
+    kind("cache form", |r| text(r.subject.kv_form.map(|form| form.to_string())), "keys and values are copied or kept in place", MEMORY, Strength::Likely),
     kind("KV bytes per token", |r| number(r.subject.kv_bytes_per_token as f64, More::IsSlower), "attention reads all of them for every token", MEMORY, Strength::Likely),
     kind("sequence lengths", |r| text(Some(list(&r.workload.seq_lens))), "lengths that are not common are not compared", PREFILL, Strength::Possible),
+    kind("cases", |r| text(Some(r.workload.cases.iter().map(|case| &*case.name).collect::<Vec<_>>().join(", "))), "functions and shapes that are not common are not compared", PREDICTING, Strength::Possible),
+    kind("FLOPs", |r| number(cost(r, |case| case.flops)?, More::IsSlower), "more arithmetic takes longer", PREDICTING, Strength::Direct),
+    kind("weight bytes of a prediction", |r| number(cost(r, |case| case.weight_bytes)?, More::IsSlower), "each prediction reads all of them", PREDICTING, Strength::Direct),
+    kind("states", |r| text(r.workload.states.map(|states| states.name().to_owned())), "fresh states are made for every request", PREDICTING, Strength::Possible),
     kind("batch", |r| text(Some(r.workload.batch.to_string())), "more sequences at once take longer together", EVERY, Strength::Direct),
     kind("workload", |r| text(Some(r.workload.digest.clone())), "other prompts, lengths or orders", EVERY, Strength::Possible),
     kind("generated tokens", |r| text(Some(r.workload.generated_tokens.to_string())), "later tokens attend to more", DECODE, Strength::Possible),
@@ -106,6 +120,12 @@ fn number(value: f64, more: More) -> Option<Value> {
 
 fn list(seq_lens: &[usize]) -> String {
     seq_lens.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
+}
+
+/// Something that all cases cost together.
+fn cost(report: &Report, of: fn(&Case) -> u64) -> Option<f64> {
+    let cases = &report.workload.cases;
+    (!cases.is_empty()).then(|| cases.iter().map(|case| of(case) as f64).sum())
 }
 
 fn transitions(report: &Report) -> Option<f64> {

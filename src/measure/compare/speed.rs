@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::gate::{Measure, Statistic, Status, Verdict};
-use crate::report::{Metric, Report};
+use crate::report::{Metric, Place, Report};
 use crate::stats::{Direction, Unit};
 
 /// The median of a metric in both reports.
@@ -15,6 +15,9 @@ pub struct Speed {
     pub metric: Metric,
     /// The sequence length; absent for metrics of whole launches.
     pub seq_len: Option<usize>,
+    /// The case of the workload `predict`; absent for other metrics.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub case: Option<String>,
     /// What it counts.
     pub unit: Unit,
     /// In the first report.
@@ -30,17 +33,18 @@ pub struct Speed {
 /// Medians that both reports have, what got worse most first.
 pub(super) fn speeds(baseline: &Report, candidate: &Report, verdict: Option<&Verdict>) -> Vec<Speed> {
     let one = |figure: &crate::report::Figure| {
-        let (metric, seq_len) = (figure.metric, figure.seq_len);
-        let before = baseline.figure(metric, seq_len)?.summary.percentiles.p50?;
+        let (metric, place) = (figure.metric, figure.place());
+        let before = baseline.figure_at(metric, place.as_ref())?.summary.percentiles.p50?;
         let after = figure.summary.percentiles.p50?;
         let worse_pct = match metric.direction() {
             Direction::LowerIsBetter => 100.0 * (after / before - 1.0),
             Direction::HigherIsBetter => 100.0 * (1.0 - after / before),
         };
-        let status = verdict.and_then(|verdict| judged(verdict, metric, seq_len));
+        let status = verdict.and_then(|verdict| judged(verdict, metric, place.as_ref()));
         worse_pct.is_finite().then(|| Speed {
             metric,
-            seq_len,
+            seq_len: figure.seq_len,
+            case: figure.case.clone(),
             unit: metric.unit(),
             baseline: before,
             candidate: after,
@@ -55,16 +59,17 @@ pub(super) fn speeds(baseline: &Report, candidate: &Report, verdict: Option<&Ver
     speeds
 }
 
-fn judged(verdict: &Verdict, metric: Metric, seq_len: Option<usize>) -> Option<Status> {
+fn judged(verdict: &Verdict, metric: Metric, place: Option<&Place>) -> Option<Status> {
     let measure = match metric {
         Metric::Ttft => Measure::Ttft,
         Metric::Tps => Measure::Tps,
+        Metric::Latency => Measure::Latency,
         Metric::Load => Measure::Load,
         Metric::MemoryPeak => Measure::MemoryPeak,
         _ => return None,
     };
     let is_it = |check: &&crate::gate::Check| {
-        (check.measure, check.statistic, check.seq_len) == (measure, Some(Statistic::P50), seq_len)
+        (check.measure, check.statistic) == (measure, Some(Statistic::P50)) && check.place().as_ref() == place
     };
     verdict.checks.iter().find(is_it).map(|check| check.status)
 }

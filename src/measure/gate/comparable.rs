@@ -3,8 +3,9 @@
 use std::fmt;
 
 use super::policy::Policy;
-use crate::report::{Outcome, Report, Request};
+use crate::report::{Outcome, Prediction, Report, Request};
 use anemeter_base::advice::{Advice, Remedy};
+use anemeter_base::vocabulary::Choice;
 
 /// Why there is no verdict.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -72,7 +73,7 @@ fn listed(differences: &[Difference]) -> String {
 const PROFILE: &str = "hardware profile";
 
 /// What two reports must share, by name.
-fn traits(report: &Report) -> [(&'static str, String); 11] {
+fn traits(report: &Report) -> [(&'static str, String); 13] {
     let Report { subject, runtime, workload, .. } = report;
     let or_none = |value: Option<String>| value.unwrap_or_else(|| "none".to_owned());
     [
@@ -82,8 +83,10 @@ fn traits(report: &Report) -> [(&'static str, String); 11] {
         ("number of threads", or_none(runtime.threads.map(|threads| threads.to_string()))),
         ("numerics", or_none(runtime.numerics.map(|numerics| numerics.to_string()))),
         ("batch", workload.batch.to_string()),
-        ("cache form", subject.kv_form.to_string()),
+        ("kind of workload", workload.kind.name().to_owned()),
+        ("cache form", or_none(subject.kv_form.map(|form| form.to_string()))),
         ("list of sequence lengths", list(&workload.seq_lens)),
+        ("list of cases", workload.cases.iter().map(|case| &*case.name).collect::<Vec<_>>().join(", ")),
         ("number of generated tokens", workload.generated_tokens.to_string()),
         // The digest covers prompts, seed and rounds; what people need to read has a line of its own above.
         ("workload", workload.digest.clone()),
@@ -166,19 +169,21 @@ pub(super) fn usable(report: &Report, which: &str) -> Result<(), GateError> {
         }));
     }
     for launch in completed {
-        for &seq_len in &report.workload.seq_lens {
-            if !launch.requests.iter().any(|request| request.seq_len == seq_len) {
-                return Err(refuse(format!(
-                    "has no samples of seq_len {seq_len} in launch {}",
-                    launch.index
-                )));
-            }
+        let measured = launch.places();
+        if let Some(missing) = report.workload.places().iter().find(|place| !measured.contains(place)) {
+            let (missing, index) = (missing.in_words(), launch.index);
+            return Err(refuse(format!("has no samples of {missing} in launch {index}")));
         }
         for request in &launch.requests {
             if let Some(what) = impossible(request) {
                 let (index, slot) = (launch.index, request.slot);
                 return Err(refuse(format!("{what} in launch {index}, request {slot}: not a time")));
             }
+        }
+        let not_a_time = |one: &&Prediction| !(one.latency_ms.is_finite() && one.latency_ms > 0.0);
+        if let Some(Prediction { slot, latency_ms, .. }) = launch.predictions.iter().find(not_a_time) {
+            let (index, what) = (launch.index, format!("has a latency of {latency_ms} ms"));
+            return Err(refuse(format!("{what} in launch {index}, prediction {slot}: not a time")));
         }
     }
     Ok(())
@@ -215,7 +220,7 @@ mod tests {
         candidate.runtime.name = RuntimeName::CoreMl;
         candidate.runtime.compute_units = ComputeUnits::All;
         candidate.workload.batch = 2;
-        candidate.subject.kv_form = KvForm::State;
+        candidate.subject.kv_form = Some(KvForm::State);
         candidate.workload.seq_lens = vec![128];
         candidate.workload.digest = "xxh3:05".to_owned();
         let error = GateError::NotComparable(differences(&candidate, &baseline, &policy(), false));

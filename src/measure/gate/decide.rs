@@ -16,6 +16,7 @@ use super::policy::Policy;
 use super::rates::{Family, InterimLook};
 use super::series::{Series, log_of_pct, pct_of_log};
 use super::verdict::{Check, Effect, Limit, Range, Statistic, Status};
+use crate::report::Place;
 use crate::stats::Shift;
 use crate::words::configured;
 
@@ -139,7 +140,8 @@ fn unjudged(series: &Series, policy: &Policy, look: InterimLook) -> Check {
     Check {
         measure: series.measure,
         statistic: Some(series.statistic),
-        seq_len: series.seq_len,
+        seq_len: series.place.as_ref().and_then(Place::seq_len),
+        case: series.place.as_ref().and_then(Place::case).map(str::to_owned),
         status: Status::Inconclusive,
         reason: String::new(),
         more_launches: None,

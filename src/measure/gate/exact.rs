@@ -33,7 +33,23 @@ const RULES: &[fn(&Case<'_>) -> Check] = &[
 /// All exact checks.
 pub(super) fn checks(candidate: &Report, baseline: &Report, policy: &Policy) -> Vec<Check> {
     let case = Case { candidate, baseline, policy };
-    RULES.iter().map(|rule| rule(&case)).collect()
+    let checks = RULES.iter().map(|rule| rule(&case));
+    checks.filter(|check| !(candidate.is_of_predictions() && is_of_text(check))).collect()
+}
+
+/// Whether a check is about text that is generated, of which there is none to judge.
+fn is_of_text(check: &Check) -> bool {
+    let of_text = matches!(
+        check.measure,
+        Measure::KvBytes
+            | Measure::Kl
+            | Measure::Top1
+            | Measure::Top5
+            | Measure::Perplexity
+            | Measure::F1Drift
+            | Measure::Ttfa
+    );
+    of_text && check.status == Status::NotGated
 }
 
 fn pass_if(good: bool) -> Status {

@@ -100,7 +100,7 @@ pub(super) fn checks(
 ) -> Result<Vec<Check>, GateError> {
     let running = Running::new(baseline, candidate, order)?;
     let (first, second) = (completed(baseline), completed(candidate));
-    let (series, absent) = series::all(&first, &second, &candidate.workload.seq_lens);
+    let (series, absent) = series::all(&first, &second, &candidate.workload.places());
     let obstacle = too_few(first.len(), second.len(), policy);
     let mut checks = Vec::new();
     for family in Family::ALL {

@@ -51,6 +51,8 @@ pub struct Regression {
     pub ttft: f64,
     /// Tokens per second.
     pub tps: f64,
+    /// Time of a prediction.
+    pub latency: f64,
     /// Load time.
     pub load: f64,
     /// Memory peak.
@@ -130,6 +132,8 @@ struct RegressionFile {
     ttft: Option<f64>,
     /// Tokens per second; the hardware profile's if not given.
     tps: Option<f64>,
+    /// Time of a prediction; what the hardware profile allows the time to the first token if not given.
+    latency: Option<f64>,
     /// Load time.
     load: Option<f64>,
     /// Memory peak.
@@ -174,6 +178,7 @@ impl GatesFile {
         let numbers = [
             ("max_regression_pct.ttft", regression.ttft, 0.1, 1000.0),
             ("max_regression_pct.tps", regression.tps, 0.1, 60.0),
+            ("max_regression_pct.latency", regression.latency, 0.1, 1000.0),
             ("max_regression_pct.load", regression.load, 0.1, 1000.0),
             ("max_regression_pct.memory_peak", regression.memory_peak, 0.1, 1000.0),
             ("max_regression_pct.package_size", regression.package_size, 0.0, 1000.0),
@@ -208,6 +213,7 @@ impl Policy {
             regression: Regression {
                 ttft: changed.ttft.unwrap_or(gating.max_regression_pct.ttft),
                 tps: changed.tps.unwrap_or(gating.max_regression_pct.tps),
+                latency: changed.latency.unwrap_or(gating.max_regression_pct.ttft),
                 load: changed.load.unwrap_or(LOAD_PCT),
                 memory_peak: changed.memory_peak.unwrap_or(MEMORY_PEAK_PCT),
                 package_size: changed.package_size.unwrap_or(PACKAGE_SIZE_PCT),
@@ -231,6 +237,7 @@ impl Policy {
     pub(super) fn limit_pct(&self, measure: Measure) -> f64 {
         match measure {
             Measure::Tps => self.regression.tps,
+            Measure::Latency => self.regression.latency,
             Measure::Load => self.regression.load,
             Measure::MemoryPeak => self.regression.memory_peak,
             _ => self.regression.ttft,
@@ -277,16 +284,17 @@ mod tests {
     #[test]
     fn the_profile_decides_and_a_file_changes() {
         let policy = testing::policy();
-        assert_eq!((policy.regression.ttft, policy.regression.tps), (5.0, 5.0));
+        let Regression { ttft, tps, latency, .. } = policy.regression;
+        assert_eq!((ttft, tps, latency), (5.0, 5.0, 5.0));
         assert_eq!((policy.residency.max_drop_pct, policy.residency.floor_pct), (10.0, 80.0));
         assert_eq!((policy.min_cosine, policy.max_f1_drift, policy.max_ttfa_p95_tokens), (0.999, 0.01, 25.0));
         assert_eq!(policy.excluded_pct(Measure::Ttft, Statistic::P50), 8.0);
         assert_eq!(policy.excluded_pct(Measure::Tps, Statistic::P95), 25.0);
         assert_eq!(policy.excluded_pct(Measure::Tps, Statistic::PooledTail), 15.0);
-        let file = read("max_regression_pct: { ttft: 3, load: 50 }\nmin_cosine: 0.99\n").unwrap();
+        let file = read("max_regression_pct: { ttft: 3, latency: 4, load: 50 }\nmin_cosine: 0.99\n").unwrap();
         let changed = Policy::new(&Profiles::built_in().unwrap().of_key("linux-x"), &file);
         let limits = &changed.regression;
-        assert_eq!((limits.ttft, limits.tps, limits.load), (3.0, 5.0, 50.0));
+        assert_eq!((limits.ttft, limits.tps, limits.latency, limits.load), (3.0, 5.0, 4.0, 50.0));
         assert_eq!((changed.min_cosine, changed.profile.as_str()), (0.99, "linux-x"));
     }
 

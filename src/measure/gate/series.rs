@@ -1,7 +1,7 @@
 //! Launch statistics of two arms, series by series: what both rules compare.
 
 use super::verdict::{Measure, Statistic};
-use crate::report::{Launch, Metric, Outcome, Report};
+use crate::report::{Launch, Metric, Outcome, Place, Report};
 use crate::stats::{Direction, Ordered, Percentile, centre, launch_medians, launch_tails, pooled_tails};
 
 /// One statistic of every launch of both arms, as slow-oriented logarithms.
@@ -9,7 +9,7 @@ use crate::stats::{Direction, Ordered, Percentile, centre, launch_medians, launc
 pub(super) struct Series {
     pub(super) measure: Measure,
     pub(super) statistic: Statistic,
-    pub(super) seq_len: Option<usize>,
+    pub(super) place: Option<Place>,
     pub(super) metric: Metric,
     pub(super) baseline: Vec<f64>,
     pub(super) candidate: Vec<f64>,
@@ -27,7 +27,9 @@ pub(super) struct Absent {
     pub(super) reason: String,
 }
 
-const SPEED: [(Measure, Metric); 2] = [(Measure::Ttft, Metric::Ttft), (Measure::Tps, Metric::Tps)];
+const SPEED: &[(Measure, Metric)] = &[(Measure::Ttft, Metric::Ttft), (Measure::Tps, Metric::Tps)];
+/// Of functions that are predicted one by one.
+const SPEED_OF_CASES: &[(Measure, Metric)] = &[(Measure::Latency, Metric::Latency)];
 const OF_LAUNCHES: [(Measure, Metric); 2] =
     [(Measure::Load, Metric::Load), (Measure::MemoryPeak, Metric::MemoryPeak)];
 
@@ -37,12 +39,13 @@ pub(super) fn completed(report: &Report) -> Vec<&Launch> {
 }
 
 /// All series of two arms at some sequence lengths.
-pub(super) fn all(base: &[&Launch], candidate: &[&Launch], seq_lens: &[usize]) -> (Vec<Series>, Vec<Absent>) {
+pub(super) fn all(base: &[&Launch], candidate: &[&Launch], places: &[Place]) -> (Vec<Series>, Vec<Absent>) {
     let (mut series, mut absent) = (Vec::new(), Vec::new());
     let mut lacks =
         |measure, what: String| absent.push(Absent { measure, reason: format!("there are launches {what}") });
-    for (measure, metric) in SPEED {
-        match speed(measure, metric, [base, candidate], seq_lens) {
+    let is_of_cases = places.iter().any(|place| place.case().is_some());
+    for &(measure, metric) in if is_of_cases { SPEED_OF_CASES } else { SPEED } {
+        match speed(measure, metric, [base, candidate], places) {
             Some(found) => series.extend(found),
             None => lacks(measure, format!("without samples of {metric}")),
         }
@@ -60,7 +63,7 @@ pub(super) fn all(base: &[&Launch], candidate: &[&Launch], seq_lens: &[usize]) -
         series.push(Series {
             measure,
             statistic: Statistic::P50,
-            seq_len: None,
+            place: None,
             metric,
             figures,
             samples: candidate.len().min(base.len()),
@@ -72,33 +75,22 @@ pub(super) fn all(base: &[&Launch], candidate: &[&Launch], seq_lens: &[usize]) -
 }
 
 /// Medians, tails and the pooled tail of one metric. `None` if a launch has no sample at a length.
-fn speed(measure: Measure, metric: Metric, arms: [&[&Launch]; 2], seq_lens: &[usize]) -> Option<Vec<Series>> {
-    let samples: Vec<[Vec<Vec<f64>>; 2]> = seq_lens
+fn speed(measure: Measure, metric: Metric, arms: [&[&Launch]; 2], places: &[Place]) -> Option<Vec<Series>> {
+    let samples: Vec<[Vec<Vec<f64>>; 2]> = places
         .iter()
-        .map(|&seq_len| {
-            arms.map(|arm| arm.iter().map(|launch| at_seq_len(metric, launch, seq_len)).collect())
-        })
+        .map(|place| arms.map(|arm| arm.iter().map(|launch| slow_logs(metric, launch, place)).collect()))
         .collect();
     let count = |arm: &[Vec<f64>]| arm.iter().map(Vec::len).sum::<usize>();
     let fewer = |arms: &[Vec<Vec<f64>>; 2]| count(&arms[0]).min(count(&arms[1]));
     let mut series = Vec::new();
     for (statistic, percentile) in [(Statistic::P50, Percentile::P50), (Statistic::P95, Percentile::P95)] {
         let of_launches = if statistic == Statistic::P50 { launch_medians } else { launch_tails };
-        for (logs, &seq_len) in samples.iter().zip(seq_lens) {
+        for (logs, place) in samples.iter().zip(places) {
             let (baseline, candidate) = (of_launches(&logs[0])?, of_launches(&logs[1])?);
             let (samples, figures) =
-                (fewer(logs), arms.map(|arm| pooled_figure(metric, percentile, arm, seq_len)));
-            let seq_len = Some(seq_len);
-            series.push(Series {
-                measure,
-                statistic,
-                seq_len,
-                metric,
-                baseline,
-                candidate,
-                figures,
-                samples,
-            });
+                (fewer(logs), arms.map(|arm| pooled_figure(metric, percentile, arm, place)));
+            let place = Some(place.clone());
+            series.push(Series { measure, statistic, place, metric, baseline, candidate, figures, samples });
         }
     }
     // One centre for both arms: with one each, a slower candidate would be measured against itself.
@@ -111,7 +103,7 @@ fn speed(measure: Measure, metric: Metric, arms: [&[&Launch]; 2], seq_lens: &[us
     series.push(Series {
         measure,
         statistic: Statistic::PooledTail,
-        seq_len: None,
+        place: None,
         metric,
         baseline: pooled(0)?,
         candidate: pooled(1)?,
@@ -121,17 +113,14 @@ fn speed(measure: Measure, metric: Metric, arms: [&[&Launch]; 2], seq_lens: &[us
     Some(series)
 }
 
-fn values(metric: Metric, launch: &Launch, seq_len: usize) -> impl Iterator<Item = f64> {
-    let requests = launch.requests.iter().filter(move |request| request.seq_len == seq_len);
-    requests.flat_map(move |request| metric.of_request(request))
+/// Values of a launch on slow-oriented logarithms.
+fn slow_logs(metric: Metric, launch: &Launch, place: &Place) -> Vec<f64> {
+    launch.values(metric, place).map(|value| metric.direction().slow_log(value)).collect()
 }
 
-fn at_seq_len(metric: Metric, launch: &Launch, seq_len: usize) -> Vec<f64> {
-    values(metric, launch, seq_len).map(|value| metric.direction().slow_log(value)).collect()
-}
-
-fn pooled_figure(metric: Metric, percentile: Percentile, arm: &[&Launch], seq_len: usize) -> Option<f64> {
-    let samples: Vec<f64> = arm.iter().flat_map(|launch| values(metric, launch, seq_len)).collect();
+/// A percentile over the samples of all launches of an arm.
+fn pooled_figure(metric: Metric, percentile: Percentile, arm: &[&Launch], place: &Place) -> Option<f64> {
+    let samples: Vec<f64> = arm.iter().flat_map(|launch| launch.values(metric, place)).collect();
     figure(metric, percentile, &samples)
 }
 
@@ -166,15 +155,28 @@ mod tests {
     fn a_family_has_every_statistic_of_every_seq_len() {
         let report = testing::report();
         let arm = completed(&report);
-        let (series, absent) = all(&arm, &arm, &[128, 512]);
+        let (series, absent) = all(&arm, &arm, &report.workload.places());
         assert_eq!((series.len(), absent.len()), (2 * (2 + 2 + 1) + 2, 0));
         assert!(series.iter().all(|s| s.baseline == s.candidate && s.baseline.len() == 2));
         let tail = |s: &&Series| s.statistic == Statistic::PooledTail && s.measure == Measure::Ttft;
         assert_eq!(series.iter().find(tail).unwrap().samples, 8);
         let median = &series[0];
-        assert_eq!((median.measure, median.seq_len, median.samples), (Measure::Ttft, Some(128), 4));
+        assert_eq!((median.measure, median.samples), (Measure::Ttft, 4));
+        assert_eq!(median.place, Some(Place::SeqLen(128)));
         let expected = (10.0f64.ln() + 15.0f64.ln()) / 2.0;
         assert!((median.baseline[0] - expected).abs() < 1e-12);
+    }
+
+    #[test]
+    fn predictions_have_latencies_and_no_tokens() {
+        let report = testing::predicted(3, 1.0);
+        let arm = completed(&report);
+        let (series, absent) = all(&arm, &arm, &report.workload.places());
+        assert_eq!((series.len(), absent.len()), (2 + 2 + 1 + 2, 0));
+        let median = &series[1];
+        assert_eq!((median.measure, median.samples), (Measure::Latency, 90));
+        assert_eq!(median.place, Some(Place::Case(testing::CASES[1].to_owned())));
+        assert!(!series.iter().any(|s| matches!(s.measure, Measure::Ttft | Measure::Tps)));
     }
 
     #[test]
@@ -185,7 +187,7 @@ mod tests {
             launch.requests.iter_mut().for_each(|request| request.steps_ms.clear());
         }
         let arm = completed(&report);
-        let (_, absent) = all(&arm, &arm, &[128, 512]);
+        let (_, absent) = all(&arm, &arm, &report.workload.places());
         let reasons: Vec<&str> = absent.iter().map(|a| a.reason.as_str()).collect();
         assert_eq!(
             reasons,

@@ -37,7 +37,7 @@ pub(super) fn checks(report: &Report, blessed: &[&Report], policy: &Policy, look
     let arms: Vec<Vec<&Launch>> = blessed.iter().map(|session| completed(session)).collect();
     let baseline: Vec<&Launch> = arms.concat();
     let launches = completed(report);
-    let (series, absent) = series::all(&baseline, &launches, &report.workload.seq_lens);
+    let (series, absent) = series::all(&baseline, &launches, &report.workload.places());
     let sizes: Vec<usize> = arms.iter().map(Vec::len).collect();
     let extra_variance = session_variance(&series, &sizes);
     let obstacle = too_few(baseline.len(), launches.len(), policy)
@@ -211,6 +211,6 @@ fn dispersion_pct(series: &[Series]) -> Option<f64> {
 /// Per cent by which the launches of a report differ, as its gate sees it; `None` if it has no samples.
 pub fn launch_dispersion_pct(report: &Report) -> Option<f64> {
     let launches = completed(report);
-    let (series, _) = series::all(&launches, &launches, &report.workload.seq_lens);
+    let (series, _) = series::all(&launches, &launches, &report.workload.places());
     dispersion_pct(&series)
 }

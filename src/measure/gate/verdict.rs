@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::report::{ParseError, Report};
+use crate::report::{ParseError, Place, Report};
 use crate::stats::Unit;
 use crate::words::{self, SIZE, SPEED, Words, configured};
 
@@ -91,6 +91,9 @@ pub struct Check {
     pub statistic: Option<Statistic>,
     /// At which sequence length; absent if over all.
     pub seq_len: Option<usize>,
+    /// At which case of the workload `predict`; absent if over all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub case: Option<String>,
     /// Result of the check.
     pub status: Status,
     /// Why, in a sentence.
@@ -129,6 +132,8 @@ pub enum Measure {
     Ttft,
     /// Tokens per second.
     Tps,
+    /// Time of one prediction of a function.
+    Latency,
     /// Making packages ready to run.
     Load,
     /// The most memory that a process had.
@@ -281,6 +286,7 @@ impl Check {
             measure,
             statistic: None,
             seq_len: None,
+            case: None,
             status,
             reason: reason.into(),
             more_launches: None,
@@ -294,15 +300,20 @@ impl Check {
     /// What it is about, for people, such as `TTFT p95 at 512`.
     pub fn label(&self) -> String {
         let statistic = self.statistic.map(|s| format!(" {}", s.label())).unwrap_or_default();
-        let seq_len = self.seq_len.map(|seq_len| format!(" at {seq_len}")).unwrap_or_default();
-        format!("{}{statistic}{seq_len}", self.measure.label())
+        let place = self.place().map(|place| format!(" at {place}")).unwrap_or_default();
+        format!("{}{statistic}{place}", self.measure.label())
     }
 
     /// What it is about, for programs, such as `ttft.p95.512`.
     pub fn id(&self) -> String {
         let statistic = self.statistic.map(|s| format!(".{}", s.id())).unwrap_or_default();
-        let seq_len = self.seq_len.map(|seq_len| format!(".{seq_len}")).unwrap_or_default();
-        format!("{}{statistic}{seq_len}", self.measure.id())
+        let place = self.place().map(|place| format!(".{place}")).unwrap_or_default();
+        format!("{}{statistic}{place}", self.measure.id())
+    }
+
+    /// Where it holds; `None` for what is judged once per report.
+    pub fn place(&self) -> Option<Place> {
+        Place::stated(self.seq_len, self.case.as_ref())
     }
 }
 
@@ -324,6 +335,7 @@ impl Measure {
         match self {
             Measure::Ttft => "TTFT",
             Measure::Tps => "TPS",
+            Measure::Latency => "latency",
             Measure::Load => "load time",
             Measure::MemoryPeak => "memory peak",
             Measure::PackageSize => "package size",
@@ -364,6 +376,7 @@ impl Measure {
         match self {
             Measure::Ttft => "ttft",
             Measure::Tps => "tps",
+            Measure::Latency => "latency",
             Measure::Load => "load",
             Measure::MemoryPeak => "memory_peak",
             Measure::PackageSize => "package_size",

@@ -19,6 +19,9 @@ pub struct Waiver {
     /// At which sequence length; all if none is given.
     #[serde(default)]
     pub seq_len: Option<usize>,
+    /// At which case of the workload `predict`; all if none is given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub case: Option<String>,
     /// On which hardware profile; all if none is given.
     #[serde(default)]
     pub profile: Option<String>,
@@ -33,12 +36,13 @@ impl Waiver {
         self.metric == check.measure
             && self.statistic.is_none_or(|statistic| Some(statistic) == check.statistic)
             && self.seq_len.is_none_or(|seq_len| Some(seq_len) == check.seq_len)
+            && self.case.as_ref().is_none_or(|case| Some(case) == check.case.as_ref())
     }
 
     /// What it is about, for people.
     fn label(&self) -> String {
         let mut check = Check::exact(self.metric, Status::NotGated, "");
-        (check.statistic, check.seq_len) = (self.statistic, self.seq_len);
+        (check.statistic, check.seq_len, check.case) = (self.statistic, self.seq_len, self.case.clone());
         check.label()
     }
 }
@@ -89,6 +93,7 @@ mod tests {
             metric: Measure::Ttft,
             statistic: Some(Statistic::P95),
             seq_len: None,
+            case: None,
             profile: Some("apple-m1".to_owned()),
             reason: "new tokenizer".to_owned(),
             expires: date(expires),

@@ -4,6 +4,7 @@ use super::number::{ABSENT, figure};
 use super::table::{Align, Table, table, texts};
 use crate::compare::{Change, Comparison, QualityPair, Speed};
 use crate::gate::Status;
+use crate::report::Place;
 use crate::stats::Unit;
 use crate::words::{SIZE, SPEED, Words, change};
 
@@ -46,7 +47,10 @@ fn short(text: &str) -> String {
 
 fn words(unit: Unit) -> Words {
     match unit {
-        Unit::Milliseconds | Unit::TokensPerSecond | Unit::GigabytesPerSecond => SPEED,
+        Unit::Milliseconds
+        | Unit::TokensPerSecond
+        | Unit::PredictionsPerSecond
+        | Unit::GigabytesPerSecond => SPEED,
         Unit::Bytes => SIZE,
         Unit::Joules | Unit::Share => ["worse", "better"],
     }
@@ -60,14 +64,17 @@ fn speeds(compared: &Comparison) -> Table {
     let row = |speed: &Speed| {
         vec![
             speed.metric.label().to_owned(),
-            speed.seq_len.map(|seq_len| seq_len.to_string()).unwrap_or_default(),
+            Place::stated(speed.seq_len, speed.case.as_ref())
+                .map(|place| place.to_string())
+                .unwrap_or_default(),
             figure(speed.baseline, speed.unit),
             figure(speed.candidate, speed.unit),
             change(speed.worse_pct, words(speed.unit)),
             speed.status.map(Status::label).unwrap_or_default().to_owned(),
         ]
     };
-    let headings = ["metric", "seq_len", "A", "B", "change", "gate"];
+    let has_cases = compared.speeds.iter().any(|speed| speed.case.is_some());
+    let headings = ["metric", if has_cases { "case" } else { "seq_len" }, "A", "B", "change", "gate"];
     let mut medians = table(title, note, &headings, compared.speeds.iter().map(row).collect());
     if let Some(last) = medians.columns.last_mut() {
         last.align = Align::Left;

@@ -1,5 +1,7 @@
 //! CSV: one row per sample and one per summary.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
 use super::{RenderError, Result};
@@ -39,6 +41,7 @@ struct Row<'a> {
     kl: Option<f64>,
     top1: Option<f64>,
     perplexity: Option<f64>,
+    case: Option<&'a str>,
 }
 
 /// Reports as one CSV document.
@@ -59,11 +62,17 @@ pub fn csv(reports: &[Report]) -> Result<String> {
             created: &report.header.created,
             ..Row::default()
         };
+        let cases: HashMap<&str, String> =
+            report.workload.cases.iter().map(|case| (case.name.as_str(), plain(&case.name))).collect();
+        let case = |name: &str| cases.get(name).map(String::as_str);
         for launch in &report.launches {
-            samples(launch, &|| row("sample"), &mut writer).map_err(|e| RenderError::new("CSV", e))?;
+            samples(launch, &|| row("sample"), &case, &mut writer).map_err(|e| RenderError::new("CSV", e))?;
         }
         for figure in &report.figures {
-            writer.serialize(summary(figure, row("summary"))).map_err(|e| RenderError::new("CSV", e))?;
+            let case = figure.case.as_deref().and_then(case);
+            writer
+                .serialize(Row { case, ..summary(figure, row("summary")) })
+                .map_err(|e| RenderError::new("CSV", e))?;
         }
     }
     let bytes = writer.into_inner().map_err(|e| RenderError::new("CSV", e))?;
@@ -73,6 +82,7 @@ pub fn csv(reports: &[Report]) -> Result<String> {
 fn samples<'a>(
     launch: &'a Launch,
     row: &dyn Fn() -> Row<'a>,
+    case: &dyn Fn(&str) -> Option<&'a str>,
     to: &mut csv::Writer<Vec<u8>>,
 ) -> csv::Result<()> {
     let of = |metric: Metric, value: f64| Row {
@@ -93,6 +103,12 @@ fn samples<'a>(
                 let step = (metric == Metric::InterToken).then_some(step);
                 let (slot, seq_len) = (Some(request.slot), Some(request.seq_len));
                 to.serialize(Row { slot, step, seq_len, ..of(metric, value) })?;
+            }
+        }
+        for prediction in &launch.predictions {
+            if let Some(value) = metric.of_prediction(prediction) {
+                let (slot, case) = (Some(prediction.slot), case(&prediction.case));
+                to.serialize(Row { slot, case, ..of(metric, value) })?;
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::number::{ABSENT, digits};
 use super::table::{Table, table, texts};
-use crate::report::{Quality, QualityCheck, QualityLoss, Verification};
+use crate::report::{Perplexity, Quality, QualityCheck, QualityLoss, Verification};
 
 /// What `verify` recorded.
 pub(super) fn verification(found: &Verification) -> Table {
@@ -87,6 +87,20 @@ pub(super) fn quality(found: &Quality) -> Table {
     table("Tool calls", &note, &[&["seq_len", "cases", "too long"], &calls[..]].concat(), rows.collect())
 }
 
+/// What `eval` recorded of a text.
+pub(super) fn perplexity(found: &Perplexity) -> Table {
+    let Perplexity { runtime, kv, window, tokens, nats_per_token, perplexity, .. } = found;
+    let row = vec![
+        format!("{runtime}, KV {kv}"),
+        format!("{perplexity:.4}"),
+        format!("{nats_per_token:.4}"),
+        tokens.to_string(),
+        window.to_string(),
+    ];
+    let headings = ["measured with", "perplexity", "nats per token", "tokens", "window"];
+    table("Perplexity", "Of a text, as `eval` found it for these packages.", &headings, vec![row])
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -130,6 +144,23 @@ mod tests {
             text[from..].split("\n## ").next().unwrap().to_owned()
         };
         insta::assert_snapshot!(written("Verification") + &written("Tool calls"));
+    }
+
+    #[test]
+    fn the_perplexity_of_an_evaluation_is_in_its_report() {
+        let mut report = testing::report();
+        let perplexity = json!({
+            "text_digest": "", "runtime": "cpu", "kv": "io", "window": 512, "tokens": 4227, "nats_per_token": 3.2,
+            "perplexity": 24.5325,
+        });
+        let mut found = evaluated();
+        (found.per_seq_len, found.perplexity) =
+            (Vec::new(), Some(serde_json::from_value(perplexity).unwrap()));
+        report.quality = Some(found);
+        let all = tables(&report);
+        let table = all.iter().find(|table| table.title == "Perplexity").unwrap();
+        assert_eq!(table.rows, [["cpu, KV io", "24.5325", "3.2000", "4227", "512"]]);
+        assert!(all.iter().all(|table| table.title != "Tool calls"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::number;
 use super::table::Table;
 use super::tables::runtime;
-use crate::report::{Metric, QualityFigure, Report};
+use crate::report::{Metric, Place, QualityFigure, Report};
 use crate::stats::Unit;
 
 /// Reports of the same hardware profile next to each other, in the order in which each profile first occurs. Speeds are
@@ -43,14 +43,10 @@ pub(super) fn overviews(grouped: &[Report]) -> Vec<Table> {
 }
 
 fn overview(group: &[Report], before: usize) -> Table {
-    let mut seq_lens: Vec<usize> = group.iter().flat_map(Report::seq_lens).collect();
-    seq_lens.sort_unstable();
-    seq_lens.dedup();
+    let columns = columns(group);
     // Dates to the right, where they are not broken.
     let mut headings = ["", ">created", "model", "runtime"].map(str::to_owned).to_vec();
-    for seq_len in &seq_lens {
-        headings.extend([format!(">TTFT p50 at {seq_len}"), format!(">TPS p50 at {seq_len}")]);
-    }
+    headings.extend(columns.iter().map(|(metric, place)| format!(">{metric} p50 at {place}")));
     headings.extend([">package", ">KL", ">top-1", ">perplexity", ">launches", "verified"].map(str::to_owned));
     let row = |(index, report): (usize, &Report)| {
         let mut row = vec![
@@ -59,11 +55,9 @@ fn overview(group: &[Report], before: usize) -> Table {
             report.subject.label(),
             runtime(report),
         ];
-        for &seq_len in &seq_lens {
-            for metric in [Metric::Ttft, Metric::Tps] {
-                let figure = report.figure(metric, Some(seq_len));
-                row.push(number::maybe(figure.and_then(|f| f.summary.percentiles.p50), metric.unit()));
-            }
+        for (metric, place) in &columns {
+            let figure = report.figure_at(*metric, Some(place));
+            row.push(number::maybe(figure.and_then(|f| f.summary.percentiles.p50), metric.unit()));
         }
         row.extend(quality(report));
         row.push(launches(report));
@@ -72,6 +66,22 @@ fn overview(group: &[Report], before: usize) -> Table {
     };
     let title = group.first().map(|report| report.header.hardware_profile_key.clone()).unwrap_or_default();
     Table::new(&headings).titled(title, "").with(group.iter().enumerate().map(row))
+}
+
+/// The speeds of some reports: of text per sequence length, of predictions per case.
+fn columns(reports: &[Report]) -> Vec<(Metric, Place)> {
+    let mut places: Vec<Place> = Vec::new();
+    for place in reports.iter().flat_map(Report::places) {
+        if !places.contains(&place) {
+            places.push(place);
+        }
+    }
+    places.sort_by_key(|place| place.seq_len().unwrap_or(usize::MAX));
+    let metrics = |place: &Place| match place {
+        Place::SeqLen(_) => [Metric::Ttft, Metric::Tps].as_slice(),
+        Place::Case(_) => &[Metric::Latency],
+    };
+    places.iter().flat_map(|place| metrics(place).iter().map(|metric| (*metric, place.clone()))).collect()
 }
 
 fn launches(report: &Report) -> String {

@@ -4,16 +4,21 @@ use minijinja::{AutoEscape, Environment, Value, context};
 use serde::Serialize;
 
 use super::census::{DETAILED, census};
-use super::chart::{Theme, against, charts, comparisons};
+use super::chart::{self, Theme, against, charts, comparisons};
 use super::fleet::{by_profile, groups, overviews};
+use super::sweep::{best, sweep_subtitle, sweep_tables, sweep_title};
 use super::table::Table;
 use super::tables::{runtime, tables};
 use super::verdict::{headline, verdict_tables};
 use super::{RenderError, Result, number};
 use crate::gate::Verdict;
-use crate::report::{Metric, Report};
-use crate::stats::Percentile;
+use crate::report::{Metric, QualityFigure, Report, TextLoss};
+use crate::stats::{Percentile, Unit};
+use crate::sweep::Sweep;
 use anemeter_base::text::{visible, visible_lines};
+
+/// Key figures are those of the first places; tables have all of them.
+const MOST_PLACES: usize = 8;
 
 const TEMPLATE: &str = include_str!("page.html");
 
@@ -53,7 +58,7 @@ struct Group {
 fn group((table, reports): (Table, &[Report])) -> Result<Group> {
     let charts = comparisons(reports, Theme::Page)?;
     let charts = charts.into_iter().map(|chart| Value::from_safe_string(chart.svg)).collect();
-    Ok(Group { table: visible_table(table), charts })
+    Ok(Group { table: table.visible(), charts })
 }
 
 /// What a gate found, above the report that it judged.
@@ -68,8 +73,44 @@ fn verdict_section(verdict: &Verdict) -> Result<VerdictSection> {
     Ok(VerdictSection {
         headline: visible(&headline(verdict)),
         chart: against(verdict, Theme::Page)?.map(|chart| Value::from_safe_string(chart.svg)),
-        tables: verdict_tables(verdict).into_iter().map(visible_table).collect(),
+        tables: verdict_tables(verdict).into_iter().map(Table::visible).collect(),
     })
+}
+
+/// What a sweep came to, above its reports.
+#[derive(Serialize)]
+struct Decision {
+    title: String,
+    subtitle: String,
+    best: String,
+    warning: Option<String>,
+    charts: Vec<Value>,
+    tables: Vec<Table>,
+}
+
+fn decision(sweep: &Sweep, reports: &[Report]) -> Result<Decision> {
+    let note = reports.iter().find(|report| report.residency.is_none()).map(|report| &report.residency_note);
+    let charts = chart::sweep(sweep, Theme::Page)?;
+    Ok(Decision {
+        title: visible(&sweep_title(reports)),
+        subtitle: sweep_subtitle(sweep),
+        best: best(sweep),
+        warning: note.map(|note| visible(note)),
+        charts: charts.into_iter().map(|chart| Value::from_safe_string(chart.svg)).collect(),
+        tables: sweep_tables(sweep).into_iter().map(Table::visible).collect(),
+    })
+}
+
+/// A sweep as one page: which configuration is best and why, all of them side by side, and the report of each.
+pub fn sweep_html(sweep: &Sweep, reports: &[Report]) -> Result<String> {
+    let decision = decision(sweep, reports)?;
+    let mut sections =
+        reports.iter().enumerate().map(|(i, report)| section(i, report)).collect::<Result<Vec<_>>>()?;
+    for (section, row) in sections.iter_mut().zip(&sweep.rows) {
+        section.title = format!("{}: {}", visible(&row.name), section.title);
+    }
+    let title = format!("{} – anemeter sweep", decision.title);
+    rendered(&context! { title, decision, sections })
 }
 
 /// Reports as one page; several are a history in the order given, by hardware profile.
@@ -83,16 +124,10 @@ pub fn judged_html(report: &Report, verdict: &Verdict) -> Result<String> {
 }
 
 fn page(reports: &[Report], verdict: Option<&Verdict>) -> Result<String> {
-    let failed = |e: minijinja::Error| RenderError::new("the page", format!("{e:#}"));
-    let mut environment = Environment::new();
-    environment.set_auto_escape_callback(|_| AutoEscape::Html);
-    environment.set_trim_blocks(true);
-    environment.set_lstrip_blocks(true);
-    environment.add_template("page", TEMPLATE).map_err(failed)?;
     let (groups, sections) = match reports.len() {
         0..=DETAILED => detailed(&by_profile(reports))?,
         _ => {
-            let group = |table| Group { table: visible_table(table), charts: Vec::new() };
+            let group = |table: Table| Group { table: table.visible(), charts: Vec::new() };
             (census(reports).into_iter().map(group).collect(), Vec::new())
         }
     };
@@ -101,9 +136,19 @@ fn page(reports: &[Report], verdict: Option<&Verdict>) -> Result<String> {
         many => format!("{} reports – anemeter", many.len()),
     };
     let judged = verdict.map(verdict_section).transpose()?;
+    rendered(&context! { title, judged, groups, sections })
+}
+
+fn rendered(content: &Value) -> Result<String> {
+    let failed = |e: minijinja::Error| RenderError::new("the page", format!("{e:#}"));
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.set_trim_blocks(true);
+    environment.set_lstrip_blocks(true);
+    environment.add_template("page", TEMPLATE).map_err(failed)?;
     let page = environment.get_template("page").map_err(failed)?;
     let version = env!("CARGO_PKG_VERSION");
-    page.render(context! { title, judged, groups, sections, version }).map_err(failed)
+    page.render(context! { version, ..content.clone() }).map_err(failed)
 }
 
 /// What up to [`DETAILED`] reports come to: an overview if they are several, and each by itself.
@@ -136,7 +181,7 @@ fn section(index: usize, report: &Report) -> Result<Section> {
         warning: report.residency.is_none().then(|| visible(&report.residency_note)),
         key_figures: key_figures(report),
         charts: charts.into_iter().map(|chart| Value::from_safe_string(chart.svg)).collect(),
-        tables: tables(report).into_iter().map(visible_table).collect(),
+        tables: tables(report).into_iter().map(Table::visible).collect(),
         failures: failures.collect(),
     })
 }
@@ -144,28 +189,45 @@ fn section(index: usize, report: &Report) -> Result<Section> {
 /// The numbers to see first.
 fn key_figures(report: &Report) -> Vec<KeyFigure> {
     let mut found = Vec::new();
-    for seq_len in report.seq_lens() {
-        for metric in [Metric::Ttft, Metric::Tps] {
-            let Some(figure) = report.figure(metric, Some(seq_len)) else { continue };
+    for place in report.places().into_iter().take(MOST_PLACES) {
+        for metric in [Metric::Ttft, Metric::Tps, Metric::Latency, Metric::PredictionRate] {
+            let Some(figure) = report.figure_at(metric, Some(&place)) else { continue };
             let p95 = figure.summary.percentiles.p95.map_or_else(
                 || format!("from {} samples on", Percentile::P95.minimum_samples()),
                 |p95| number::figure(p95, figure.unit),
             );
             found.push(KeyFigure {
-                name: format!("{metric} at {seq_len}"),
+                name: visible(&format!("{metric} at {place}")),
                 value: number::maybe(figure.summary.percentiles.p50, figure.unit),
                 detail: format!("p95 {p95}"),
             });
         }
     }
+    found.extend(size_and_quality(report));
     found
 }
 
-fn visible_table(mut table: Table) -> Table {
-    for cell in table.rows.iter_mut().flatten().chain([&mut table.title, &mut table.note]) {
-        *cell = visible(cell);
-    }
-    table
+/// What speed is bought with.
+fn size_and_quality(report: &Report) -> Vec<KeyFigure> {
+    let key = |name: &str, value: String, detail: String| KeyFigure { name: name.to_owned(), value, detail };
+    let package = number::figure(report.subject.package_bytes as f64, Unit::Bytes);
+    let mut found = vec![key("packages", package, visible(&report.subject.precision))];
+    let loss = report.quality_loss();
+    found.push(match loss {
+        Some(loss) => key(
+            "KL divergence",
+            loss.kl.map_or_else(|| number::ABSENT.to_owned(), |kl| QualityFigure::Kl.shown(kl)),
+            format!("top-1 {}", QualityFigure::Top1.shown(loss.top1)),
+        ),
+        None => key("KL divergence", number::ABSENT.to_owned(), "nobody measured it".to_owned()),
+    });
+    let increase = loss.and_then(|loss| loss.text.as_ref()).map(TextLoss::increase_pct);
+    found.extend(report.perplexity().map(|perplexity| {
+        let detail = increase
+            .map(|pct| format!("verify: {} against the checkpoint", QualityFigure::Perplexity.shown(pct)));
+        key("perplexity", format!("{perplexity:.3}"), detail.unwrap_or_else(|| "of a text".to_owned()))
+    }));
+    found
 }
 
 #[cfg(test)]
@@ -185,6 +247,19 @@ mod tests {
         }
         let addresses = page.matches("http").count();
         assert_eq!(addresses, page.matches("xmlns=\"http").count(), "only the name of SVG");
+    }
+
+    #[test]
+    fn size_and_quality_stand_beside_speed() {
+        let mut report = testing::report();
+        assert!(html(&[report.clone()]).unwrap().contains("nobody measured it"));
+        let mut found = testing::verification();
+        found.quality = Some(testing::quality_loss());
+        report.verification = Some(found);
+        let page = html(&[report]).unwrap();
+        for figure in ["0.0110 nats</b>", "top-1 95.0 %", "20.140</b>", "+0.70 % against the checkpoint"] {
+            assert!(page.contains(figure), "{figure}");
+        }
     }
 
     #[test]
@@ -210,6 +285,25 @@ mod tests {
         let page = html(&[testing::report(), testing::report()]).unwrap();
         assert_eq!(page.matches("<svg ").count(), 2 + 2 * 6);
         assert!(!page.contains("not comparable"));
+    }
+
+    #[test]
+    fn a_sweep_begins_with_the_decision() {
+        let (sweep, reports) = crate::render::sweep::testing::precisions();
+        let page = sweep_html(&sweep, &reports).unwrap();
+        assert!(page.contains("<title>tiny: 4 configurations – anemeter sweep</title>"), "{page}");
+        let at = |words: &str| page.find(words).unwrap_or_else(|| panic!("{words}: {page}"));
+        assert!(
+            at("best: small &lt;b&gt;") < at("Speed over size")
+                && at("Speed over size") < at("Configurations")
+        );
+        assert!(at("Configurations") < at("Not eligible") && at("Not eligible") < at("id=\"report-1\""));
+        assert!(at("Not a Neural Engine figure") < at("Configurations"));
+        assert_eq!(page.matches("<details").count(), 4);
+        assert!(
+            page.contains("<h1>2. small &lt;b&gt;: tiny (int8)</h1>") && !page.contains("small <b>"),
+            "{page}"
+        );
     }
 
     #[test]

@@ -11,7 +11,7 @@ pub fn figure(value: f64, unit: Unit) -> String {
         Unit::Milliseconds => time(value),
         Unit::Bytes => bytes(value),
         Unit::Share => format!("{} %", digits(value * 100.0)),
-        Unit::TokensPerSecond | Unit::GigabytesPerSecond | Unit::Joules => {
+        Unit::TokensPerSecond | Unit::PredictionsPerSecond | Unit::GigabytesPerSecond | Unit::Joules => {
             format!("{} {unit}", digits(value))
         }
     }

@@ -62,6 +62,18 @@ impl Table {
         Table { rows: rows.into_iter().collect(), ..self }
     }
 
+    /// The same with control characters escaped, so that names do no harm where it is shown.
+    #[must_use]
+    pub(super) fn visible(mut self) -> Table {
+        for cell in self.rows.iter_mut().flatten().chain([&mut self.title, &mut self.note]) {
+            *cell = visible(cell);
+        }
+        for column in &mut self.columns {
+            column.heading = visible(&column.heading);
+        }
+        self
+    }
+
     /// The same, so many spaces to the right on the terminal.
     #[must_use]
     pub fn indented(self, indent: usize) -> Table {

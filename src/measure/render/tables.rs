@@ -2,21 +2,31 @@
 
 use super::findings;
 use super::number::{ABSENT, figure, maybe, range};
+use super::predictions;
 use super::table::{Align, Table, table, texts};
 use crate::report::{Figure, Metric, Outcome, Report, Scope, Soak};
 use crate::stats::Unit;
+use anemeter_base::vocabulary::Origin;
 
 /// All tables of a report that have rows.
 pub fn tables(report: &Report) -> Vec<Table> {
     let all = [
         speed(report),
+        predictions::latencies(report),
         mix(report),
         split(report),
         launch_figures(report),
         limits(report),
+        predictions::rooflines(report),
         report.verification.as_ref().map_or_else(empty, findings::verification),
+        report
+            .quality
+            .as_ref()
+            .and_then(|found| found.perplexity.as_ref())
+            .map_or_else(empty, findings::perplexity),
         report.quality.as_ref().map_or_else(empty, findings::quality),
         launches(report),
+        predictions::inputs(report),
         predicted(report),
         report.soak.as_ref().map_or_else(empty, soak),
         noise(report),
@@ -141,7 +151,7 @@ fn launches(report: &Report) -> Table {
         let first = launch.load.as_ref().and_then(|load| load.first_prediction_ms);
         vec![
             launch.index.to_string(),
-            launch.requests.len().to_string(),
+            launch.samples().to_string(),
             maybe(launch.canary_ms, Unit::Milliseconds),
             maybe(first, Unit::Milliseconds),
             launch.conditions.load_average.map_or(ABSENT.to_owned(), |load| format!("{load:.2}")),
@@ -191,7 +201,7 @@ fn soak(soak: &Soak) -> Table {
         format!("{verdict}: late over early {:.3} ({low:.3} – {high:.3})", drift.late_over_early)
     });
     let rows = [
-        ("steps", format!("{} of {} at seq_len {}", soak.steps, soak.steps_asked, soak.seq_len)),
+        ("steps", format!("{} of {} at {}", soak.steps, soak.steps_asked, soak.place().in_words())),
         ("outcome", outcome),
         ("memory", memory),
         ("speed", latency),
@@ -235,7 +245,7 @@ fn facts(report: &Report) -> Table {
         ("system", format!("{} {} {}", machine.os, or_dash(&machine.os_version), machine.architecture)),
         ("system build", or_dash(&machine.os_build)),
         ("power", power.map_or(ABSENT.to_owned(), |power| format!("{power:?}").to_lowercase())),
-        ("model", format!("{}, {}, {} parameters", subject.name, subject.architecture, subject.parameters)),
+        ("model", model(report)),
         ("packages", format!("{}, {}", figure(subject.package_bytes as f64, Unit::Bytes), subject.precision)),
         ("package digests", subject.package_digests.join(" ")),
         ("checkpoint digest", subject.checkpoint_digest.clone()),
@@ -249,7 +259,26 @@ fn facts(report: &Report) -> Table {
         ("anemeter", format!("{} {}", header.tool_version, or_dash(&header.tool_digest))),
         ("commit", or_dash(&git)),
     ];
-    named("Provenance", rows)
+    // What packages of others do not have.
+    let given = rows.into_iter().filter(|(_, value)| !value.is_empty());
+    named("Provenance", given.filter(|(name, _)| !(report.is_of_predictions() && is_of_text(name))))
+}
+
+/// Whether a fact is one of models that generate text.
+fn is_of_text(name: &str) -> bool {
+    name == "tokenizer digest"
+}
+
+fn model(report: &Report) -> String {
+    let subject = &report.subject;
+    let architecture = match subject.origin {
+        Origin::Exported => subject.architecture.as_str(),
+        Origin::Adopted => "made by others",
+    };
+    // Of packages that others made nobody counts them.
+    let parameters = Some(subject.parameters).filter(|count| *count > 0);
+    let parameters = parameters.map(|count| format!(", {count} parameters")).unwrap_or_default();
+    format!("{}, {architecture}{parameters}", subject.name)
 }
 
 pub(super) fn runtime(report: &Report) -> String {
@@ -258,10 +287,11 @@ pub(super) fn runtime(report: &Report) -> String {
     let numerics = runtime.numerics.as_ref().map_or(String::new(), |numerics| format!(", {numerics}"));
     let slowed =
         runtime.slowed_down_pct.map_or(String::new(), |by| format!(", SLOWED DOWN by {by} % on purpose"));
-    format!(
-        "{}{threads}{numerics}, KV {}, batch {}{slowed}",
-        runtime.name, report.subject.kv_form, report.workload.batch
-    )
+    let work = match report.subject.kv_form {
+        Some(form) => format!("KV {form}, batch {}", report.workload.batch),
+        None => "predictions one by one".to_owned(),
+    };
+    format!("{}{threads}{numerics}, {work}{slowed}", runtime.name)
 }
 
 pub(super) fn residency(report: &Report) -> String {

@@ -22,12 +22,13 @@ pub fn fit_tables(columns: usize) {
 
 impl fmt::Display for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if !self.title.is_empty() {
-            writeln!(f, "{}", self.title)?;
+        let shown = self.clone().visible();
+        if !shown.title.is_empty() {
+            writeln!(f, "{}", shown.title)?;
         }
-        f.write_str(&self.laid_out(AVAILABLE.get().copied().unwrap_or(usize::MAX)))?;
-        if !self.note.is_empty() {
-            writeln!(f, "{}{}", " ".repeat(self.indent), self.note)?;
+        f.write_str(&shown.laid_out(AVAILABLE.get().copied().unwrap_or(usize::MAX)))?;
+        if !shown.note.is_empty() {
+            writeln!(f, "{}{}", " ".repeat(shown.indent), shown.note)?;
         }
         Ok(())
     }

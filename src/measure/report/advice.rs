@@ -97,14 +97,14 @@ fn completed(report: &Report) -> impl Iterator<Item = &Launch> {
 }
 
 fn dispersion(report: &Report) -> Option<Noise> {
-    let seq_len = report.seq_lens().into_iter().next()?;
+    let place = report.places().into_iter().next()?;
+    let metric = if report.is_of_predictions() { Metric::Latency } else { Metric::InterToken };
     let medians = completed(report).filter_map(|launch| {
-        let requests = launch.requests.iter().filter(|request| request.seq_len == seq_len);
-        let steps: Vec<f64> = requests.flat_map(|request| request.steps_ms.clone()).collect();
+        let steps: Vec<f64> = launch.values(metric, &place).collect();
         Some(Ordered::new(&steps, Direction::LowerIsBetter)?.quantile(0.5))
     });
     let spread = spread(&medians.collect::<Vec<_>>()).filter(|spread| *spread > DISPERSED)?;
-    let found = format!("launches differ by {:.1} % at seq_len {seq_len}", spread * 100.0);
+    let found = format!("launches differ by {:.1} % at {}", spread * 100.0, place.in_words());
     suggest(
         found,
         "quieten the machine or take more launches: small regressions cannot be told from this noise",

@@ -1,11 +1,9 @@
 //! Figures over the samples of all launches.
 
-use std::collections::BTreeSet;
-
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Launch, Metric, Outcome, Scope};
+use super::{Launch, Metric, Outcome, Place, Scope};
 use crate::stats::{
     Direction, Interval, Mix, Percentile, Summary, Unit, launch_interval, mean_interval, mix, summarise,
 };
@@ -20,8 +18,11 @@ const CONFIDENCE: f64 = 0.95;
 pub struct Figure {
     /// The metric.
     pub metric: Metric,
-    /// The sequence length; absent for metrics of whole launches.
+    /// The sequence length; absent for metrics of whole launches, and where there is a case.
     pub seq_len: Option<usize>,
+    /// The case of the workload `predict`; absent for metrics of whole launches, and where there is a sequence length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub case: Option<String>,
     /// What it counts.
     pub unit: Unit,
     /// Which way is better.
@@ -50,12 +51,18 @@ pub struct MixFigure {
     pub mix: Mix,
 }
 
-/// Figures of all metrics that have values, in the order of [`Metric::ALL`] and then of sequence lengths. Failed
-/// launches do not count.
+impl Figure {
+    /// Where it holds; `None` for metrics of whole launches.
+    pub fn place(&self) -> Option<Place> {
+        Place::stated(self.seq_len, self.case.as_ref())
+    }
+}
+
+/// Figures of all metrics that have values, in the order of [`Metric::ALL`] and then of places. Failed launches do not
+/// count.
 pub fn figures(launches: &[Launch]) -> Vec<Figure> {
     let completed: Vec<&Launch> = launches.iter().filter(|l| l.outcome == Outcome::Completed).collect();
-    let seq_lens: BTreeSet<usize> =
-        completed.iter().flat_map(|launch| launch.requests.iter().map(|request| request.seq_len)).collect();
+    let places = places(completed.iter().copied());
     let mut figures = Vec::new();
     for metric in Metric::ALL {
         if metric.scope() == Scope::Launch {
@@ -64,12 +71,25 @@ pub fn figures(launches: &[Launch]) -> Vec<Figure> {
             figures.extend(figure(metric, None, values));
             continue;
         }
-        for &seq_len in &seq_lens {
-            let values = completed.iter().map(|launch| at_seq_len(metric, launch, seq_len)).collect();
-            figures.extend(figure(metric, Some(seq_len), values));
+        for place in &places {
+            let values = completed.iter().map(|launch| launch.values(metric, place).collect()).collect();
+            figures.extend(figure(metric, Some(place), values));
         }
     }
     figures
+}
+
+/// Where something was measured in any of some launches.
+pub(super) fn places<'a>(launches: impl Iterator<Item = &'a Launch>) -> Vec<Place> {
+    let mut found: Vec<Place> = Vec::new();
+    for place in launches.flat_map(Launch::places) {
+        if !found.contains(&place) {
+            found.push(place);
+        }
+    }
+    // Stable: cases keep the order in which they first ran, after all sequence lengths.
+    found.sort_by_key(|place| place.seq_len().unwrap_or(usize::MAX));
+    found
 }
 
 /// Figures over the mix, for the metrics that users wait for.
@@ -90,12 +110,7 @@ pub fn mix_figures(figures: &[Figure], weights: &ProductionMix) -> Vec<MixFigure
     [Metric::Ttft, Metric::Tps].into_iter().filter_map(of).collect()
 }
 
-fn at_seq_len(metric: Metric, launch: &Launch, seq_len: usize) -> Vec<f64> {
-    let requests = launch.requests.iter().filter(|request| request.seq_len == seq_len);
-    requests.flat_map(|request| metric.of_request(request)).collect()
-}
-
-fn figure(metric: Metric, seq_len: Option<usize>, mut launches: Vec<Vec<f64>>) -> Option<Figure> {
+fn figure(metric: Metric, place: Option<&Place>, mut launches: Vec<Vec<f64>>) -> Option<Figure> {
     launches.retain(|values| !values.is_empty());
     let direction = metric.direction();
     let summary = summarise(&launches.concat(), direction)?;
@@ -104,7 +119,8 @@ fn figure(metric: Metric, seq_len: Option<usize>, mut launches: Vec<Vec<f64>>) -
         launches.iter().filter_map(|values| Some(summarise(values, direction)?.mean)).collect();
     Some(Figure {
         metric,
-        seq_len,
+        seq_len: place.and_then(Place::seq_len),
+        case: place.and_then(Place::case).map(str::to_owned),
         unit: metric.unit(),
         direction,
         launches: launches.len(),

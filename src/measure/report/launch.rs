@@ -1,8 +1,11 @@
 //! A launch: one fresh process and everything that it measured.
 
+use std::collections::BTreeSet;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{Metric, Place, Prediction};
 use anemeter_base::hardware::Conditions;
 
 /// One fresh process: what it loaded, ran and measured.
@@ -27,8 +30,38 @@ pub struct Launch {
     pub warm_up_requests: usize,
     /// Measured requests in the order in which they ran.
     pub requests: Vec<Request>,
+    /// Measured predictions in the order in which they ran, of the workload `predict`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub predictions: Vec<Prediction>,
     /// The end of what it wrote to standard error, if it failed.
     pub stderr: Option<String>,
+}
+
+impl Launch {
+    /// The values of a metric at a place, in the order in which they were measured.
+    pub fn values<'a>(&'a self, metric: Metric, place: &'a Place) -> impl Iterator<Item = f64> + 'a {
+        let requests = self.requests.iter().filter(|request| place.seq_len() == Some(request.seq_len));
+        let predictions = self.predictions.iter().filter(|one| place.case() == Some(&*one.case));
+        let of_requests = requests.flat_map(move |request| metric.of_request(request));
+        of_requests.chain(predictions.filter_map(move |one| metric.of_prediction(one)))
+    }
+
+    /// Requests and predictions that were measured.
+    pub fn samples(&self) -> usize {
+        self.requests.len() + self.predictions.len()
+    }
+
+    /// Where something was measured: sequence lengths in order, then cases in the order of their first predictions.
+    pub fn places(&self) -> Vec<Place> {
+        let seq_lens: BTreeSet<usize> = self.requests.iter().map(|request| request.seq_len).collect();
+        let mut places: Vec<Place> = seq_lens.into_iter().map(Place::SeqLen).collect();
+        for prediction in &self.predictions {
+            if !places.iter().any(|place| place.case() == Some(&*prediction.case)) {
+                places.push(Place::Case(prediction.case.clone()));
+            }
+        }
+        places
+    }
 }
 
 /// How a launch ended.

@@ -5,7 +5,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Launch, Request};
+use super::{Launch, Prediction, Request};
 use crate::stats::{Direction, Unit};
 
 /// Something that is measured.
@@ -28,6 +28,12 @@ pub enum Metric {
     Tps,
     /// Time from one token to the next.
     InterToken,
+    /// Time of one prediction of a function.
+    Latency,
+    /// Predictions of a function per second, one after another.
+    PredictionRate,
+    /// The first prediction of a function at a shape in a launch.
+    FirstOfCase,
     /// Reading the description and mapping the packages.
     Open,
     /// Making packages ready to run.
@@ -45,7 +51,7 @@ pub enum Metric {
 /// What one value of a metric belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
-    /// One value per request.
+    /// One value per request, or per prediction.
     Request,
     /// A step inside a request.
     Step,
@@ -55,7 +61,7 @@ pub enum Scope {
 
 impl Metric {
     /// All of them, in the order in which reports show them.
-    pub const ALL: [Metric; 14] = [
+    pub const ALL: [Metric; 17] = [
         Metric::Ttft,
         Metric::Tokenizer,
         Metric::Embed,
@@ -64,6 +70,9 @@ impl Metric {
         Metric::FirstStep,
         Metric::Tps,
         Metric::InterToken,
+        Metric::Latency,
+        Metric::PredictionRate,
+        Metric::FirstOfCase,
         Metric::Open,
         Metric::Load,
         Metric::FirstPrediction,
@@ -76,6 +85,7 @@ impl Metric {
     pub fn unit(self) -> Unit {
         match self {
             Metric::Tps => Unit::TokensPerSecond,
+            Metric::PredictionRate => Unit::PredictionsPerSecond,
             Metric::MemoryAtLoad | Metric::MemoryPeak => Unit::Bytes,
             Metric::EnergyPerToken => Unit::Joules,
             _ => Unit::Milliseconds,
@@ -85,7 +95,7 @@ impl Metric {
     /// Which way is better.
     pub fn direction(self) -> Direction {
         match self {
-            Metric::Tps => Direction::HigherIsBetter,
+            Metric::Tps | Metric::PredictionRate => Direction::HigherIsBetter,
             _ => Direction::LowerIsBetter,
         }
     }
@@ -115,6 +125,9 @@ impl Metric {
             Metric::FirstStep => "first step",
             Metric::Tps => "TPS",
             Metric::InterToken => "inter-token",
+            Metric::Latency => "latency",
+            Metric::PredictionRate => "predictions per second",
+            Metric::FirstOfCase => "first of its shape",
             Metric::Open => "open",
             Metric::Load => "load",
             Metric::FirstPrediction => "first prediction",
@@ -145,6 +158,16 @@ impl Metric {
             Metric::Tps => one(request.tokens_per_second()),
             Metric::InterToken => request.steps_ms.clone(),
             _ => Vec::new(),
+        }
+    }
+
+    /// Its value in a prediction. The first of a case is a metric of its own.
+    pub fn of_prediction(self, prediction: &Prediction) -> Option<f64> {
+        match self {
+            Metric::Latency => Some(prediction.latency_ms).filter(|_| !prediction.first),
+            Metric::PredictionRate => prediction.per_second().filter(|_| !prediction.first),
+            Metric::FirstOfCase => Some(prediction.latency_ms).filter(|_| prediction.first),
+            _ => None,
         }
     }
 
@@ -179,8 +202,11 @@ mod tests {
     fn each_metric_has_values_where_its_scope_says() {
         let report = testing::report();
         let (launch, request) = (&report.launches[0], &report.launches[0].requests[0]);
+        let first = testing::prediction(0, "main", 1.0, true);
+        let later = testing::prediction(1, "main", 1.0, false);
         for metric in Metric::ALL {
-            let values = metric.of_request(request).len();
+            let predicted = [&first, &later].into_iter().filter_map(|one| metric.of_prediction(one)).count();
+            let values = metric.of_request(request).len() + predicted;
             match metric.scope() {
                 Scope::Request => assert_eq!(values, 1, "{metric}"),
                 Scope::Step => assert_eq!(values, request.steps_ms.len(), "{metric}"),

@@ -9,6 +9,8 @@ mod extend;
 mod figure;
 mod launch;
 mod metric;
+mod place;
+mod prediction;
 mod provenance;
 mod quality_loss;
 mod record;
@@ -27,7 +29,9 @@ pub use extend::ExtendError;
 pub use figure::{Figure, MixFigure, figures, mix_figures};
 pub use launch::{Failure, Launch, Load, Memory, Outcome, Request};
 pub use metric::{Metric, Scope};
-pub use provenance::{Git, Header, RuntimeUse, Subject, Workload};
+pub use place::Place;
+pub use prediction::{Case, InputShape, Prediction, Roofline};
+pub use provenance::{Git, Header, InputRange, InputSource, RuntimeUse, Subject, Workload};
 pub use quality_loss::{QualityCheck, QualityFigure, QualityLimits, QualityLoss, TextLoss};
 pub use record::{Perplexity, Quality, Record, SeqLenQuality, Verification, VerifiedLengths};
 pub use residency::{
@@ -37,6 +41,7 @@ pub use soak::{LatencyDrift, LeakVerdict, MemoryTrend, Soak, SoakPoint};
 pub use speed_limit::{MeasuredBandwidth, SpeedLimit};
 
 use anemeter_base::hardware::{Conditions, Machine, Noise};
+use anemeter_base::vocabulary::WorkloadKind;
 
 /// Format and version of reports.
 pub const SCHEMA: &str = "anemeter.report/1";
@@ -74,6 +79,9 @@ pub struct Report {
     pub mix: Vec<MixFigure>,
     /// How far decoding is from what memory allows, per sequence length.
     pub speed_limits: Vec<SpeedLimit>,
+    /// How far predictions are from what the machine allows, per case of the workload `predict`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rooflines: Vec<Roofline>,
     /// Bandwidth as the probe measured it in the same run.
     pub bandwidth: Option<MeasuredBandwidth>,
     /// Time that the harness adds to a step, measured with a model that does nothing.
@@ -169,6 +177,7 @@ impl Report {
     pub fn forget_samples(&mut self) {
         for launch in &mut self.launches {
             launch.requests = Vec::new();
+            launch.predictions = Vec::new();
             launch.stderr = None;
         }
     }
@@ -186,6 +195,22 @@ impl Report {
         seq_lens
     }
 
+    /// Where something was measured: sequence lengths in order, or cases in theirs.
+    pub fn places(&self) -> Vec<Place> {
+        figure::places(self.launches.iter())
+    }
+
+    /// Whether it measured predictions of functions, and not text that was generated.
+    pub fn is_of_predictions(&self) -> bool {
+        self.workload.kind == WorkloadKind::Predict
+    }
+
+    /// A figure by metric and place.
+    pub fn figure_at(&self, metric: Metric, place: Option<&Place>) -> Option<&Figure> {
+        let is_there = |figure: &&Figure| figure.metric == metric && figure.place().as_ref() == place;
+        self.figures.iter().find(is_there)
+    }
+
     /// A figure by metric and sequence length.
     pub fn figure(&self, metric: Metric, seq_len: Option<usize>) -> Option<&Figure> {
         self.figures.iter().find(|figure| figure.metric == metric && figure.seq_len == seq_len)
@@ -195,8 +220,11 @@ impl Report {
     /// reading a number loses.
     pub fn is_of_session(&self, other: &Report) -> bool {
         let near = |(x, y): (f64, f64)| (x - y).abs() <= 1e-9 * x.abs();
-        let times =
-            |report: &Report| report.requests().map(|(_, request)| request.ttft_ms).collect::<Vec<_>>();
+        let times = |report: &Report| -> Vec<f64> {
+            let requests = report.requests().map(|(_, request)| request.ttft_ms);
+            let predictions = report.launches.iter().flat_map(|launch| &launch.predictions);
+            requests.chain(predictions.map(|one| one.latency_ms)).collect()
+        };
         let same_start = self.header.created == other.header.created;
         same_start && times(self).into_iter().zip(times(other)).all(near)
     }
@@ -213,10 +241,19 @@ impl Report {
 
     /// Perplexity of the packages on a text, as `eval` or `verify` found.
     pub fn perplexity(&self) -> Option<f64> {
+        self.scored_text().map(|(perplexity, _)| perplexity)
+    }
+
+    /// Digest of the text that [`Report::perplexity`] is of.
+    pub fn text_digest(&self) -> Option<&str> {
+        self.scored_text().map(|(_, digest)| digest)
+    }
+
+    fn scored_text(&self) -> Option<(f64, &str)> {
         let is_about = |found: &&Quality| found.package_digests == self.subject.package_digests;
         let evaluated = self.quality.as_ref().filter(is_about).and_then(|found| found.perplexity.as_ref());
-        let verified = || self.quality_loss()?.text.as_ref().map(|text| text.packages);
-        evaluated.map(|found| found.perplexity).or_else(verified)
+        let verified = || self.quality_loss()?.text.as_ref().map(|text| (text.packages, &*text.text_digest));
+        evaluated.map(|found| (found.perplexity, &*found.text_digest)).or_else(verified)
     }
 
     /// Launches that did not complete.

@@ -3,8 +3,11 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::{Case, Place};
 use anemeter_base::hardware::ProductionMix;
-use anemeter_base::vocabulary::{ComputeUnits, KvForm, Numerics, RuntimeName};
+use anemeter_base::vocabulary::{
+    ComputeUnits, KvForm, Numerics, Origin, RuntimeName, StateUse, WorkloadKind,
+};
 
 /// When, by what and where.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -40,14 +43,18 @@ pub struct Git {
 pub struct Subject {
     /// The model's name.
     pub name: String,
-    /// Its architecture.
+    /// Who made the packages.
+    #[serde(default, skip_serializing_if = "Origin::is_exported")]
+    pub origin: Origin,
+    /// Its architecture; empty if others made the packages.
     pub architecture: String,
-    /// Its number of parameters.
+    /// Its number of parameters; 0 if others made the packages.
     pub parameters: u64,
     /// Precision of the weights.
     pub precision: String,
-    /// Form of the KV cache that was run.
-    pub kv_form: KvForm,
+    /// Form of the KV cache that was run; absent if functions were predicted one by one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv_form: Option<KvForm>,
     /// Bytes of keys and values per token and sequence.
     pub kv_bytes_per_token: u64,
     /// Bytes of all packages.
@@ -56,7 +63,7 @@ pub struct Subject {
     pub weight_bytes_per_token: Option<u64>,
     /// Digests of the packages, in the order in which they run.
     pub package_digests: Vec<String>,
-    /// Digest of the checkpoint.
+    /// Digest of the checkpoint; empty if others made the packages.
     pub checkpoint_digest: String,
     /// Digest of the tokenizer.
     pub tokenizer_digest: Option<String>,
@@ -95,22 +102,79 @@ pub struct RuntimeUse {
 pub struct Workload {
     /// Digest of what every launch does, defaults filled in; their number is not part of it.
     pub digest: String,
-    /// Sequence lengths, in order.
+    /// What one request is.
+    #[serde(default, skip_serializing_if = "is_generate")]
+    pub kind: WorkloadKind,
+    /// Sequence lengths, in order; none if functions were predicted one by one.
     pub seq_lens: Vec<usize>,
+    /// Functions at their shapes, if they were predicted one by one.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cases: Vec<Case>,
+    /// Where the inputs of predictions come from; absent if text was generated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inputs: Option<InputSource>,
+    /// What a prediction finds in the states of its model; absent if text was generated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub states: Option<StateUse>,
     /// Sequences of one prediction.
     pub batch: usize,
     /// The production mix of sequence lengths.
     pub mix: ProductionMix,
     /// Launches asked for.
     pub launches: usize,
-    /// Measured requests per sequence length and launch.
+    /// Measured requests per sequence length and launch, or predictions per case and launch.
     pub requests_per_seq_len: usize,
-    /// Rounds over all sequence lengths that are discarded.
+    /// Rounds over all sequence lengths or cases that are discarded.
     pub warm_up_rounds: usize,
-    /// Tokens to generate per request.
+    /// Tokens to generate per request; 0 if functions were predicted one by one.
     pub generated_tokens: usize,
     /// Seed of the order of requests.
     pub seed: u64,
     /// The smallest step of the clock, in nanoseconds.
     pub clock_resolution_ns: Option<u64>,
+}
+
+impl Workload {
+    /// Where something is to be measured, in order.
+    pub fn places(&self) -> Vec<Place> {
+        let cases = self.cases.iter().map(|case| Place::Case(case.name.clone()));
+        self.seq_lens.iter().map(|&seq_len| Place::SeqLen(seq_len)).chain(cases).collect()
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_generate(kind: &WorkloadKind) -> bool {
+    *kind == WorkloadKind::Generate
+}
+
+/// Where the inputs of predictions come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum InputSource {
+    /// They are made up from the declared types.
+    MadeUp {
+        /// The seed.
+        seed: u64,
+        /// Integers that were asked for; others are small.
+        ranges: Vec<InputRange>,
+    },
+    /// They are in a file.
+    File {
+        /// Its path, as it was given.
+        path: String,
+        /// Its digest.
+        digest: String,
+    },
+}
+
+/// Integers that are made up for an input.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct InputRange {
+    /// Name of the input.
+    pub input: String,
+    /// The smallest.
+    pub low: i32,
+    /// The first beyond the largest.
+    pub end: i32,
 }

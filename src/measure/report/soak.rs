@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::Outcome;
+use super::{Outcome, Place};
 use crate::stats::{Interval, Slope};
 
 /// What a long run came to.
@@ -14,8 +14,11 @@ pub struct Soak {
     pub steps_asked: usize,
     /// Steps that were done.
     pub steps: usize,
-    /// The sequence length that ran.
+    /// The sequence length that ran; 0 if a case did.
     pub seq_len: usize,
+    /// The case of the workload `predict` that ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub case: Option<String>,
     /// How it ended.
     pub outcome: Outcome,
     /// One point per request.
@@ -26,6 +29,13 @@ pub struct Soak {
     pub latency: Option<LatencyDrift>,
     /// The first output that was not a number, if there was one.
     pub not_finite: Option<String>,
+}
+
+impl Soak {
+    /// Where it ran.
+    pub fn place(&self) -> Place {
+        self.case.clone().map_or(Place::SeqLen(self.seq_len), Place::Case)
+    }
 }
 
 /// The state after a request of a long run.

@@ -3,7 +3,9 @@
 pub use super::record::testing::verification;
 use super::*;
 use anemeter_base::hardware::{PowerSource, ProductionMix};
-use anemeter_base::vocabulary::{ComputeUnits, KvForm, Numerics, RuntimeName};
+use anemeter_base::vocabulary::{
+    ComputeUnits, KvForm, Numerics, Origin, RuntimeName, StateUse, WorkloadKind,
+};
 
 /// A request whose times are multiples of `scale`.
 pub fn request(slot: usize, seq_len: usize, scale: f64) -> Request {
@@ -49,12 +51,86 @@ pub fn launch(index: usize, scale: f64) -> Launch {
         energy_joules_per_token: Some(0.25),
         warm_up_requests: 2,
         requests: vec![at(2, 512, 4.0), at(3, 128, 1.0), at(4, 128, 1.5), at(5, 512, 4.5)],
+        predictions: Vec::new(),
         stderr: None,
     }
 }
 
 fn conditions() -> Conditions {
     Conditions { load_average: Some(0.5), power_source: Some(PowerSource::Mains), ..Conditions::default() }
+}
+
+/// A case of the workload `predict`.
+pub fn case(name: &str) -> Case {
+    Case {
+        name: name.to_owned(),
+        package: "model.mlpackage".to_owned(),
+        function: "main".to_owned(),
+        shapes: vec![InputShape { input: "x".to_owned(), shape: vec![1, 3, 8, 8] }],
+        samples: 1,
+        flops: 1_000_000,
+        weight_bytes: 40_000_000,
+        activation_bytes: 1000,
+    }
+}
+
+/// A prediction whose times are multiples of `scale`.
+pub fn prediction(slot: usize, case: &str, scale: f64, first: bool) -> Prediction {
+    Prediction {
+        slot,
+        case: case.to_owned(),
+        sample: 0,
+        first,
+        started_ms: 10.0 * slot as f64,
+        latency_ms: scale * if first { 6.0 } else { 2.0 + 0.1 * (slot % 7) as f64 },
+        resident_bytes: Some(100_000_000 + 1000 * slot as u64),
+        private_bytes: Some(20_000_000),
+    }
+}
+
+/// The cases of [`predicted`].
+pub const CASES: [&str; 2] = ["main 1x3x8x8", "main 1x3x16x16"];
+
+/// A report of the workload `predict` with `launches` launches of 30 predictions of each of two cases.
+pub fn predicted(launches: usize, scale: f64) -> Report {
+    let predictions = |launch: usize| {
+        let scale = scale * (1.0 + 0.002 * (launch % 5) as f64);
+        let first = CASES.into_iter().enumerate().map(move |(i, case)| prediction(i, case, scale, true));
+        let later = (0..60).map(move |i| prediction(i + 2, CASES[i % 2], scale * (1 + i % 2) as f64, false));
+        first.chain(later).collect()
+    };
+    let launch = |index| Launch {
+        requests: Vec::new(),
+        predictions: predictions(index),
+        energy_joules_per_token: None,
+        ..launch(index, 1.0)
+    };
+    let mut report = with_launches((0..launches).map(launch).collect());
+    report.subject = Subject {
+        name: "resnet".to_owned(),
+        origin: Origin::Adopted,
+        architecture: String::new(),
+        parameters: 0,
+        precision: "stored".to_owned(),
+        kv_form: None,
+        kv_bytes_per_token: 0,
+        weight_bytes_per_token: None,
+        checkpoint_digest: String::new(),
+        tokenizer_digest: None,
+        ..subject()
+    };
+    let workload = &mut report.workload;
+    (workload.kind, workload.states) = (WorkloadKind::Predict, Some(StateUse::Fresh));
+    workload.cases = CASES.map(case).to_vec();
+    workload.seq_lens = Vec::new();
+    workload.mix = ProductionMix { seq_lens: Vec::new(), weights: Vec::new() };
+    workload.inputs = Some(InputSource::MadeUp { seed: 7, ranges: Vec::new() });
+    (workload.requests_per_seq_len, workload.generated_tokens) = (30, 0);
+    (report.speed_limits, report.mix) = (Vec::new(), Vec::new());
+    let bandwidth = (40.0, "probe".to_owned());
+    report.rooflines =
+        CASES.iter().filter_map(|name| Roofline::new(&case(name), &bandwidth, None, 2.3)).collect();
+    report
 }
 
 /// A report with two completed launches and a failed one.
@@ -94,6 +170,7 @@ pub fn with_launches(launches: Vec<Launch>) -> Report {
         figures,
         mix,
         speed_limits: vec![SpeedLimit::new(128, 2_949_120, 269_000_000, (40.0, "probe".to_owned()), 60.0)],
+        rooflines: Vec::new(),
         bandwidth: Some(MeasuredBandwidth { gb_per_s: 40.0, threads: 2, buffer_bytes: 256 << 20 }),
         overhead_us_per_step: Some(0.4),
         kv_choice: None,
@@ -153,7 +230,8 @@ fn subject() -> Subject {
         architecture: "llama".to_owned(),
         parameters: 134_515_008,
         precision: "fp16".to_owned(),
-        kv_form: KvForm::Io,
+        origin: Origin::Exported,
+        kv_form: Some(KvForm::Io),
         kv_bytes_per_token: 23_040,
         package_bytes: 269_000_000,
         weight_bytes_per_token: Some(269_000_000),
@@ -180,7 +258,11 @@ fn machine() -> Machine {
 fn workload(mix: ProductionMix, launches: usize) -> Workload {
     Workload {
         digest: "xxh3:04".to_owned(),
+        kind: WorkloadKind::Generate,
         seq_lens: vec![128, 512],
+        cases: Vec::new(),
+        inputs: None,
+        states: None,
         batch: 1,
         mix,
         launches,

@@ -14,6 +14,9 @@ pub enum Unit {
     /// Tokens per second.
     #[serde(rename = "tok/s")]
     TokensPerSecond,
+    /// Predictions per second.
+    #[serde(rename = "pred/s")]
+    PredictionsPerSecond,
     /// Bytes.
     #[serde(rename = "B")]
     Bytes,
@@ -34,6 +37,7 @@ impl Unit {
         match self {
             Unit::Milliseconds => "ms",
             Unit::TokensPerSecond => "tok/s",
+            Unit::PredictionsPerSecond => "pred/s",
             Unit::Bytes => "B",
             Unit::GigabytesPerSecond => "GB/s",
             Unit::Joules => "J",
@@ -85,6 +89,7 @@ mod tests {
         for unit in [
             Unit::Milliseconds,
             Unit::TokensPerSecond,
+            Unit::PredictionsPerSecond,
             Unit::Bytes,
             Unit::GigabytesPerSecond,
             Unit::Joules,

@@ -34,7 +34,7 @@ use operands::GraphOperands;
 
 /// FLOPs per byte at which arithmetic and memory take the same time on a Neural Engine: 11 to 38 TOPS at the 60 to
 /// 270 GB/s of their chips are 110 to 180.
-const BALANCE: u64 = 128;
+pub const BALANCE: u64 = 128;
 
 /// What is bound to the parameters of an operation, and how large it is.
 pub trait Operands: Bindings {

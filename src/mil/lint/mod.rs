@@ -6,6 +6,7 @@
 
 mod collapse;
 mod config;
+mod export_config;
 mod finding;
 mod placement;
 mod report;
@@ -20,11 +21,12 @@ mod testing;
 mod tests;
 
 pub use config::{Config, Waiver};
+pub use export_config::ExportConfig;
 pub use finding::{Finding, OperationPlace, Place};
 pub use placement::{IslandOperation, Placement, PredictedIsland};
 pub use report::{Counts, FindingGroup, NotChecked, Report, Waived};
 pub use rule::{Confidence, Rule, Severity};
-pub use subject::{ActivationRange, LintError, LintedPackage, Subject};
+pub use subject::{ActivationRange, LintError, LintedPackage, OtherStage, Subject};
 pub use target::{Device, Platform, Setting, Target};
 
 use finding::Sink;
@@ -52,7 +54,8 @@ pub fn lint(subject: &Subject, setting: &Setting, waivers: &[Waiver]) -> Result<
     }
     let mut diagnostics = Diagnostics::default();
     let mut applicable = Vec::new();
-    for rule in rules() {
+    let is_decoder = subject.is_decoder();
+    for rule in rules().iter().filter(|rule| is_decoder || !rule.of_decoders) {
         match rule.needs.missing(subject, setting) {
             Some(needs) => diagnostics.not_checked.push(NotChecked::new(rule, None, needs)),
             None => applicable.push(*rule),

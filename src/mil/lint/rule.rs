@@ -76,6 +76,10 @@ pub struct Rule {
     pub remedy: &'static str,
     /// Whether what it finds is predicted to stay off the Neural Engine.
     pub off_ane: bool,
+    /// The key of an export configuration that what it finds depends on, if there is one.
+    pub decided_by: Option<&'static str>,
+    /// Whether it is about models that generate text, and says nothing of others.
+    pub of_decoders: bool,
     pub(super) needs: Needs,
     pub(super) check: Check,
     /// A smallest subject that breaks the rule, and one that keeps it.
@@ -96,6 +100,8 @@ impl Rule {
             evidence: &[],
             remedy: "",
             off_ane: false,
+            decided_by: None,
+            of_decoders: false,
             needs: Needs::Package,
             check: Check::Subject(|_, _, _| {}),
             #[cfg(test)]
@@ -114,6 +120,16 @@ impl Rule {
     /// What it finds is predicted to stay off the Neural Engine.
     pub(super) const fn off_ane(self) -> Rule {
         Rule { off_ane: true, ..self }
+    }
+
+    /// A key of an export configuration decides whether something is found.
+    pub(super) const fn decided_by(self, key: &'static str) -> Rule {
+        Rule { decided_by: Some(key), ..self }
+    }
+
+    /// It is about models that generate text, and says nothing of others.
+    pub(super) const fn of_decoders(self) -> Rule {
+        Rule { of_decoders: true, ..self }
     }
 
     pub(super) const fn needing(self, needs: Needs) -> Rule {

@@ -2,17 +2,18 @@
 
 use serde_json::{Value, json};
 
-use super::{FindingGroup, Report, Rule, Severity, rules};
+use super::{ExportConfig, FindingGroup, Report, Rule, Severity, rule, rules};
 use crate::graph::generic;
 
 const SCHEMA: &str =
     "https://raw.githubusercontent.com/oasis-tcs/sarif-spec/master/Schemata/sarif-schema-2.1.0.json";
 
-/// A report as a SARIF document; waived findings are suppressed results.
-pub fn log(report: &Report) -> Value {
-    let open = report.findings.iter().map(|finding| result(report, finding));
+/// A report as a SARIF document; waived findings are suppressed results. Findings of a bundle are in the configuration
+/// that it was exported with, where a change can mend them; without one they are in the package.
+pub fn log(report: &Report, config: Option<&ExportConfig>) -> Value {
+    let open = report.findings.iter().map(|finding| result(report, finding, config));
     let waived = report.waived.iter().map(|waived| {
-        let mut result = result(report, &waived.finding);
+        let mut result = result(report, &waived.finding, config);
         result["suppressions"] = json!([{ "kind": "external", "justification": waived.reason }]);
         result
     });
@@ -68,7 +69,7 @@ fn sentence(text: &str) -> String {
     format!("{first}{}.", letters.as_str())
 }
 
-fn result(report: &Report, finding: &FindingGroup) -> Value {
+fn result(report: &Report, finding: &FindingGroup, config: Option<&ExportConfig>) -> Value {
     let place = &finding.place;
     let function = place.function.as_ref().map(|function| {
         let path = format!("{}/{function}", place.package);
@@ -86,17 +87,19 @@ fn result(report: &Report, finding: &FindingGroup) -> Value {
         place.dimension.map_or(String::new(), |n| n.to_string())
     );
     let hash = xxhash_rust::xxh3::xxh3_64(fingerprint.as_bytes());
-    json!({
+    // Packages are binary: hosts that ask for a line get the first.
+    let package = physical(&artifact(report, &place.package), 1);
+    let source = config.map(|config| {
+        let key = rule(finding.rule).and_then(|rule| rule.decided_by);
+        physical(&config.path, config.line_of(key))
+    });
+    let mut result = json!({
         "ruleId": finding.rule,
         "ruleIndex": rules().iter().position(|rule| rule.id == finding.rule),
         "level": level(finding.severity),
         "message": { "text": format!("{}: {}; {}", finding.title, report.location(finding), finding.message) },
         "locations": [{
-            "physicalLocation": {
-                "artifactLocation": { "uri": uri(&artifact(report, &place.package)) },
-                // Packages are binary: hosts that ask for a line get the first.
-                "region": { "startLine": 1 },
-            },
+            "physicalLocation": source.as_ref().unwrap_or(&package),
             "logicalLocations": function.into_iter().chain(operation).collect::<Value>(),
         }],
         "partialFingerprints": { "primaryLocationLineHash": format!("{hash:016x}:1") },
@@ -106,7 +109,17 @@ fn result(report: &Report, finding: &FindingGroup) -> Value {
             "layers": finding.layers,
             "places": finding.places,
         },
-    })
+    });
+    if source.is_some() {
+        let message = json!({ "text": "the package that was exported" });
+        result["relatedLocations"] = json!([{ "id": 1, "physicalLocation": package, "message": message }]);
+    }
+    result
+}
+
+/// A line of a file.
+fn physical(path: &str, line: usize) -> Value {
+    json!({ "artifactLocation": { "uri": uri(path) }, "region": { "startLine": line } })
 }
 
 /// The path of a package within what was looked at.

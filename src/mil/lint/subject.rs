@@ -1,4 +1,4 @@
-//! What is looked at: a package, or a folder of packages.
+//! What is looked at: a package, a compiled model, a pipeline of either, or a folder of them.
 
 use std::fs;
 use std::io;
@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
+use super::ExportConfig;
 use crate::Model;
-use crate::package::{Package, PackageError};
+use crate::package::{ErrorKind, Package, PackageError, Pipeline};
 use anemeter_base::advice::{Advice, Remedy};
 
 /// Metadata keys that name compute units.
@@ -24,10 +25,23 @@ pub struct Subject {
     pub compiled: Vec<String>,
     /// Models in the older single-file format.
     pub files: Vec<String>,
+    /// Stages of pipelines that are no ML programs, which no rule concerns.
+    pub stages: Vec<OtherStage>,
     /// Sequence lengths of the training, if the export says.
     pub training_seq_lens: Option<Vec<u64>>,
     /// Compute units that runs ask for, if the export says.
     pub compute_units: Option<String>,
+    /// The configuration file of the export, if the export names one that is there.
+    pub export_config: Option<ExportConfig>,
+}
+
+/// A stage of a pipeline that is no ML program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherStage {
+    /// Where it is, such as `detector.mlpackage/model1`.
+    pub name: String,
+    /// Its kind, as the format calls it.
+    pub kind: &'static str,
 }
 
 /// A package to be linted.
@@ -73,9 +87,6 @@ pub enum LintError {
         /// Why.
         source: io::Error,
     },
-    /// There are only compiled models.
-    #[error("{}: is a compiled model, which no rule can look into", .0.display())]
-    Compiled(PathBuf),
     /// There is nothing to look at.
     #[error("{}: holds no package", .0.display())]
     Empty(PathBuf),
@@ -109,8 +120,9 @@ impl Advice for LintError {
     fn remedy(&self) -> Option<Remedy> {
         match self {
             LintError::Package(error) => error.remedy(),
-            LintError::Compiled(_) => Some("give the .mlpackage that it was compiled from".into()),
-            LintError::Empty(_) => Some("give an .mlpackage, or the folder that an export wrote".into()),
+            LintError::Empty(_) => {
+                Some("give an .mlpackage, an .mlmodelc, or the folder that an export wrote".into())
+            }
             LintError::Program { .. } => Some("convert or export the model again".into()),
             LintError::NoRule { .. } => Some(Remedy::ListRules),
             LintError::Io { .. } | LintError::File { .. } => None,
@@ -129,19 +141,50 @@ struct ExportNotes {
 struct ExportSettings {
     training_seq_lens: Option<Vec<u64>>,
     compute_units: Option<String>,
+    config: Option<String>,
 }
 
 impl Subject {
-    /// Opens a package, or all packages of a folder.
+    /// Opens a package or compiled model, or all of a folder.
     pub fn open(path: &Path) -> Result<Subject, LintError> {
         let mut subject = Subject { path: path.display().to_string(), ..Subject::default() };
         match extension(path) {
-            "mlmodelc" => return Err(LintError::Compiled(path.to_owned())),
+            "mlmodelc" => subject.add_compiled(path)?,
             "mlmodel" if path.is_file() => subject.files.push(name(path)),
-            _ if is_package(path) || !path.is_dir() => subject.add(path)?,
+            _ if Package::is_at(path) || !path.is_dir() => subject.add(path)?,
             _ => subject.open_folder(path)?,
         }
         Ok(subject)
+    }
+
+    /// Opens some packages of the folder or bundle at a path.
+    pub fn of_packages(
+        path: &Path,
+        packages: impl IntoIterator<Item = PathBuf>,
+    ) -> Result<Subject, LintError> {
+        let mut subject = Subject { path: path.display().to_string(), ..Subject::default() };
+        for package in packages {
+            subject.add(&package)?;
+        }
+        subject.read_notes(path)?;
+        Ok(subject)
+    }
+
+    /// Whether it generates text: it keeps keys and values, gives logits of tokens, or is a part of such a model.
+    pub(super) fn is_decoder(&self) -> bool {
+        let interfaces = || self.packages.iter().flat_map(|package| package.model.interfaces());
+        let inputs = |is_it: fn(&str) -> bool| {
+            let mut all = interfaces().flat_map(|interface| &interface.inputs);
+            all.any(|feature| is_it(&feature.name.to_ascii_lowercase()))
+        };
+        let gives_logits = interfaces().any(|interface| {
+            let mut outputs = interface.outputs.iter().map(|feature| feature.name.to_ascii_lowercase());
+            outputs.any(|name| name.starts_with("logits"))
+        });
+        self.training_seq_lens.is_some()
+            || interfaces().any(|interface| !interface.states.is_empty())
+            || inputs(|name| name.contains("cache") || matches!(name, "hidden" | "hidden_states"))
+            || (gives_logits && inputs(|name| name.contains("ids")))
     }
 
     /// A model in memory.
@@ -151,9 +194,44 @@ impl Subject {
     }
 
     fn add(&mut self, path: &Path) -> Result<(), LintError> {
-        let model = Package::open(path)?.into_model();
-        self.packages.push(LintedPackage { name: name(path), model });
+        self.add_named(path, name(path))
+    }
+
+    /// A compiled model, and the fact that it is alone if it is.
+    fn add_compiled(&mut self, path: &Path) -> Result<(), LintError> {
+        self.add(path)?;
+        if !path.with_extension("mlpackage").exists() {
+            self.compiled.push(name(path));
+        }
         Ok(())
+    }
+
+    /// A package, or the ML programs of a pipeline. Pipelines nest as deep as their paths are long.
+    fn add_named(&mut self, path: &Path, name: String) -> Result<(), LintError> {
+        let refused = match Package::open(path) {
+            Ok(package) => {
+                self.packages.push(LintedPackage { name, model: package.into_model() });
+                return Ok(());
+            }
+            Err(error) => error,
+        };
+        let pipeline = match refused.kind() {
+            ErrorKind::Pipeline => Pipeline::open(path)?,
+            _ => None,
+        };
+        let Some(pipeline) = pipeline else { return Err(refused.into()) };
+        let before = self.packages.len();
+        for stage in &pipeline.stages {
+            let name = format!("{name}/{}", stage.name);
+            match stage.is_program() || stage.is_pipeline() {
+                true => self.add_named(&pipeline.stage_path(stage), name)?,
+                false => self.stages.push(OtherStage { name, kind: stage.kind }),
+            }
+        }
+        match self.packages.len() > before {
+            true => Ok(()),
+            false => Err(refused.into()),
+        }
     }
 
     fn open_folder(&mut self, folder: &Path) -> Result<(), LintError> {
@@ -164,21 +242,25 @@ impl Subject {
         for path in &paths {
             match extension(path) {
                 "mlpackage" => self.add(path)?,
-                "mlmodelc" if !path.with_extension("mlpackage").exists() => self.compiled.push(name(path)),
+                "mlmodelc" if !path.with_extension("mlpackage").exists() => self.add_compiled(path)?,
                 "mlmodel" => self.files.push(name(path)),
                 _ => {}
             }
         }
-        match self.compiled.first() {
-            _ if !self.packages.is_empty() || !self.files.is_empty() => {}
-            Some(name) => return Err(LintError::Compiled(folder.join(name))),
-            None => return Err(LintError::Empty(folder.to_owned())),
+        if self.packages.is_empty() && self.files.is_empty() {
+            return Err(LintError::Empty(folder.to_owned()));
         }
+        self.read_notes(folder)
+    }
+
+    /// Reads what an export says, if the folder is one.
+    fn read_notes(&mut self, folder: &Path) -> Result<(), LintError> {
         let notes = folder.join("export.json");
         if notes.exists() {
             let ExportNotes { settings: notes } = read_json(&notes)?;
             self.training_seq_lens = notes.training_seq_lens;
             self.compute_units = notes.compute_units;
+            self.export_config = notes.config.and_then(|named| ExportConfig::find(folder, &named));
         }
         Ok(())
     }
@@ -195,10 +277,6 @@ fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T, LintError> {
     let text = fs::read_to_string(path).map_err(|source| LintError::Io { path: path.to_owned(), source })?;
     serde_json::from_str(&text)
         .map_err(|error| LintError::File { path: path.to_owned(), message: error.to_string() })
-}
-
-fn is_package(path: &Path) -> bool {
-    extension(path) == "mlpackage" || path.join("Manifest.json").exists()
 }
 
 fn extension(path: &Path) -> &str {

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::rule::Check;
 use super::testing::Case;
 use super::*;
+use anemeter_kernels::tensor::DType;
 
 fn ids(case: &Case) -> Vec<&'static str> {
     let report = lint(&case.subject, &case.setting, &[]).unwrap();
@@ -82,10 +83,29 @@ fn waivers_name_a_rule_by_id_or_slug() {
 
 #[test]
 fn missing_inputs_are_listed_and_not_passed() {
-    let case = testing::case(|b| vec![testing::x(b, &[1, 64, 1, 32])]);
-    let report = lint(&case.subject, &case.setting, &[]).unwrap();
-    let unchecked: Vec<_> = report.not_checked.iter().map(|skipped| skipped.rule).collect();
-    assert_eq!(unchecked, ["A49", "A53", "A54", "A55", "C02"]);
+    let unchecked = |name: &str| -> Vec<&str> {
+        let case = testing::case(|b| vec![testing::input(b, name, DType::F16, &[1, 64, 1, 32])]);
+        let report = lint(&case.subject, &case.setting, &[]).unwrap();
+        report.not_checked.iter().map(|skipped| skipped.rule).collect()
+    };
+    assert_eq!(unchecked("hidden"), ["A49", "A53", "A54", "A55", "C02"]);
+    assert_eq!(unchecked("image"), ["A49", "A54", "A55"], "what is about text is not asked of an image");
+}
+
+#[test]
+fn rules_about_text_say_nothing_of_other_models() {
+    use super::testing::{conv, input};
+    let found = |name: &str| {
+        let case = testing::case(|b| {
+            let x = input(b, name, DType::F16, &[8, 64, 1, 48]);
+            vec![conv(b, x, (1024, 64))]
+        });
+        ids(&case)
+    };
+    for rule in ["A50", "C05", "C06"] {
+        assert!(found("hidden").contains(&rule), "{rule}");
+        assert!(!found("image").contains(&rule), "{rule}");
+    }
 }
 
 #[test]

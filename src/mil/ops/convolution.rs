@@ -8,6 +8,7 @@ use anemeter_kernels::convert::to_f32;
 use anemeter_kernels::floats::{self, Sink};
 use anemeter_kernels::gemm::{Extents, Matrix, Weights, gemm, weight_gemm};
 use anemeter_kernels::parallel::for_each_chunk;
+use anemeter_kernels::quantized_gemm::{is_quantized, quantized_gemm};
 use anemeter_kernels::simd::Store;
 use anemeter_kernels::streamed_gemm::{self, Layout, OperandSource, OutputBlock, RightOperand, StreamedGemm};
 use anemeter_kernels::weight_gemv::{self, RowRange, WeightRows};
@@ -80,7 +81,10 @@ impl Convolution<'_> {
             let [bias] = scratch.floats([self.bias_len()]);
             self.read_bias(bias);
             match (&mut *sink, x.slice::<f16>(), x.slice::<f32>()) {
-                (Sink::F16(out), Ok(x), _) => self.pointwise(x, bias, out),
+                (Sink::F16(out), Ok(x), _) => match self.filter.packed().filter(is_quantized) {
+                    Some(matrix) => self.pointwise_quantized(matrix, x, bias, out),
+                    None => self.pointwise(x, bias, out),
+                },
                 (Sink::F32(out), _, Ok(x)) => self.pointwise(x, bias, out),
                 _ => self.unfolded(x, scratch, sink),
             }
@@ -109,6 +113,18 @@ impl Convolution<'_> {
                 }
                 _ => weight_gemm(extents, Weights::<f32>::Decode(&read), x, bias, out),
             }
+        }
+    }
+
+    /// The same with filters that are integers, which are multiplied as integers. Only for fp16, which has fewer bits than
+    /// activations have as integers.
+    fn pointwise_quantized(&self, matrix: WeightRows<'_>, x: &[f16], bias: &[f32], out: &mut [f16]) {
+        let (row, positions) = (self.filter.row, self.window.output_len());
+        for (i, out) in out.chunks_exact_mut(self.outputs * positions).enumerate() {
+            let first = i % self.groups * self.outputs;
+            let weights = RowRange { matrix, first, count: self.outputs };
+            let bias = bias.get(first..first + self.outputs);
+            quantized_gemm(weights, &x[i * row * positions..], positions, bias, out);
         }
     }
 

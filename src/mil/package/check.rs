@@ -61,6 +61,18 @@ pub(super) fn interfaces(interfaces: &Interfaces, program: &Program) -> Result<(
     described.iter().try_for_each(features)
 }
 
+/// The first of some sorted names that is there twice.
+pub(super) fn repeated<'n>(names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
+    let mut last = None;
+    for name in names {
+        if last == Some(name) {
+            return last;
+        }
+        last = Some(name);
+    }
+    None
+}
+
 fn features(interface: &Interface) -> Result<(), String> {
     let all = [&interface.inputs, &interface.outputs, &interface.states];
     if all.into_iter().flatten().any(|feature| feature.name.is_empty()) {

@@ -21,7 +21,7 @@ impl Package {
             }
             hash_blobs(file, &mut digest)?;
         }
-        Ok(manifest::content_digest(&model, digest.digest128()))
+        Ok(manifest::content_digest(&model, digest.digest128()) ^ self.rest)
     }
 }
 

@@ -44,6 +44,8 @@ pub enum ErrorKind {
     Manifest,
     /// The file is sound as far as it was read, but of a sort that is not supported.
     Unsupported,
+    /// It is a pipeline, whose models are opened one by one.
+    Pipeline,
     /// The file contradicts its format.
     Malformed,
     /// A weight file contradicts its format or the program.
@@ -65,6 +67,8 @@ pub struct At {
     pub tensor: Option<String>,
     /// The byte offset in the file.
     pub offset: Option<u64>,
+    /// Line and column in a text file, both from 1.
+    pub position: Option<(usize, usize)>,
 }
 
 impl PackageError {
@@ -113,6 +117,15 @@ impl PackageError {
         self
     }
 
+    /// A place in a text file; an error of another file, which has an offset, keeps its own.
+    pub(crate) fn at_position(mut self, position: (usize, usize)) -> PackageError {
+        let at = &mut self.0.at;
+        if at.file.is_none() && at.offset.is_none() {
+            at.position.get_or_insert(position);
+        }
+        self
+    }
+
     pub(crate) fn with_help(mut self, help: impl Into<Remedy>) -> PackageError {
         self.0.remedy.get_or_insert(help.into());
         self
@@ -153,9 +166,10 @@ impl fmt::Display for PackageError {
             write!(f, "{}: ", quoted(tensor))?;
         }
         f.write_str(&printable(message, usize::MAX))?;
-        match at.offset {
-            Some(offset) => write!(f, " (at byte {offset})"),
-            None => Ok(()),
+        match (at.offset, at.position) {
+            (Some(offset), _) => write!(f, " (at byte {offset})"),
+            (None, Some((line, column))) => write!(f, " (line {line}, column {column})"),
+            (None, None) => Ok(()),
         }
     }
 }
@@ -201,6 +215,10 @@ mod tests {
             "/m/model.mlmodel: function `main`: op 3 `conv` named `a\\nb`: input `x` is undefined (at byte 7)"
         );
         assert_eq!(error.remedy(), Some("look".into()));
+        let text = PackageError::malformed("expected `;`").at_position((3, 7)).at_position((1, 1));
+        assert_eq!(text.in_function("main").to_string(), "function `main`: expected `;` (line 3, column 7)");
+        let blob = PackageError::malformed("is cut").in_file(Path::new("weight.bin")).at_position((3, 7));
+        assert_eq!(blob.to_string(), "weight.bin: is cut");
         assert_eq!(quoted(&"é".repeat(200)).chars().count(), 99);
     }
 }

@@ -1,72 +1,93 @@
-//! Opening a package: its files, all of which must be inside it, and the model in them.
+//! Opening a package or a compiled model: its files, all of which must be inside it, and the model in them.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::decode::decode;
-use super::error::{ErrorKind, PackageError, Result};
-use super::files::Files;
-use super::manifest::{self, Manifest};
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::compiled;
+use super::decode::{decode, model_at};
+use super::error::Result;
+use super::source::{self, Source};
 use super::weights::{WeightFile, WeightFiles};
 use crate::Model;
 use anemeter_kernels::tensor::Bytes;
 
-/// Protobuf's own limit on a message.
-const LARGEST_MODEL: usize = i32::MAX as usize;
+/// What a model was read from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    /// A package.
+    Package,
+    /// A model of a pipeline in a package.
+    Stage,
+    /// A compiled model, which may be one of a compiled pipeline.
+    Compiled,
+}
 
-/// An opened package with mapped weights.
+/// An opened package, or compiled model, with mapped weights.
 #[derive(Debug)]
 pub struct Package {
     path: PathBuf,
+    form: Form,
     model_path: PathBuf,
     model_bytes: u64,
     weight_files: Vec<WeightFile>,
     model: Arc<Model>,
+    /// The digest of what belongs to the model besides its file and its weights; 0 if there is nothing.
+    pub(super) rest: u128,
 }
 
 impl Package {
-    /// Opens a package and decodes its model. Weights are mapped and not read.
+    /// Opens a package, a compiled model (`.mlmodelc`) or a model of a pipeline in either (`PATH/model0`), and decodes
+    /// its ML program. Weights are mapped and not read.
     pub fn open(path: impl AsRef<Path>) -> Result<Package> {
         let path = path.as_ref();
         log::info!("opens the package {}", path.display());
-        let root = fs::canonicalize(path).map_err(|e| PackageError::io(path, "open the package", &e))?;
-        if !root.is_dir() {
-            return Err(not_a_folder(path));
-        }
-        if !root.join(manifest::FILE).exists() {
-            return Err(not_a_package(path));
-        }
-        Package::decode(path, Files::Folder(root))
+        Package::decode(Source::open(path)?)
     }
 
-    /// The package made of files in memory, by path relative to it, such as `Manifest.json`.
+    /// Whether a path is that of a package, a compiled model or a model of a pipeline in a package, sound or not.
+    pub fn is_at(path: &Path) -> bool {
+        source::is_at(path)
+    }
+
+    /// The package made of files in memory, by path relative to it, such as `Manifest.json`; a compiled model if there
+    /// is a `coremldata.bin`.
     pub fn from_files(files: impl IntoIterator<Item = (PathBuf, Bytes)>) -> Result<Package> {
-        Package::decode(Path::new(""), Files::Memory(files.into_iter().collect()))
+        Package::decode(Source::in_memory(files))
     }
 
-    fn decode(path: &Path, files: Files) -> Result<Package> {
-        let (manifest_path, bytes) = files.map(Path::new(manifest::FILE))?;
-        let manifest = Manifest::parse(&bytes).map_err(|e| e.in_file(&manifest_path))?;
-        let data = Path::new("Data");
-        let model_item = data.join(manifest.model_path());
-        let folder = model_item.with_file_name(manifest::WEIGHTS);
-        for item in manifest.paths().map(|item| data.join(item)) {
-            match files.check(&item) {
-                // Git keeps no empty folders: this is missed only if a constant is in it.
-                Err(error) if error.kind() == ErrorKind::Missing && item == folder => {}
-                checked => checked?,
-            }
+    fn decode(source: Source) -> Result<Package> {
+        if source.is_compiled {
+            let read = compiled::decode(source.files)?;
+            return Ok(Package {
+                path: source.path,
+                form: Form::Compiled,
+                model_path: read.text_path,
+                model_bytes: read.text_bytes,
+                weight_files: read.weight_files,
+                model: Arc::new(read.model),
+                rest: read.description_digest,
+            });
         }
-        let (model_path, bytes) = files.map(&model_item)?;
-        if bytes.len() > LARGEST_MODEL {
-            let text = format!("has {} bytes; a model has at most {LARGEST_MODEL}", bytes.len());
-            return Err(PackageError::new(ErrorKind::Unsupported, text).in_file(&model_path));
-        }
-        let weights = WeightFiles::in_folder(files, folder);
-        let (model, weight_files) = decode(&bytes, &weights).map_err(|e| e.in_file(&model_path))?;
-        let model_bytes = bytes.len() as u64;
-        Ok(Package { path: path.to_owned(), model_path, model_bytes, weight_files, model: Arc::new(model) })
+        let found = source.package_model()?;
+        let weights = WeightFiles::in_folder(source.files, found.weights);
+        let (model, weight_files) = model_at(&found.bytes, &source.stage)
+            .and_then(|(bytes, offset)| decode(bytes, offset, &weights))
+            .map_err(|e| e.in_file(&found.path))?;
+        let (form, rest) = match &source.stage[..] {
+            [] => (Form::Package, 0),
+            stage => (Form::Stage, xxh3_128(format!("{stage:?}").as_bytes())),
+        };
+        Ok(Package {
+            path: source.path,
+            form,
+            model_path: found.path,
+            model_bytes: found.bytes.len() as u64,
+            weight_files,
+            model: Arc::new(model),
+            rest,
+        })
     }
 
     /// Where the package was opened.
@@ -74,12 +95,17 @@ impl Package {
         &self.path
     }
 
-    /// Where the protobuf model is.
+    /// What it was read from.
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
+    /// Where the protobuf model is, or the text of a compiled one.
     pub fn model_path(&self) -> &Path {
         &self.model_path
     }
 
-    /// Bytes of the protobuf model.
+    /// Bytes of that file.
     pub fn model_bytes(&self) -> u64 {
         self.model_bytes
     }
@@ -103,23 +129,4 @@ impl Package {
     pub fn into_model(self) -> Model {
         Arc::unwrap_or_clone(self.model)
     }
-}
-
-fn not_a_folder(path: &Path) -> PackageError {
-    let error = PackageError::new(ErrorKind::Path, "is a file; a package is a folder").in_file(path);
-    match path.extension().is_some_and(|e| e == "mlmodel") {
-        true => error.with_help("re-convert with convert_to=\"mlprogram\" and save it as .mlpackage"),
-        false => error,
-    }
-}
-
-fn not_a_package(path: &Path) -> PackageError {
-    if path.extension().is_some_and(|e| e == "mlmodelc") {
-        let text = "is a compiled model, which cannot be read";
-        return PackageError::new(ErrorKind::Unsupported, text)
-            .in_file(path)
-            .with_help("give the .mlpackage that it was compiled from");
-    }
-    let text = format!("has no {}, so it is not a Core ML package", manifest::FILE);
-    PackageError::new(ErrorKind::Missing, text).in_file(path)
 }

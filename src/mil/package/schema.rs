@@ -25,6 +25,8 @@ messages! {
     model "Model" {
         once SPECIFICATION_VERSION = 1, once DESCRIPTION = 2, once IS_UPDATABLE = 10, once ML_PROGRAM = 502,
     }
+    pipeline "Pipeline" { many MODELS = 1, many NAMES = 2, }
+    pipeline_of_kind "pipeline with a purpose" { once PIPELINE = 1, }
     model_description "ModelDescription" {
         once PREDICTED_FEATURE_NAME = 11, once PREDICTED_PROBABILITIES_NAME = 12,
         once DEFAULT_FUNCTION_NAME = 21, once METADATA = 100,
@@ -192,56 +194,6 @@ pub(super) fn immediate_field(dtype: DType) -> u32 {
         DType::F64 => tensor_value::DOUBLES,
         _ => tensor_value::BYTES,
     }
-}
-
-/// The fields of `Model` for models that consist of others: classifiers, regressors, and any.
-const PIPELINES: std::ops::RangeInclusive<u32> = 200..=202;
-
-/// The other model kinds that are not ML programs, by their field of `Model`.
-const OTHER_KINDS: &[(u32, &str)] = &[
-    (300, "glmRegressor"),
-    (301, "supportVectorRegressor"),
-    (302, "treeEnsembleRegressor"),
-    (303, "neuralNetworkRegressor"),
-    (304, "bayesianProbitRegressor"),
-    (400, "glmClassifier"),
-    (401, "supportVectorClassifier"),
-    (402, "treeEnsembleClassifier"),
-    (403, "neuralNetworkClassifier"),
-    (404, "kNearestNeighborsClassifier"),
-    (500, "neuralNetwork"),
-    (501, "itemSimilarityRecommender"),
-    (555, "customModel"),
-    (556, "linkedModel"),
-    (560, "classConfidenceThresholding"),
-    (600, "oneHotEncoder"),
-    (601, "imputer"),
-    (602, "featureVectorizer"),
-    (603, "dictVectorizer"),
-    (604, "scaler"),
-    (606, "categoricalMapping"),
-    (607, "normalizer"),
-    (609, "arrayFeatureExtractor"),
-    (610, "nonMaximumSuppression"),
-    (900, "identity"),
-    (2000, "textClassifier"),
-    (2001, "wordTagger"),
-    (2002, "visionFeaturePrint"),
-    (2003, "soundAnalysisPreprocessing"),
-    (2004, "gazetteer"),
-    (2005, "wordEmbedding"),
-    (2006, "audioFeaturePrint"),
-    (3000, "serializedModel"),
-];
-
-/// Whether a field of `Model` holds a pipeline of other models.
-pub(super) fn is_pipeline(field: u32) -> bool {
-    PIPELINES.contains(&field)
-}
-
-/// The kind of model that a field of `Model` stands for, if it is neither an ML program nor a pipeline.
-pub(super) fn other_kind(field: u32) -> Option<&'static str> {
-    OTHER_KINDS.iter().find(|row| row.0 == field).map(|row| row.1)
 }
 
 #[cfg(test)]

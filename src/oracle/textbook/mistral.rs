@@ -5,11 +5,11 @@ use candle_nn::VarBuilder;
 use super::family;
 use crate::error::Result;
 use crate::network::Network;
-use crate::settings::{LLAMA, Settings};
+use crate::settings::{MISTRAL, Settings};
 use anemeter_convert::checkpoint::Config;
 
 pub(crate) fn open(config: &Config, positions: usize, tensors: &VarBuilder<'_>) -> Result<Box<dyn Network>> {
-    let settings = Settings::read(config, LLAMA, positions)?;
-    let window = settings.keys.opt_size("sliding_window")?;
+    let settings = Settings::read(config, MISTRAL, positions)?;
+    let window = settings.mistral_window()?;
     family::open(&settings, tensors, [false; 3], |_| window)
 }

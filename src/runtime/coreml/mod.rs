@@ -1,4 +1,5 @@
-//! The Core ML runtime: packages are compiled, cached, loaded function by function and predicted by Core ML.
+//! The Core ML runtime: packages are compiled, cached, loaded function by function and predicted by Core ML. A compiled
+//! model is loaded as it is.
 //!
 //! This is one of the crate's unsafe islands, and nothing of Objective-C leaves it. Every message to Core ML is sent
 //! inside an autorelease pool; what Core ML may leave out is an `Option` here, whatever its headers promise.
@@ -24,7 +25,7 @@ use super::{
 use anemeter_base::hardware::os_version;
 use anemeter_base::vocabulary::RuntimeName;
 use anemeter_mil::Model;
-use anemeter_mil::package::Package;
+use anemeter_mil::package::{Form, Package};
 use model::FunctionModel;
 
 /// States and functions by name came with this version of macOS.
@@ -47,14 +48,21 @@ impl CoreMlRuntime {
         CoreMlRuntime { cache: Some(folder.into()) }
     }
 
-    /// A package compiled, and what that took.
+    /// A package compiled, and what that took; a compiled model took nothing.
     pub(super) fn compile(
         &self,
         package: &Package,
         options: &LoadOptions,
-    ) -> Result<(PathBuf, Compilation), RuntimeError> {
-        let compiled = compile::compiled(package, &self.cache()?, options.load_limit)?;
-        Ok((compiled.path, Compilation { elapsed: compiled.elapsed, cached: compiled.cached }))
+    ) -> Result<(PathBuf, Option<Compilation>), RuntimeError> {
+        match package.form() {
+            Form::Package => {
+                let compiled = compile::compiled(package, &self.cache()?, options.load_limit)?;
+                let compilation = Compilation { elapsed: compiled.elapsed, cached: compiled.cached };
+                Ok((compiled.path, Some(compilation)))
+            }
+            Form::Compiled => Ok((package.path().to_owned(), None)),
+            Form::Stage => Err(RuntimeError::StageOfPipeline(package.path().to_owned())),
+        }
     }
 
     fn cache(&self) -> Result<CompileCache, RuntimeError> {
@@ -86,7 +94,7 @@ impl Runtime for CoreMlRuntime {
 
     fn load(&self, package: &Package, options: &LoadOptions) -> Result<Arc<dyn LoadedModel>, RuntimeError> {
         let (compiled, compilation) = self.compile(package, options)?;
-        let loading = Loading { compilation: Some(compilation), ..Loading::default() };
+        let loading = Loading { compilation, ..Loading::default() };
         Ok(Arc::new(CoreMlLoaded {
             model: package.shared_model(),
             compiled,

@@ -1,7 +1,7 @@
 //! The CPU runtime: any ML program, anywhere.
 //!
 //! Loading checks every function and folds what does not depend on input shapes. The first prediction with a
-//! new set of shapes makes a plan; later ones reuse it and allocate nothing. When another plan is next, as where
+//! new set of shapes makes a plan; later ones reuse it and its memory. When another plan is next, as where
 //! tokens follow a prompt, larger working memory is given back.
 
 mod arena;

@@ -11,7 +11,7 @@ use super::memory::{GrowableTensor, Memory};
 use super::plan::{Place, Plan};
 use super::planner::plan;
 use super::{CpuLoaded, fold_options, image};
-use crate::{Observer, RuntimeError, Session, check_inputs};
+use crate::{HeldState, Observer, RuntimeError, Session, check_inputs};
 use anemeter_kernels::parallel;
 use anemeter_kernels::tensor::{AlignedBuf, DType, Shape, Tensor, TensorView, shape};
 use anemeter_mil::op::KnownValue;
@@ -156,6 +156,23 @@ impl CpuSession {
             }
         };
         plan.states.iter().map(slot).collect()
+    }
+
+    /// A state that must have this type and shape.
+    fn state_of_type(
+        &mut self,
+        name: &str,
+        dtype: DType,
+        shape: &[usize],
+    ) -> Result<&mut GrowableTensor, RuntimeError> {
+        let error = |problem: String| RuntimeError::State { name: name.to_owned(), problem };
+        let slot = self.state_names.iter().position(|n| n == name);
+        let state = &mut self.states[slot.ok_or_else(|| error("the model has no such state".to_owned()))?];
+        if dtype != state.dtype || shape != &state.shape[..] {
+            let (state_dtype, state_shape) = (state.dtype, &state.shape);
+            return Err(error(format!("is {dtype} {shape:?}, expected {state_dtype} {state_shape:?}")));
+        }
+        Ok(state)
     }
 
     fn execute(&mut self, current: usize, inputs: &[(&str, TensorView<'_>)]) -> Result<(), RuntimeError> {
@@ -323,19 +340,14 @@ impl Session for CpuSession {
     }
 
     fn set_state(&mut self, name: &str, value: &Tensor) -> Result<(), RuntimeError> {
-        let error = |problem: String| RuntimeError::State { name: name.to_owned(), problem };
-        let slot = self.state_names.iter().position(|n| n == name);
-        let state = &mut self.states[slot.ok_or_else(|| error("the model has no such state".to_owned()))?];
-        if value.dtype() != state.dtype || value.shape() != &state.shape[..] {
-            return Err(error(format!(
-                "is {} {:?}, expected {} {:?}",
-                value.dtype(),
-                value.shape(),
-                state.dtype,
-                state.shape
-            )));
-        }
+        let state = self.state_of_type(name, value.dtype(), value.shape())?;
         state.buffer.copy_from_slice(value.bytes());
+        Ok(())
+    }
+
+    fn exchange_state(&mut self, name: &str, held: &mut HeldState) -> Result<(), RuntimeError> {
+        let state = self.state_of_type(name, held.dtype, &held.shape)?;
+        std::mem::swap(&mut state.buffer, &mut held.buffer);
         Ok(())
     }
 

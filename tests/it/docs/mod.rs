@@ -1,12 +1,13 @@
 //! Pages whose `console` blocks are executed, in order, in a folder of their own. That folder is a repository with
 //! `merrow`, the checkpoint that comes with the program, `CHECKPOINT`, the same with room for longer sequences, and
-//! `configs`; a block with a file name behind its language is written there. The README finds `CHECKPOINT` and nothing
+//! `configs`; the guide about packages that one has finds two versions of one. A block with a file name behind its language is written there. The README finds `CHECKPOINT` and nothing
 //! else, in no repository.
 //!
 //! A command is expected to end with exit code 0, or as a line `? 3` below it says; a verdict about speed depends on the
 //! machine, so that `gate` and `compare` may give any. Output that is shown is compared: spaces count as one, `...` stands for any
 //! lines and `[..]` for any text.
 
+mod decision;
 mod page;
 mod pattern;
 #[cfg(unix)]
@@ -19,6 +20,7 @@ use std::process::Command;
 use tempfile::TempDir;
 
 use crate::support::command::{self, Outcome};
+use crate::support::packages;
 use page::{Part, Session};
 
 fn root() -> &'static Path {
@@ -107,9 +109,11 @@ fn check(page: &str, session: &Session, outcome: &Outcome) {
 const PAGES: &[&str] = &[
     "README.md",
     "docs/guides/benchmark.md",
+    "docs/guides/choose-a-precision.md",
     "docs/guides/compress.md",
     "docs/guides/debug-a-fallback.md",
     "docs/guides/export-your-checkpoint.md",
+    "docs/guides/gate-a-package-you-have.md",
     "docs/guides/gate-in-ci.md",
 ];
 
@@ -140,22 +144,29 @@ fn benchmark() {
 
 #[test]
 fn compress() {
-    follow(PAGES[2]);
-}
-
-#[test]
-fn debug_a_fallback() {
     follow(PAGES[3]);
 }
 
 #[test]
-fn export_your_checkpoint() {
+fn debug_a_fallback() {
     follow(PAGES[4]);
 }
 
 #[test]
-fn gate_in_ci() {
+fn export_your_checkpoint() {
     follow(PAGES[5]);
+}
+
+#[test]
+fn gate_a_package_you_have() {
+    let folder = scratch();
+    packages::write_versions(folder.path());
+    follow_in(PAGES[6], folder.path(), &|_, _| ());
+}
+
+#[test]
+fn gate_in_ci() {
+    follow(PAGES[7]);
 }
 
 #[test]

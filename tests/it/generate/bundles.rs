@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anemeter::atomic;
 use anemeter::bundle::{
-    Bundle, Checkpoint, Chunk, File, MANIFEST, Manifest, SCHEMA, Settings, Tokenizer, Tool,
+    Bundle, Checkpoint, Chunk, File, MANIFEST, Manifest, Origin, SCHEMA, Settings, Tokenizer, Tool,
 };
 use anemeter::export::{describe_architecture, describe_chunk, write_embeddings};
 use anemeter::generate::{Driver, SystemClock, sessions};
@@ -32,10 +32,12 @@ pub(crate) fn write(
     let manifest = Manifest {
         schema: SCHEMA.to_owned(),
         tool: Tool { name: "anemeter".to_owned(), version: "test".to_owned() },
+        origin: Origin::Exported,
         name: "tiny".to_owned(),
-        architecture: describe_architecture(decoder),
-        checkpoint: Checkpoint { name: "random".to_owned(), bytes: 0, digest: String::new() },
-        settings: settings(options),
+        architecture: Some(describe_architecture(decoder)),
+        checkpoint: Some(Checkpoint { name: "random".to_owned(), bytes: 0, digest: String::new() }),
+        settings: Some(settings(options)),
+        contract: None,
         chunks: chunks.collect(),
         host_embeddings: write_embeddings(decoder, options, folder, &Arc::default()).unwrap(),
         tokenizer,
@@ -79,5 +81,6 @@ fn settings(options: &Options) -> Settings {
         compute_units: ComputeUnits::All,
         precision: "fp16".to_owned(),
         training_seq_lens: None,
+        config: None,
     }
 }

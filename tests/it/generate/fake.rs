@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anemeter::bundle::{
-    Architecture, Checkpoint, Chunk, Function, Manifest, Mask, Port, SCHEMA, Settings, Tool,
+    Architecture, Checkpoint, Chunk, Function, Manifest, Mask, Origin, Port, SCHEMA, Settings, Tool,
 };
 use anemeter::generate::{Driver, Generator, ManualClock};
 use anemeter::runtime::{Observer, RuntimeError, Session};
@@ -108,8 +108,9 @@ pub(crate) fn manifest() -> Manifest {
     Manifest {
         schema: SCHEMA.to_owned(),
         tool: Tool { name: "anemeter".to_owned(), version: "test".to_owned() },
+        origin: Origin::Exported,
         name: "script".to_owned(),
-        architecture: Architecture {
+        architecture: Some(Architecture {
             name: "llama".to_owned(),
             hidden: 2,
             vocabulary: VOCABULARY,
@@ -122,9 +123,9 @@ pub(crate) fn manifest() -> Manifest {
             kv_bytes_per_token: 8,
             embedding_scale: 1.0,
             learned_positions: false,
-        },
-        checkpoint: Checkpoint { name: "none".to_owned(), bytes: 0, digest: String::new() },
-        settings: Settings {
+        }),
+        checkpoint: Some(Checkpoint { name: "none".to_owned(), bytes: 0, digest: String::new() }),
+        settings: Some(Settings {
             kv: vec![KvForm::Io],
             seq_lens: vec![4, 8],
             contexts: vec![4, 8],
@@ -136,7 +137,9 @@ pub(crate) fn manifest() -> Manifest {
             compute_units: ComputeUnits::All,
             precision: "fp16".to_owned(),
             training_seq_lens: None,
-        },
+            config: None,
+        }),
+        contract: None,
         chunks: vec![Chunk {
             file: file("model.mlpackage"),
             first_layer: 0,

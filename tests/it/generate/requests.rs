@@ -131,10 +131,10 @@ fn descriptions_that_make_no_sense_are_refused() {
         let driver = Driver::over(&manifest, None, vec![session], None, clock);
         driver.and_then(|mut driver| driver.prefill(&[&[1]], None)).unwrap_err().to_string()
     };
-    insta::assert_snapshot!(refused(|m| m.architecture.hidden = usize::MAX), @"export.json: `hidden` is 18446744073709551615, should be 1 to 1048576");
-    insta::assert_snapshot!(refused(|m| m.settings.seq_lens.clear()), @"export.json: `lengths` is empty");
-    insta::assert_snapshot!(refused(|m| m.settings.batch = 9), @"export.json: `batch` is 9, should be 1 to 4");
-    insta::assert_snapshot!(refused(|m| m.settings.kv.clear()), @"export.json: `kv` names no form of the KV cache");
+    insta::assert_snapshot!(refused(|m| m.architecture.as_mut().unwrap().hidden = usize::MAX), @"export.json: `hidden` is 18446744073709551615, should be 1 to 1048576");
+    insta::assert_snapshot!(refused(|m| m.settings.as_mut().unwrap().seq_lens.clear()), @"export.json: `lengths` is empty");
+    insta::assert_snapshot!(refused(|m| m.settings.as_mut().unwrap().batch = 9), @"export.json: `batch` is 9, should be 1 to 4");
+    insta::assert_snapshot!(refused(|m| m.settings.as_mut().unwrap().kv.clear()), @"export.json: `kv` names no form of the KV cache");
     insta::assert_snapshot!(refused(|m| m.chunks.clear()), @"export.json: has 0 chunks for 1 sessions");
     insta::assert_snapshot!(
         refused(|m| m.chunks[0].functions.truncate(2)),
@@ -153,7 +153,7 @@ fn descriptions_that_make_no_sense_are_refused() {
         @"export.json: `prefill` of `model.mlpackage` takes `mask`, which has no known meaning"
     );
     insta::assert_snapshot!(
-        refused(|m| m.architecture.vocabulary = 5),
+        refused(|m| m.architecture.as_mut().unwrap().vocabulary = 5),
         @"model.mlpackage: `prefill` gave 4 logits for 5 tokens"
     );
 }

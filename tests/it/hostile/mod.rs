@@ -1,5 +1,6 @@
 //! Damaged and malicious packages: each is refused with one message that says what is wrong, and none panics.
 
+mod compiled;
 mod model_rows;
 
 use std::fs;
@@ -193,7 +194,7 @@ fn things_that_are_no_packages_are_refused() {
     let cases = [
         ("none.mlpackage", "cannot open the package", None),
         ("empty.mlpackage", "has no Manifest.json", None),
-        ("compiled.mlmodelc", "is a compiled model", Some("give the .mlpackage that it was compiled from")),
+        ("compiled.mlmodelc", "compiled.mlmodelc/coremldata.bin: does not exist", None),
         ("old.mlmodel", "is a file; a package is a folder", Some("re-convert")),
     ];
     for (name, expected, help) in cases {

@@ -40,6 +40,15 @@ pub(super) const MODEL_ROWS: &[Row] = &[
         |p| edit_model(p, |m| m.r#type = Some(ModelType::Pipeline(proto::Pipeline::default()))),
         "is a pipeline, several models that run one after the other",
     ),
+    (
+        "pipeline that classifies",
+        |p| {
+            edit_model(p, |m| {
+                m.r#type = Some(ModelType::PipelineClassifier(proto::PipelineClassifier::default()));
+            });
+        },
+        "is a pipeline, several models that run one after the other: it has none",
+    ),
     ("no program", |p| edit_model(p, |m| m.r#type = None), "there is no mlProgram"),
     (
         "sequence",

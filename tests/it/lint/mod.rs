@@ -11,7 +11,8 @@ use anemeter::vocabulary::KvForm;
 
 use crate::lower::models::{TINY, llama};
 use crate::support::command::{anemeter, arg, redact};
-use crate::support::fixtures;
+use crate::support::compile::Dialect;
+use crate::support::{fixtures, mlmodelc};
 
 /// A tiny decoder, written.
 fn decoder(folder: &Path, form: KvForm) -> PathBuf {
@@ -106,19 +107,20 @@ fn folders_of_packages_are_looked_at_together() {
     let folder = tempfile::tempdir().unwrap();
     fixtures::write(fixtures::two_functions(), folder.path(), "a.mlpackage");
     fixtures::write(fixtures::accumulator(), folder.path(), "b.mlpackage");
-    std::fs::create_dir(folder.path().join("c.mlmodelc")).unwrap();
+    let compiled = fixtures::write(fixtures::accumulator(), folder.path(), "c.mlpackage");
+    mlmodelc::compiled(&compiled, Dialect::Scalars);
+    std::fs::remove_dir_all(compiled).unwrap();
     let notes = br#"{"schema": "any", "settings": {"training_seq_lens": [512], "compute_units": "cpu+ane"}}"#;
     anemeter::atomic::write_file(&folder.path().join("export.json"), notes).unwrap();
     let outcome = anemeter(&["lint", arg(folder.path())]);
     let text = outcome.succeeded();
     assert!(text.contains("warning A56") && text.contains("c.mlmodelc"), "{text}");
+    assert!(text.contains("c.mlmodelc/main"), "compiled models are looked into: {text}");
     assert!(text.contains("b.mlpackage/main"), "{text}");
     assert!(!text.contains("A55"), "compute units are known and fine: {text}");
-    let compiled = anemeter(&["lint", arg(&folder.path().join("c.mlmodelc"))]);
-    let message = "c.mlmodelc: is a compiled model, which no rule can look into";
-    assert!(compiled.refused().contains(message), "{}", compiled.stderr);
     let empty = tempfile::tempdir().unwrap();
     std::fs::create_dir(empty.path().join("c.mlmodelc")).unwrap();
+    let message = "c.mlmodelc/coremldata.bin: does not exist";
     assert!(anemeter(&["lint", arg(empty.path())]).refused().contains(message));
     std::fs::remove_dir(empty.path().join("c.mlmodelc")).unwrap();
     assert!(anemeter(&["lint", arg(empty.path())]).refused().contains("help: give an .mlpackage"));

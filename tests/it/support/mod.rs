@@ -3,8 +3,11 @@
 pub(crate) mod architectures;
 pub(crate) mod checkpoints;
 pub(crate) mod command;
+pub(crate) mod compile;
 pub(crate) mod damage;
 pub(crate) mod fixtures;
+pub(crate) mod mlmodelc;
 pub(crate) mod numbers;
+pub(crate) mod packages;
 pub(crate) mod scene;
 pub(crate) mod tiny;

@@ -139,7 +139,7 @@ fn what_was_found_is_recorded_beside_the_bundle() {
         command::json(&bundle.join("verify.json"))["compared"],
         json!([{"kv": "io", "seq_lens": [16, 24]}, {"kv": "state", "seq_lens": [16, 24]}])
     );
-    assert_eq!(found.checkpoint_digest, opened.manifest().checkpoint.digest);
+    assert_eq!(found.checkpoint_digest, opened.exported().unwrap().checkpoint.digest);
 
     let mut other = Tiny { name: "other", ..sound };
     set(&mut other, "model.norm.weight", 3, -1.0);

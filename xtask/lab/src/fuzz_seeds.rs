@@ -1,15 +1,20 @@
 //! `cargo xtask fuzz-seeds`: what fuzz targets start from, written by the library.
 
 use std::fs;
+use std::path::Path;
 
 use anemeter::mil::verify::verify;
 use anemeter::package::{self, WriteOptions, decode_model};
 use anyhow::{Result, bail};
+use coreml_proto::proto;
 use pico_args::Arguments;
+use prost::Message as _;
 
 use xtask::fuzz::PROGRAM_SEED_LENGTH;
 use xtask::outcome::Outcome;
 use xtask::project::Project;
+
+use crate::mil_compiler::{Dialect, compile};
 
 #[path = "../../../fuzz/src/lib.rs"]
 #[allow(dead_code, unreachable_pub, clippy::unwrap_used, reason = "a crate of its own for the fuzz targets")]
@@ -29,16 +34,23 @@ pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome
     package::write(&verify(model)?, &package, WriteOptions { overwrite: true, ..WriteOptions::default() })?;
     let manifest = fs::read(package.join("Manifest.json"))?;
     let whole = shared_by_targets::join(&manifest, &tiny.model, &tiny.weights);
+    let (text, description) = compile(&proto::Model::decode(&tiny.model[..])?, Dialect::Scalars);
+    let compiled = shared_by_targets::join(&description, text.as_bytes(), &tiny.weights);
     for target in &targets {
+        let folder = project.root.join("fuzz/corpus").join(target);
+        fs::create_dir_all(&folder)?;
         let seed = match target.as_str() {
             "manifest" => &manifest,
             "protobuf" => &tiny.model,
             "weights" => &tiny.weights,
             "package" | "run" => &whole,
+            "tensor_files" => {
+                copy_files(&project.root.join(ARRAYS_OF_NUMPY), &folder)?;
+                continue;
+            }
+            "compiled" => &compiled,
             other => bail!("there is no seed for the fuzz target `{other}`"),
         };
-        let folder = project.root.join("fuzz/corpus").join(target);
-        fs::create_dir_all(&folder)?;
         fs::write(folder.join("tiny"), seed)?;
         if target == "run" {
             for index in 0..PROGRAM_SEEDS {
@@ -47,6 +59,17 @@ pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome
         }
     }
     Ok(Outcome::Checked(format!("seeds of {} targets", targets.len())))
+}
+
+/// What the tests of the readers have.
+const ARRAYS_OF_NUMPY: &str = "src/harness/tensor_files/testdata";
+
+fn copy_files(from: &Path, to: &Path) -> Result<()> {
+    for file in fs::read_dir(from)? {
+        let file = file?;
+        fs::copy(file.path(), to.join(file.file_name()))?;
+    }
+    Ok(())
 }
 
 /// `run` makes a program of any bytes, but of few bytes only a short one, so it starts from long noise as well.

@@ -5,12 +5,16 @@
 
 mod bench;
 mod browser;
+mod busy;
 mod check;
 mod fetch_smollm2;
 mod fuzz_seeds;
 mod gate_power;
 mod instruction_sets;
 mod made_up;
+#[path = "../../../tests/it/support/compile.rs"]
+#[allow(clippy::unwrap_used, dead_code, reason = "shared with the tests, which use all of it")]
+mod mil_compiler;
 mod python;
 mod reference;
 mod tiny_checkpoints;

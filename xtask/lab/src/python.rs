@@ -16,6 +16,7 @@ const CLUSTERING: Requirements = Requirements("xtask/python/requirements-compres
 const TORCH: Requirements = Requirements("xtask/python/requirements-torch.txt");
 const MOTO: Requirements = Requirements("xtask/python/requirements-remote.txt");
 const PEERS: Requirements = Requirements("xtask/python/requirements-peers.txt");
+const MODELS: Requirements = Requirements("xtask/python/requirements-packages.txt");
 const TRANSFORMERS: Requirements = Requirements(TRANSFORMERS_LIST);
 
 /// The versions of transformers and what it needs beside torch.
@@ -37,6 +38,16 @@ pub(crate) fn interpreter_with_torch(project: &Project) -> Result<Option<PathBuf
 /// The interpreter with torch and transformers.
 pub(crate) fn interpreter_with_transformers(project: &Project) -> Result<Option<PathBuf>> {
     TRANSFORMERS.beside(project, interpreter_with_torch(project)?)
+}
+
+/// The interpreter with models of torchvision and sentence-transformers, beside transformers; nothing where they cannot be
+/// installed.
+pub(crate) fn interpreter_for_packages(project: &Project) -> Result<Option<PathBuf>> {
+    let made = interpreter_with_transformers(project).and_then(|python| MODELS.beside(project, python));
+    Ok(made.unwrap_or_else(|error| {
+        eprintln!("{error:#}");
+        None
+    }))
 }
 
 /// The interpreter with the engines that `bench peers` measures, beside transformers.

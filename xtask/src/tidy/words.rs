@@ -28,6 +28,7 @@ const PUBLIC_HOSTS: &[&str] = &[
     "huggingface.co",
     "json-schema.org",
     "keepachangelog.com",
+    "numpy.org",
     "raw.githubusercontent.com",
     "semver.org",
     "www.apache.org",

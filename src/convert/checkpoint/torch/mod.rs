@@ -1,7 +1,6 @@
 //! PyTorch state dicts: a zip archive of a pickle and the bytes of its tensors.
 
 mod pickle;
-mod zip;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -9,6 +8,7 @@ use std::ops::Range;
 use super::error::{CheckpointError, Result, quoted};
 use super::files::Mapped;
 use super::{Encoding, Stored};
+use anemeter_base::zip::{self, Method};
 use anemeter_kernels::tensor::{DType, shape};
 use pickle::{Machine, Tensor, Value};
 
@@ -48,7 +48,13 @@ pub(super) fn read(file: &Mapped) -> Result<Vec<(String, Stored)>> {
 }
 
 fn read_archive(file: &Mapped) -> Result<Vec<(String, Stored)>> {
-    let entries = zip::entries(&file.bytes)?;
+    let mut entries = BTreeMap::new();
+    for (name, entry) in zip::entries(&file.bytes)? {
+        if entry.method != Method::Stored {
+            return Err(CheckpointError::new(format!("zip entry {} is compressed", quoted(name))));
+        }
+        entries.insert(name, entry.content);
+    }
     let mut pickles = entries.keys().filter_map(|name| name.strip_suffix("data.pkl"));
     let (Some(folder), None) = (pickles.next(), pickles.next()) else {
         return Err(CheckpointError::new(

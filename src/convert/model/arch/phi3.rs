@@ -1,6 +1,4 @@
-//! Phi-3: Llama's layers with fused projections, partly rotated heads and a frequency factor per dimension.
-//!
-//! Only the factors for sequences of the original length are used, so that length is the longest.
+//! Phi-3: Llama's layers with fused projections, partly rotated heads and, for LongRoPE, a frequency factor per dimension.
 
 use super::family::{Family, Projections};
 use super::{Architecture, llama};

@@ -31,6 +31,18 @@ impl Buffer {
         Ok(())
     }
 
+    pub(super) fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// Takes type, shape and content of a tensor.
+    pub(super) fn copy_from(&mut self, view: &TensorView<'_>) -> Result<(), TensorError> {
+        self.dtype = view.dtype();
+        self.resize(view.shape())?;
+        self.data.copy_from_slice(view.bytes());
+        Ok(())
+    }
+
     pub(super) fn shape(&self) -> &[usize] {
         &self.shape
     }

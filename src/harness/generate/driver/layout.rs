@@ -5,7 +5,8 @@ use smallvec::SmallVec;
 use crate::generate::error::{GenerateError, Result};
 use anemeter_base::advice::Remedy;
 use anemeter_base::vocabulary::KvForm;
-use anemeter_convert::bundle::{Architecture, MANIFEST, Manifest, Settings};
+use anemeter_convert::bundle::contract::Contract;
+use anemeter_convert::bundle::{Architecture, Exported, MANIFEST, Manifest, Settings};
 
 /// Longest sequence, widest vector and largest vocabulary that are taken for real.
 const MAX_LENGTH: usize = 1 << 15;
@@ -28,13 +29,17 @@ pub(super) struct Layout {
 impl Layout {
     /// Sizes in a form, or in the bundle's first.
     pub(super) fn of(manifest: &Manifest, form: Option<KvForm>) -> Result<Layout> {
-        let settings = &manifest.settings;
+        let not_exported = || {
+            let problem = "nothing says how the packages are driven as a language model";
+            GenerateError::request(problem).with_help(Remedy::GiveContract)
+        };
+        let Exported { architecture, settings, .. } = manifest.exported().ok_or_else(not_exported)?;
         let form = chosen(settings, form)?;
         let lengths = if form == KvForm::State { &settings.contexts } else { &settings.seq_lens };
         let mut buckets = lengths.clone();
         buckets.sort_unstable();
         buckets.dedup();
-        let Architecture { hidden, vocabulary, .. } = manifest.architecture;
+        let &Architecture { hidden, vocabulary, .. } = architecture;
         let (Some(&shortest), Some(&longest)) = (buckets.first(), buckets.last()) else {
             return Err(GenerateError::file(MANIFEST, "`lengths` is empty"));
         };
@@ -47,13 +52,27 @@ impl Layout {
             ("batch", settings.batch, 1, 4),
             ("query", query, 1, shortest),
         ];
-        for (key, value, low, high) in bounds {
-            if !(low..=high).contains(&value) {
-                let problem = format!("`{key}` is {value}, should be {low} to {high}");
-                return Err(GenerateError::file(MANIFEST, problem));
-            }
-        }
+        check_bounds(&bounds)?;
         Ok(Layout { form, batch: settings.batch, hidden, vocabulary, buckets, query })
+    }
+
+    /// Sizes of packages of others, which are driven in the one form that their contract says.
+    pub(super) fn of_contract(contract: &Contract, form: Option<KvForm>) -> Result<Layout> {
+        let own = contract.kv();
+        if let Some(wanted) = form.filter(|&form| form != own) {
+            let problem = format!("the packages have no cache form `{wanted}`");
+            return Err(GenerateError::request(problem).with_help(format!("they are driven with `{own}`")));
+        }
+        let buckets = contract.lengths();
+        let bounds = [
+            ("contract.context_length", contract.context_length, 1, MAX_LENGTH),
+            ("contract.lengths", *buckets.first().unwrap_or(&0), 1, MAX_LENGTH),
+            ("contract.lengths", *buckets.last().unwrap_or(&0), 1, MAX_LENGTH),
+            ("contract.vocabulary", contract.vocabulary, 1, MAX_TOKENS),
+        ];
+        check_bounds(&bounds)?;
+        let vocabulary = contract.vocabulary;
+        Ok(Layout { form: own, batch: 1, hidden: 0, vocabulary, buckets, query: 1 })
     }
 
     pub(super) fn longest(&self) -> usize {
@@ -135,6 +154,17 @@ fn chosen(settings: &Settings, form: Option<KvForm>) -> Result<KvForm> {
             let none = || GenerateError::file(MANIFEST, "`kv` names no form of the KV cache");
             settings.kv.first().copied().ok_or_else(none)
         }
+    }
+}
+
+/// Refuses numbers of the description that are not within their bounds.
+fn check_bounds(bounds: &[(&str, usize, usize, usize)]) -> Result<()> {
+    match bounds.iter().find(|(_, value, low, high)| !(low..=high).contains(&value)) {
+        Some((key, value, low, high)) => {
+            let problem = format!("`{key}` is {value}, should be {low} to {high}");
+            Err(GenerateError::file(MANIFEST, problem))
+        }
+        None => Ok(()),
     }
 }
 

@@ -127,7 +127,8 @@ fn divergences(a: &[WatchedTensors], b: &[WatchedTensors]) -> Vec<TensorDivergen
     found
 }
 
-fn divergence(name: &str, found: &[f32], expected: &[f32]) -> TensorDivergence {
+/// How far a tensor is from what is expected.
+pub(in crate::verify) fn divergence(name: &str, found: &[f32], expected: &[f32]) -> TensorDivergence {
     let lost = NonFinite::of(found);
     let error = relative_error(expected, found);
     let differences = found.iter().zip(expected).map(|(&f, &e)| (f64::from(f) - f64::from(e)).abs());

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
+pub(super) use against::divergence;
 pub use against::{PackageComparison, TensorDivergence, compare_bundles, compare_packages};
 pub use places::{Places, places};
 pub use watch::TensorRange;

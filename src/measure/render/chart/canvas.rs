@@ -1,5 +1,7 @@
 //! The ground that charts are drawn on: size, axes, colours, numbers at the axes.
 
+use std::ops::Range;
+
 use plotters::backend::SVGBackend;
 use plotters::chart::{ChartBuilder, ChartContext};
 use plotters::coord::Shift;
@@ -129,7 +131,7 @@ pub(super) fn plot<'a, 'b, X>(
     frame: &Frame<'_>,
     x: X,
     highest: f64,
-    label_x: &dyn Fn(&<X::CoordDescType as Ranged>::ValueType) -> String,
+    label_x: Label<'_, <X::CoordDescType as Ranged>::ValueType>,
     labels: usize,
 ) -> Result<Plot<'a, 'b, X::CoordDescType>, String>
 where
@@ -137,13 +139,31 @@ where
     X::CoordDescType: ValueFormatter<<X::CoordDescType as Ranged>::ValueType>,
 {
     let top = if highest > 0.0 { highest * 1.15 } else { 1.0 };
+    plot_between(area, frame, (x, label_x, labels), 0.0..top, &|y| tick(*y))
+}
+
+/// A label of a number at an axis.
+type Label<'a, T> = &'a dyn Fn(&T) -> String;
+
+/// A chart with axes over any numbers.
+pub(super) fn plot_between<'a, 'b, X>(
+    area: &'a Area<'b>,
+    frame: &Frame<'_>,
+    (x, label_x, labels): (X, Label<'_, <X::CoordDescType as Ranged>::ValueType>, usize),
+    y: Range<f64>,
+    label_y: Label<'_, f64>,
+) -> Result<Plot<'a, 'b, X::CoordDescType>, String>
+where
+    X: AsRangedCoord,
+    X::CoordDescType: ValueFormatter<<X::CoordDescType as Ranged>::ValueType>,
+{
     let mut plot = ChartBuilder::on(area)
         .margin(10)
         .margin_top(if frame.series.is_empty() { TITLE + 4 } else { HEAD })
         .margin_right(24)
         .x_label_area_size(46)
         .y_label_area_size(66)
-        .build_cartesian_2d(x, 0.0..top)
+        .build_cartesian_2d(x, y)
         .map_err(|e| e.to_string())?;
     plot.configure_mesh()
         .x_desc(frame.x)
@@ -151,7 +171,7 @@ where
         .x_labels(labels)
         .y_labels(6)
         .x_label_formatter(label_x)
-        .y_label_formatter(&|y| tick(*y))
+        .y_label_formatter(label_y)
         .label_style(text(13))
         .axis_desc_style(text(14))
         .axis_style(INK)

@@ -8,7 +8,8 @@ use plotters::style::{Color, RGBColor};
 
 use super::canvas::{Frame, SERIES, Theme, draw, plot};
 use super::{Chart, Result};
-use crate::report::{Figure, Metric, Report};
+use crate::report::{Figure, Metric, Place, Report};
+use anemeter_base::text::visible;
 
 pub(super) fn ttft(reports: &[Report], theme: Theme) -> Result<Option<Chart>> {
     history(reports, Metric::Ttft, "Time to the first token, report by report", "p50 (ms)", theme)
@@ -18,21 +19,25 @@ pub(super) fn tps(reports: &[Report], theme: Theme) -> Result<Option<Chart>> {
     history(reports, Metric::Tps, "Tokens per second, report by report", "p50 (tokens per second)", theme)
 }
 
+pub(super) fn latency(reports: &[Report], theme: Theme) -> Result<Option<Chart>> {
+    history(reports, Metric::Latency, "Latency of a prediction, report by report", "p50 (ms)", theme)
+}
+
 fn history(reports: &[Report], metric: Metric, title: &str, y: &str, theme: Theme) -> Result<Option<Chart>> {
-    let seq_lens: BTreeSet<usize> = reports.iter().flat_map(Report::seq_lens).collect();
-    let at = |seq_len: usize| {
-        let figures = reports.iter().enumerate().filter_map(move |(index, report)| {
-            let figure = report.figure(metric, Some(seq_len))?;
+    let places: BTreeSet<Place> = reports.iter().flat_map(Report::places).collect();
+    let at = |place: &Place| {
+        let figures = reports.iter().enumerate().filter_map(|(index, report)| {
+            let figure = report.figure_at(metric, Some(place))?;
             Some((index as i32, figure.summary.percentiles.p50?, figure))
         });
         figures.collect::<Vec<(i32, f64, &Figure)>>()
     };
-    let highest = seq_lens.iter().flat_map(|&seq_len| at(seq_len)).map(|(_, p50, _)| p50).fold(0.0, f64::max);
+    let highest = places.iter().flat_map(at).map(|(_, p50, _)| p50).fold(0.0, f64::max);
     let Some(last) = reports.len().checked_sub(1).filter(|&last| last > 0 && highest > 0.0) else {
         return Ok(None);
     };
-    let colours: Vec<(usize, RGBColor)> = seq_lens.iter().copied().zip(SERIES.into_iter().cycle()).collect();
-    let series = colours.iter().map(|(seq_len, colour)| (format!("seq_len {seq_len}"), *colour)).collect();
+    let colours: Vec<(&Place, RGBColor)> = places.iter().zip(SERIES.into_iter().cycle()).collect();
+    let series = colours.iter().map(|(place, colour)| (visible(&place.in_words()), *colour)).collect();
     let frame = Frame { title, x: "report", y, series };
     let svg = draw(&frame, theme, |area| {
         let label = |place: &SegmentValue<i32>| match place {
@@ -41,8 +46,8 @@ fn history(reports: &[Report], metric: Metric, title: &str, y: &str, theme: Them
         };
         let places = (0..last as i32).into_segmented();
         let mut plot = plot(area, &frame, places, highest * 1.1, &label, reports.len().min(20) + 1)?;
-        for &(seq_len, colour) in &colours {
-            let figures = at(seq_len);
+        for &(place, colour) in &colours {
+            let figures = at(place);
             let bars = figures.iter().filter_map(|(index, p50, figure)| {
                 let interval = figure.p50_interval?;
                 let place = SegmentValue::CenterOf(*index);
@@ -57,6 +62,10 @@ fn history(reports: &[Report], metric: Metric, title: &str, y: &str, theme: Them
         }
         Ok(())
     })?;
-    let name = if metric == Metric::Ttft { "history-ttft" } else { "history-tps" };
+    let name = match metric {
+        Metric::Ttft => "history-ttft",
+        Metric::Tps => "history-tps",
+        _ => "history-latency",
+    };
     Ok(Some(Chart { name: name.to_owned(), svg }))
 }

@@ -5,34 +5,49 @@ use plotters::style::Color;
 
 use super::canvas::{Frame, GRID, SERIES, Theme, draw, line, plot, tick};
 use super::{Chart, Result};
-use crate::report::{Outcome, Report, Request};
+use crate::report::{Launch, Outcome, Place, Report};
 use crate::stats::median;
+use anemeter_base::text::visible;
 
 /// Beyond so many times the median a request is marked as an outlier.
 const OUTLIER: f64 = 1.25;
 
-/// The median step of every request, in the order of launches and requests.
+/// The latencies of a launch in order: the median step of each request, or each prediction but the first ones.
+fn latencies(launch: &Launch) -> Vec<(Place, Option<f64>)> {
+    let requests = launch.requests.iter();
+    let requests = requests.map(|request| (Place::SeqLen(request.seq_len), median(&request.steps_ms)));
+    let predictions = launch.predictions.iter().filter(|one| !one.first);
+    let predictions = predictions.map(|one| (Place::Case(one.case.clone()), Some(one.latency_ms)));
+    requests.chain(predictions).collect()
+}
+
+/// The latency of every request, in the order of launches and requests.
 pub(super) fn over_time(report: &Report, theme: Theme) -> Result<Option<Chart>> {
-    let completed: Vec<_> = report.launches.iter().filter(|l| l.outcome == Outcome::Completed).collect();
-    let requests: Vec<&Request> = completed.iter().flat_map(|launch| &launch.requests).collect();
-    let medians: Vec<Option<f64>> = requests.iter().map(|request| median(&request.steps_ms)).collect();
-    let highest = medians.iter().flatten().copied().fold(0.0, f64::max);
+    let completed = report.launches.iter().filter(|l| l.outcome == Outcome::Completed);
+    let launches: Vec<Vec<(Place, Option<f64>)>> = completed.map(latencies).collect();
+    let requests: Vec<&(Place, Option<f64>)> = launches.iter().flatten().collect();
+    let highest = requests.iter().filter_map(|(_, ms)| *ms).fold(0.0, f64::max);
     if requests.len() < 2 || highest <= 0.0 {
         return Ok(None);
     }
-    let ends: Vec<f64> = completed
+    let ends: Vec<f64> = launches
         .iter()
         .scan(0, |total, launch| {
-            *total += launch.requests.len();
+            *total += launch.len();
             Some(*total as f64 - 0.5)
         })
         .collect();
-    let colours: Vec<(usize, _)> = report.seq_lens().into_iter().zip(SERIES.into_iter().cycle()).collect();
+    let colours: Vec<(Place, _)> = report.places().into_iter().zip(SERIES.into_iter().cycle()).collect();
+    let (title, y) = match report.is_of_predictions() {
+        true => ("Latency over time", "latency (ms)"),
+        false => ("Step latency over time", "median step (ms)"),
+    };
+    let names = colours.iter().map(|(place, colour)| (visible(&place.in_words()), *colour));
     let frame = Frame {
-        title: "Step latency over time",
+        title,
         x: "request, in order; lines divide launches; × is 25 % above the median",
-        y: "median step (ms)",
-        series: colours.iter().map(|(seq_len, colour)| (format!("seq_len {seq_len}"), *colour)).collect(),
+        y,
+        series: names.take(SERIES.len()).collect(),
     };
     let svg = draw(&frame, theme, |area| {
         let width = -0.5..requests.len() as f64 - 0.5;
@@ -40,13 +55,12 @@ pub(super) fn over_time(report: &Report, theme: Theme) -> Result<Option<Chart>> 
         let dividers = ends[..ends.len().saturating_sub(1)].iter();
         let dividers = dividers.map(|&x| PathElement::new(vec![(x, 0.0), (x, highest * 1.15)], GRID));
         plot.draw_series(dividers).map_err(|e| e.to_string())?;
-        for &(seq_len, colour) in &colours {
+        for (place, colour) in &colours {
             let points: Vec<(f64, f64)> = requests
                 .iter()
-                .zip(&medians)
                 .enumerate()
-                .filter(|(_, (request, _))| request.seq_len == seq_len)
-                .filter_map(|(x, (_, median))| Some((x as f64, (*median)?)))
+                .filter(|(_, (at, _))| at == place)
+                .filter_map(|(x, (_, ms))| Some((x as f64, (*ms)?)))
                 .collect();
             let typical = median(&points.iter().map(|point| point.1).collect::<Vec<_>>()).unwrap_or(0.0);
             let (far, near): (Vec<_>, Vec<_>) = points.into_iter().partition(|p| p.1 > typical * OUTLIER);

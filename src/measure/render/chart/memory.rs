@@ -2,19 +2,19 @@
 
 use super::canvas::{Frame, SERIES, Theme, draw, line, plot, tick};
 use super::{Chart, Result};
-use crate::report::{Outcome, Report, Request};
+use crate::report::{Launch, Outcome, Report};
 
 const MEGABYTE: f64 = 1e6;
 
 /// Resident and private memory after every request, in the order of launches and requests.
 pub(super) fn over_time(report: &Report, theme: Theme) -> Result<Option<Chart>> {
     let completed = report.launches.iter().filter(|launch| launch.outcome == Outcome::Completed);
-    let requests: Vec<&Request> = completed.flat_map(|launch| &launch.requests).collect();
-    let series = |bytes: fn(&Request) -> Option<u64>| -> Vec<(f64, f64)> {
+    let requests: Vec<[Option<u64>; 2]> = completed.flat_map(after_each).collect();
+    let series = |which: usize| -> Vec<(f64, f64)> {
         let points = requests.iter().enumerate();
-        points.filter_map(|(x, request)| Some((x as f64, bytes(request)? as f64 / MEGABYTE))).collect()
+        points.filter_map(|(x, bytes)| Some((x as f64, bytes[which]? as f64 / MEGABYTE))).collect()
     };
-    let (resident, private) = (series(|r| r.resident_bytes), series(|r| r.private_bytes));
+    let (resident, private) = (series(0), series(1));
     let highest = resident.iter().chain(&private).map(|point| point.1).fold(0.0, f64::max);
     if resident.len() < 2 {
         return Ok(None);
@@ -35,6 +35,12 @@ pub(super) fn over_time(report: &Report, theme: Theme) -> Result<Option<Chart>> 
         line(&mut plot, private, SERIES[1])
     })?;
     Ok(Some(Chart { name: "memory".to_owned(), svg }))
+}
+
+/// Resident and private memory after each request or prediction of a launch.
+fn after_each(launch: &Launch) -> impl Iterator<Item = [Option<u64>; 2]> {
+    let requests = launch.requests.iter().map(|of| [of.resident_bytes, of.private_bytes]);
+    requests.chain(launch.predictions.iter().map(|of| [of.resident_bytes, of.private_bytes]))
 }
 
 /// Private memory during a long run.

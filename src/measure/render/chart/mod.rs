@@ -9,6 +9,7 @@ mod compression;
 mod distribution;
 mod frontier;
 mod history;
+mod labels;
 mod latency;
 mod memory;
 mod seq_lens;
@@ -34,8 +35,9 @@ pub fn charts(report: &Report, theme: Theme) -> Result<Vec<Chart>> {
     let mut found = Vec::new();
     found.extend(seq_lens::ttft(report, theme)?);
     found.extend(seq_lens::tps(report, theme)?);
+    found.extend(seq_lens::latency(report, theme)?);
     found.extend(latency::over_time(report, theme)?);
-    found.extend(distribution::per_seq_len(report, theme)?);
+    found.extend(distribution::per_place(report, theme)?);
     found.extend(memory::over_time(report, theme)?);
     found.extend(memory::soak(report, theme)?);
     found.extend(latency::soak(report, theme)?);
@@ -48,12 +50,13 @@ pub fn comparisons(reports: &[Report], theme: Theme) -> Result<Vec<Chart>> {
     let mut found = Vec::new();
     found.extend(history::ttft(reports, theme)?);
     found.extend(history::tps(reports, theme)?);
+    found.extend(history::latency(reports, theme)?);
     found.extend(frontier::of_reports(reports, theme)?);
     Ok(found)
 }
 
-/// The chart of a sweep, if it measured several speeds.
-pub fn sweep(sweep: &Sweep, theme: Theme) -> Result<Option<Chart>> {
+/// The charts of a sweep: speed and quality over size, if several configurations have them.
+pub fn sweep(sweep: &Sweep, theme: Theme) -> Result<Vec<Chart>> {
     frontier::trade_offs(&sweep.trade_offs(), theme)
 }
 
@@ -72,6 +75,16 @@ mod tests {
         let names: Vec<String> =
             charts(&testing::report(), Theme::File).unwrap().into_iter().map(|chart| chart.name).collect();
         assert_eq!(names, ["ttft", "tps", "latency", "inter-token-128", "inter-token-512", "memory"]);
+    }
+
+    #[test]
+    fn predictions_have_theirs() {
+        let report = testing::predicted(3, 1.0);
+        let names: Vec<String> =
+            charts(&report, Theme::File).unwrap().into_iter().map(|chart| chart.name).collect();
+        assert_eq!(names, ["prediction-latency", "latency", "latency-1", "latency-2", "memory"]);
+        let history = comparisons(&[report.clone(), report], Theme::File).unwrap();
+        assert_eq!(history.iter().map(|chart| &*chart.name).collect::<Vec<_>>(), ["history-latency"]);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Speed per sequence length: the median with its interval, and the slow tail.
+//! Speed per sequence length or case: the median with its interval, and the slow tail.
 
 use plotters::coord::ranged1d::{IntoSegmentedCoord, SegmentValue};
 use plotters::element::{Circle, EmptyElement, ErrorBar, Text, TriangleMarker};
@@ -8,18 +8,26 @@ use super::canvas::{Frame, SERIES, Theme, draw, plot, text};
 use super::{Chart, Result};
 use crate::render::number;
 use crate::report::{Figure, Metric, Report};
+use anemeter_base::text::visible;
+
+/// Letters below all places together.
+const LABELS: usize = 96;
 
 pub(super) fn ttft(report: &Report, theme: Theme) -> Result<Option<Chart>> {
-    per_seq_len(report, Metric::Ttft, "Time to the first token", "milliseconds", theme)
+    per_place(report, Metric::Ttft, "Time to the first token", "milliseconds", theme)
 }
 
 pub(super) fn tps(report: &Report, theme: Theme) -> Result<Option<Chart>> {
-    per_seq_len(report, Metric::Tps, "Tokens per second", "tokens per second", theme)
+    per_place(report, Metric::Tps, "Tokens per second", "tokens per second", theme)
 }
 
-fn per_seq_len(report: &Report, metric: Metric, title: &str, y: &str, theme: Theme) -> Result<Option<Chart>> {
+pub(super) fn latency(report: &Report, theme: Theme) -> Result<Option<Chart>> {
+    per_place(report, Metric::Latency, "Latency of a prediction", "milliseconds", theme)
+}
+
+fn per_place(report: &Report, metric: Metric, title: &str, y: &str, theme: Theme) -> Result<Option<Chart>> {
     let figures: Vec<&Figure> =
-        report.figures.iter().filter(|figure| figure.metric == metric && figure.seq_len.is_some()).collect();
+        report.figures.iter().filter(|figure| figure.metric == metric && figure.place().is_some()).collect();
     let highest = figures.iter().map(|figure| top(figure)).fold(0.0, f64::max);
     let Some(last) = figures.len().checked_sub(1).and_then(|last| i32::try_from(last).ok()) else {
         return Ok(None);
@@ -30,9 +38,10 @@ fn per_seq_len(report: &Report, metric: Metric, title: &str, y: &str, theme: The
     if !tails.is_empty() {
         series.push(("p95 (slow tail)".to_owned(), SERIES[1]));
     }
-    let frame = Frame { title, x: "sequence length (tokens)", y, series };
+    let x = if report.is_of_predictions() { "function and shapes" } else { "sequence length (tokens)" };
+    let frame = Frame { title, x, y, series };
     let svg = draw(&frame, theme, |area| {
-        let label = |place: &SegmentValue<i32>| seq_len_label(&figures, place);
+        let label = |place: &SegmentValue<i32>| place_label(&figures, place);
         let mut plot = plot(area, &frame, (0..last).into_segmented(), highest, &label, figures.len() + 1)?;
         let at = |index: usize| SegmentValue::CenterOf(index as i32);
         let medians =
@@ -52,7 +61,11 @@ fn per_seq_len(report: &Report, metric: Metric, title: &str, y: &str, theme: The
         let marks = tails.iter().map(|(i, p95)| TriangleMarker::new((at(*i), *p95), 6, SERIES[1].filled()));
         plot.draw_series(marks).map(|_| ()).map_err(|e| e.to_string())
     })?;
-    let name = if metric == Metric::Ttft { "ttft" } else { "tps" };
+    let name = match metric {
+        Metric::Ttft => "ttft",
+        Metric::Tps => "tps",
+        _ => "prediction-latency",
+    };
     Ok(Some(Chart { name: name.to_owned(), svg }))
 }
 
@@ -64,8 +77,14 @@ fn top(figure: &Figure) -> f64 {
     most.max(interval.min(most * 1.5))
 }
 
-fn seq_len_label(figures: &[&Figure], place: &SegmentValue<i32>) -> String {
+fn place_label(figures: &[&Figure], place: &SegmentValue<i32>) -> String {
     let (SegmentValue::CenterOf(index) | SegmentValue::Exact(index)) = place else { return String::new() };
-    let seq_len = usize::try_from(*index).ok().and_then(|index| figures.get(index)?.seq_len);
-    seq_len.map_or(String::new(), |seq_len| seq_len.to_string())
+    let place = usize::try_from(*index).ok().and_then(|index| figures.get(index)?.place());
+    // The ends of names are their shapes, which tell cases apart.
+    let name = place.map_or(String::new(), |place| visible(&place.to_string()));
+    let room = LABELS / figures.len().max(1);
+    match name.chars().count() {
+        count if count > room => format!("…{}", name.chars().skip(count - room).collect::<String>()),
+        _ => name,
+    }
 }

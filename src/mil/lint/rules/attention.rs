@@ -72,7 +72,7 @@ pub(super) static UNALIGNED_SOFTMAX: Rule = Rule {
     }),
     #[cfg(test)]
     examples: (|| examples::softmax_of(&[1, 33, 4, 32], 1), || examples::softmax_of(&[1, 96, 4, 32], 1)),
-    ..Rule::info("A31", "unaligned-softmax", SingleReport)
+    ..Rule::info("A31", "unaligned-softmax", SingleReport).decided_by("enumerate_shapes")
 };
 
 pub(super) static SCORES_SCALED_LATE: Rule = Rule {

@@ -28,7 +28,7 @@ pub(super) static NO_SHORT_CONTEXT: Rule = Rule {
     }),
     #[cfg(test)]
     examples: (|| examples::cached(2048), || examples::cached(1024)),
-    ..Rule::warning("A52", "no-short-context", WidelyReported)
+    ..Rule::warning("A52", "no-short-context", WidelyReported).decided_by("contexts").of_decoders()
 };
 
 /// The caches of a function and their shortest length: states, and inputs that names call caches.
@@ -68,7 +68,10 @@ pub(super) static MULTIFUNCTION_PREFILL_STATES: Rule = Rule {
     }),
     #[cfg(test)]
     examples: (|| examples::pair(2), || examples::pair(1)),
-    ..Rule::warning("A53", "multifunction-prefill-states", SingleReport).needing(Needs::Ios)
+    ..Rule::warning("A53", "multifunction-prefill-states", SingleReport)
+        .needing(Needs::Ios)
+        .decided_by("kv")
+        .of_decoders()
 };
 
 #[cfg(test)]

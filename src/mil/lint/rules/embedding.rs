@@ -25,7 +25,7 @@ pub(super) static GATHER_AMONG_LAYERS: Rule = Rule {
     }),
     #[cfg(test)]
     examples: (|| examples::lookup(100, true), || examples::lookup(100, false)),
-    ..Rule::warning("A22", "gather-among-layers", WidelyReported).off_ane()
+    ..Rule::warning("A22", "gather-among-layers", WidelyReported).off_ane().decided_by("embeddings")
 };
 
 pub(super) static LARGE_EMBEDDING: Rule = Rule {
@@ -50,7 +50,7 @@ pub(super) static LARGE_EMBEDDING: Rule = Rule {
     }),
     #[cfg(test)]
     examples: (|| examples::lookup(70000, true), || examples::lookup(65536, true)),
-    ..Rule::error("A23", "large-embedding", SingleReport).off_ane()
+    ..Rule::error("A23", "large-embedding", SingleReport).off_ane().decided_by("embeddings")
 };
 
 #[cfg(test)]

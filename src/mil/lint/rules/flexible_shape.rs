@@ -63,7 +63,7 @@ pub(super) static ENUMERATED_SHAPES_WITH_STATE: Rule = Rule {
     }),
     #[cfg(test)]
     examples: (examples::stateful_enumerated, examples::fixed),
-    ..Rule::error("A12", "enumerated-shapes-with-state", WidelyReported).off_ane()
+    ..Rule::error("A12", "enumerated-shapes-with-state", WidelyReported).off_ane().decided_by("kv")
 };
 
 /// Whether an interface has inputs of several shapes.
@@ -93,7 +93,7 @@ pub(super) static FLEXIBLE_STATE: Rule = Rule {
     }),
     #[cfg(test)]
     examples: (examples::open_state, examples::fixed),
-    ..Rule::error("A13", "flexible-state", Documented).off_ane()
+    ..Rule::error("A13", "flexible-state", Documented).off_ane().decided_by("kv")
 };
 
 fn is_listed(array: &ArrayType) -> bool {

@@ -52,7 +52,7 @@ pub(super) static HEAD_OVER_ALL_POSITIONS: Rule = Rule {
     }),
     #[cfg(test)]
     examples: (|| examples::head(32), || examples::head(1)),
-    ..Rule::warning("A50", "head-over-all-positions", WidelyReported)
+    ..Rule::warning("A50", "head-over-all-positions", WidelyReported).of_decoders()
 };
 
 /// The output that a value becomes, position by position.
@@ -81,6 +81,9 @@ mod examples {
     }
 
     pub(super) fn head(positions: usize) -> Case {
-        on_input(&[1, 64, 1, positions], |b, x| conv(b, x, (1024, 64)))
+        case(|b| {
+            let x = input(b, "hidden", DType::F16, &[1, 64, 1, positions]);
+            vec![conv(b, x, (1024, 64))]
+        })
     }
 }

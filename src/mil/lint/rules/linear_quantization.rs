@@ -45,7 +45,7 @@ pub(super) static PER_BLOCK_QUANTIZATION: Rule = Rule {
     }),
     #[cfg(test)]
     examples: (|| quantized(DType::I8, 2), || quantized(DType::I8, 1)),
-    ..Rule::error("A41", "per-block-quantization", WidelyReported).off_ane()
+    ..Rule::error("A41", "per-block-quantization", WidelyReported).off_ane().decided_by("precision")
 };
 
 pub(super) static INT4_PER_CHANNEL: Rule = Rule {
@@ -65,7 +65,7 @@ pub(super) static INT4_PER_CHANNEL: Rule = Rule {
     }),
     #[cfg(test)]
     examples: (|| quantized(DType::I4, 1), || quantized(DType::I8, 1)),
-    ..Rule::warning("A42", "int4-per-channel", Documented)
+    ..Rule::warning("A42", "int4-per-channel", Documented).decided_by("precision")
 };
 
 #[cfg(test)]

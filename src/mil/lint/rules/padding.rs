@@ -32,7 +32,7 @@ pub(super) static UNALIGNED_LAST_AXIS: Rule = Rule {
     }),
     #[cfg(test)]
     examples: (|| activated("relu", &[1, 64, 1, 33]), || activated("relu", &[1, 64, 1, 64])),
-    ..Rule::warning("A09", "unaligned-last-axis", Documented)
+    ..Rule::warning("A09", "unaligned-last-axis", Documented).decided_by("enumerate_shapes")
 };
 
 pub(super) static SINGLETON_LAST_AXIS: Rule = Rule {

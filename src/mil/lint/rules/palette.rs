@@ -65,7 +65,7 @@ pub(super) static SMALL_PALETTE_GROUP: Rule = Rule {
     }),
     #[cfg(test)]
     examples: (|| examples::palettised((32, 1)), || examples::palettised((8, 1))),
-    ..Rule::warning("A43", "small-palette-group", Documented)
+    ..Rule::warning("A43", "small-palette-group", Documented).decided_by("precision")
 };
 
 pub(super) static SCALED_PALETTE: Rule = Rule {
@@ -86,7 +86,7 @@ pub(super) static SCALED_PALETTE: Rule = Rule {
     }),
     #[cfg(test)]
     examples: (examples::scaled_palette, || examples::palettised((8, 1))),
-    ..Rule::warning("A44", "scaled-palette", Documented)
+    ..Rule::warning("A44", "scaled-palette", Documented).decided_by("precision")
 };
 
 pub(super) static UNUSUAL_PALETTE: Rule = Rule {
@@ -114,7 +114,7 @@ pub(super) static UNUSUAL_PALETTE: Rule = Rule {
     }),
     #[cfg(test)]
     examples: (|| examples::palettised((8, 2)), || examples::palettised((8, 1))),
-    ..Rule::warning("A45", "unusual-palette", SingleReport)
+    ..Rule::warning("A45", "unusual-palette", SingleReport).decided_by("precision")
 };
 
 pub(super) static INDIVISIBLE_WEIGHT: Rule = Rule {
@@ -139,7 +139,7 @@ pub(super) static INDIVISIBLE_WEIGHT: Rule = Rule {
     }),
     #[cfg(test)]
     examples: (|| examples::mixed(60), || examples::mixed(72)),
-    ..Rule::error("A47", "indivisible-weight", Documented)
+    ..Rule::error("A47", "indivisible-weight", Documented).decided_by("precision")
 };
 
 #[cfg(test)]

@@ -73,7 +73,7 @@ pub(super) static UNCOMPRESSED_WEIGHTS: Rule = Rule {
         || convolved(|b| b.constant("w", big(&[64, 64, 1, 1]))),
         || convolved(|b| scaled(b, DType::I8, (64, 64), 1)),
     ),
-    ..Rule::info("C04", "uncompressed-weights", Policy)
+    ..Rule::info("C04", "uncompressed-weights", Policy).decided_by("precision")
 };
 
 pub(super) static OPSET_NEWER_THAN_TARGET: Rule = Rule {
@@ -94,7 +94,7 @@ pub(super) static OPSET_NEWER_THAN_TARGET: Rule = Rule {
     }),
     #[cfg(test)]
     examples: (|| examples::opset(crate::Opset::Ios26), || examples::opset(crate::Opset::Ios18)),
-    ..Rule::error("C07", "opset-newer-than-target", Documented)
+    ..Rule::error("C07", "opset-newer-than-target", Documented).decided_by("target")
 };
 
 #[cfg(test)]

@@ -29,13 +29,15 @@ pub(super) static COMPUTE_UNITS_HIDE_FALLBACK: Rule = Rule {
     }),
     #[cfg(test)]
     examples: (|| examples::units("all"), || examples::units("CPU_AND_NE")),
-    ..Rule::warning("A55", "compute-units-hide-fallback", WidelyReported).needing(Needs::ComputeUnits)
+    ..Rule::warning("A55", "compute-units-hide-fallback", WidelyReported)
+        .needing(Needs::ComputeUnits)
+        .decided_by("compute_units")
 };
 
 pub(super) static COMPILED_MODEL_ONLY: Rule = Rule {
     title: "only a compiled model is shipped",
     why: "A compiled model (.mlmodelc) belongs to the compiler that made it: one made by a newer compiler was not \
-          readable, another crashed on a newer chip. It cannot be looked into here either.",
+          readable, another crashed on a newer chip.",
     evidence: &[
         "Anemll issue 14: compiled by 9.0, not readable by 8.0",
         "speech-swift issue 313: a segmentation fault on M5 Max",

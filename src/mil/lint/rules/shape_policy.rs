@@ -37,7 +37,10 @@ pub(super) static UNTRAINED_SEQUENCE_LENGTH: Rule = Rule {
     }),
     #[cfg(test)]
     examples: (|| examples::trained(256), || examples::trained(512)),
-    ..Rule::error("C02", "untrained-sequence-length", Policy).needing(Needs::TrainingSeqLens)
+    ..Rule::error("C02", "untrained-sequence-length", Policy)
+        .needing(Needs::TrainingSeqLens)
+        .decided_by("enumerate_shapes")
+        .of_decoders()
 };
 
 pub(super) static SEQUENCE_LENGTH: Rule = Rule {
@@ -67,7 +70,7 @@ pub(super) static SEQUENCE_LENGTH: Rule = Rule {
     }),
     #[cfg(test)]
     examples: (|| examples::long(8192, 1), || examples::long(1024, 1)),
-    ..Rule::warning("C05", "sequence-length", Policy)
+    ..Rule::warning("C05", "sequence-length", Policy).decided_by("enumerate_shapes").of_decoders()
 };
 
 pub(super) static BATCH_SIZE: Rule = Rule {
@@ -94,7 +97,7 @@ pub(super) static BATCH_SIZE: Rule = Rule {
     }),
     #[cfg(test)]
     examples: (|| examples::long(512, 2), || examples::long(512, 1)),
-    ..Rule::warning("C06", "batch-size", Policy)
+    ..Rule::warning("C06", "batch-size", Policy).decided_by("batch").of_decoders()
 };
 
 #[cfg(test)]

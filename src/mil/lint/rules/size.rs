@@ -38,7 +38,7 @@ pub(super) static WEIGHT_SIZE_LIMIT: Rule = Rule {
     }),
     #[cfg(test)]
     examples: (|| examples::sized(600_000_000), || examples::sized(400_000_000)),
-    ..Rule::error("A48", "weight-size-limit", Documented)
+    ..Rule::error("A48", "weight-size-limit", Documented).decided_by("chunks")
 };
 
 pub(super) static LAYER_COUNT_LIMIT: Rule = Rule {
@@ -55,7 +55,7 @@ pub(super) static LAYER_COUNT_LIMIT: Rule = Rule {
     }),
     #[cfg(test)]
     examples: (|| examples::layered(18), || examples::layered(17)),
-    ..Rule::warning("A49", "layer-count-limit", SingleReport).needing(Needs::Ios)
+    ..Rule::warning("A49", "layer-count-limit", SingleReport).needing(Needs::Ios).decided_by("chunks")
 };
 
 pub(super) static SMALL_FUNCTION: Rule = Rule {

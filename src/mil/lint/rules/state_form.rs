@@ -25,7 +25,7 @@ pub(super) static UNALIGNED_STATE: Rule = Rule {
     }),
     #[cfg(test)]
     examples: (|| examples::kept(&[&[2, 4, 64, 24]]), || examples::kept(&[&[2, 4, 64, 32]])),
-    ..Rule::warning("A14", "unaligned-state", SingleReport)
+    ..Rule::warning("A14", "unaligned-state", SingleReport).decided_by("contexts")
 };
 
 pub(super) static MULTIPLE_STATES: Rule = Rule {

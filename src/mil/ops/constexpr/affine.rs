@@ -316,13 +316,14 @@ mod tests {
     }
 
     #[test]
-    fn integers_of_four_bits_are_multiplied_as_stored_whatever_their_offset() {
+    fn integers_are_multiplied_as_stored_whatever_their_blocks_and_offsets() {
         let (shape, blocks) = ([2, 128], [2, 4]);
         let scale = tensor(&blocks, &[0.5f32; 8]);
         let ints = |dtype| packed(dtype, &blocks, &[3; 8]);
         let half = tensor(&blocks, &[f16::from_f32(2.5); 8]);
         let wide = tensor(&blocks, &[2.5f32; 8]);
         for (dtype, offset) in [
+            (DType::I8, None),
             (DType::I4, None),
             (DType::U4, None),
             (DType::I4, Some(ints(DType::I4))),
@@ -330,8 +331,12 @@ mod tests {
             (DType::U4, Some(half)),
             (DType::I4, Some(wide)),
         ] {
+            let data = match dtype {
+                DType::I8 => tensor(&shape, &[1i8; 256]),
+                _ => packed(dtype, &shape, &[1; 256]),
+            };
             let weight = Affine {
-                data: Source::Plain(packed(dtype, &shape, &[1; 256])),
+                data: Source::Plain(data),
                 rescale: Rescale {
                     blocks: Blocks::new(&shape, &blocks).unwrap(),
                     scale: Source::Plain(scale.clone()),

@@ -19,10 +19,22 @@ const SMALLEST_SHAPE: usize = 2;
 
 /// The interfaces and the metadata; an absent description is an empty one.
 pub(super) fn description(field: Option<Field<'_>>, program: &Program) -> Result<(Interfaces, Metadata)> {
-    let message = match field {
-        Some(field) => field.message(description::SCHEMA)?,
-        None => Message::root(&[], description::SCHEMA)?,
-    };
+    match field {
+        Some(field) => described(&field.message(description::SCHEMA)?, program),
+        None => described(&Message::root(&[], description::SCHEMA)?, program),
+    }
+}
+
+/// The interfaces and the metadata of a `ModelDescription` that stands alone, `offset` bytes into its file.
+pub(in crate::package) fn description_at(
+    bytes: &[u8],
+    offset: usize,
+    program: &Program,
+) -> Result<(Interfaces, Metadata)> {
+    described(&Message::at(bytes, offset, description::SCHEMA)?, program)
+}
+
+fn described(message: &Message<'_>, program: &Program) -> Result<(Interfaces, Metadata)> {
     if message.get(description::TRAINING_INPUT).is_some() {
         return Err(PackageError::new(
             ErrorKind::Unsupported,
@@ -32,9 +44,9 @@ pub(super) fn description(field: Option<Field<'_>>, program: &Program) -> Result
     let metadata = message.get(description::METADATA).map_or(Ok(Metadata::default()), |f| texts(&f))?;
     let interface = Interface {
         function: MAIN.to_owned(),
-        inputs: features(&message, description::INPUT)?,
-        outputs: features(&message, description::OUTPUT)?,
-        states: features(&message, description::STATE)?,
+        inputs: features(message, description::INPUT)?,
+        outputs: features(message, description::OUTPUT)?,
+        states: features(message, description::STATE)?,
         predicted_feature: message.text(description::PREDICTED_FEATURE_NAME)?.to_owned(),
         predicted_probabilities: message.text(description::PREDICTED_PROBABILITIES_NAME)?.to_owned(),
     };

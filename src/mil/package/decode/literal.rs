@@ -15,18 +15,19 @@ use anemeter_kernels::tensor::{AlignedBuf, Bytes, DType, shape};
 pub(super) const SMALLEST_VALUE: usize = 12;
 
 /// Where constants come from.
-pub(super) struct Sources<'w> {
-    pub(super) blobs: BlobReader<'w>,
+pub(in crate::package) struct Sources<'w> {
+    pub(in crate::package) blobs: BlobReader<'w>,
     /// Short immediates that were met: a program says the same few numbers thousands of times.
     immediates: HashMap<Box<[u8]>, Bytes>,
 }
 
 impl<'w> Sources<'w> {
-    pub(super) fn new(weights: &'w WeightFiles) -> Sources<'w> {
+    pub(in crate::package) fn new(weights: &'w WeightFiles) -> Sources<'w> {
         Sources { blobs: BlobReader::new(weights), immediates: HashMap::new() }
     }
 
-    fn immediate(&mut self, buffer: AlignedBuf) -> Bytes {
+    /// The bytes of an immediate, shared with an equal one that was met before if they are few.
+    pub(in crate::package) fn immediate(&mut self, buffer: AlignedBuf) -> Bytes {
         const SHORT: usize = 64;
         if buffer.len() > SHORT {
             return Bytes::from(buffer);
@@ -63,7 +64,7 @@ fn blob_data(field: &Field<'_>, ty: &Type, sources: &mut Sources<'_>) -> Result<
     let Some(tensor) = ty.tensor() else {
         return Err(message.error(format!("a {ty} cannot be in a weight file")));
     };
-    let elements = element_count(&message, tensor)?;
+    let elements = element_count(tensor).map_err(|text| message.error(text))?;
     let file = message.text(blob_file_value::FILE_NAME)?;
     let offset = message.uint64(blob_file_value::OFFSET)?;
     Ok(LiteralData::Blob(sources.blobs.read(file, offset, tensor, elements)?))
@@ -145,7 +146,7 @@ fn entries(
 /// The elements of an immediate tensor, which must be in the one field that its type is kept in.
 fn tensor_data(field: &Field<'_>, ty: &TensorType, sources: &mut Sources<'_>) -> Result<LiteralData> {
     let message = field.message(tensor_value::SCHEMA)?;
-    let elements = element_count(&message, ty)?;
+    let elements = element_count(ty).map_err(|text| message.error(text))?;
     let kind = immediate_field(ty.dtype);
     let others = tensor_value::SCHEMA.once.iter().any(|&n| n != kind && message.get(n).is_some());
     let values = match message.get(kind) {
@@ -230,11 +231,12 @@ fn fits(value: u64, dtype: DType) -> bool {
     }
 }
 
-fn element_count(message: &Message<'_>, ty: &TensorType) -> Result<usize> {
+/// How many elements a constant of a type has.
+pub(in crate::package) fn element_count(ty: &TensorType) -> std::result::Result<usize, String> {
     let Some(concrete) = ty.concrete() else {
-        return Err(message.error(format!("a constant has the type {ty}, whose shape is not fixed")));
+        return Err(format!("a constant has the type {ty}, whose shape is not fixed"));
     };
     shape::element_count(&concrete)
         .filter(|&count| ty.dtype.byte_len(count).is_some())
-        .ok_or_else(|| message.error(format!("a constant of type {ty} is too large to address")))
+        .ok_or_else(|| format!("a constant of type {ty} is too large to address"))
 }

@@ -6,27 +6,31 @@
 
 mod interface;
 mod literal;
+mod pipeline;
 mod program;
 mod types;
 
-use literal::Sources;
+pub(super) use interface::description_at;
+pub(super) use literal::{Sources, element_count};
+pub(super) use pipeline::{model_at, models};
 
 use super::check;
 use super::error::{ErrorKind, PackageError, Result};
-use super::schema::{self, model};
+use super::kind;
+use super::schema::model;
 use super::weights::{WeightFile, WeightFiles};
-use super::wire::{Message, top_level_fields};
+use super::wire::{Message, fields};
 use crate::Model;
 
 /// The model in the bytes of `model.mlmodel`, with the weight files it refers to.
 pub fn decode_model(bytes: &[u8], weights: &WeightFiles) -> Result<Model> {
-    decode(bytes, weights).map(|(model, _)| model)
+    decode(bytes, 0, weights).map(|(model, _)| model)
 }
 
-/// The model, and the weight files as far as it refers to them.
-pub(super) fn decode(bytes: &[u8], weights: &WeightFiles) -> Result<(Model, Vec<WeightFile>)> {
-    check_kind(bytes)?;
-    let message = Message::root(bytes, model::SCHEMA)?;
+/// The model that starts `offset` bytes into its file, and the weight files as far as it refers to them.
+pub(super) fn decode(bytes: &[u8], offset: usize, weights: &WeightFiles) -> Result<(Model, Vec<WeightFile>)> {
+    check_kind(bytes, offset)?;
+    let message = Message::at(bytes, offset, model::SCHEMA)?;
     let spec_version = spec_version(&message)?;
     if message.boolean(model::IS_UPDATABLE)? {
         return Err(PackageError::new(
@@ -44,21 +48,14 @@ pub(super) fn decode(bytes: &[u8], weights: &WeightFiles) -> Result<(Model, Vec<
 }
 
 /// Refuses other kinds of model by their field number alone, so that a large one costs nothing.
-fn check_kind(bytes: &[u8]) -> Result<()> {
-    for field in top_level_fields(bytes, model::SCHEMA.name) {
+fn check_kind(bytes: &[u8], offset: usize) -> Result<()> {
+    for field in fields(bytes, offset, model::SCHEMA.name) {
         let field = field?;
-        if schema::is_pipeline(field) {
-            let message = "is a pipeline, several models that run one after the other; a single ML program (mlProgram) is needed";
-            return Err(PackageError::new(ErrorKind::Unsupported, message).with_help(
-                "export without the other stages (a detector without its NMS, for example), or save the stage that is an ML \
-                 program as a package of its own: in coremltools, \
-                 MLModel(spec.pipeline.models[0], weights_dir=model.weights_dir).save(\"stage.mlpackage\")",
-            ));
+        if kind::is_pipeline(field.number()) {
+            return Err(kind::pipeline(&pipeline::stages(&field)?));
         }
-        if let Some(kind) = schema::other_kind(field) {
-            let message = format!("is a {kind} model; only ML programs (mlProgram) are supported");
-            return Err(PackageError::new(ErrorKind::Unsupported, message)
-                .with_help("re-convert with convert_to=\"mlprogram\""));
+        if let Some(other) = kind::other(field.number()) {
+            return Err(other.refusal());
         }
     }
     Ok(())

@@ -189,10 +189,8 @@ fn attributes(
 
 /// Checks sorted names.
 fn no_duplicates<'n>(message: &Message<'_>, names: impl Iterator<Item = &'n str>, what: &str) -> Result<()> {
-    let mut last = None;
-    for name in names {
-        fail_if!(last == Some(name), message.error("{what} {} occurs twice", quoted(name)));
-        last = Some(name);
+    match check::repeated(names) {
+        Some(name) => Err(message.error(format!("{what} {} occurs twice", quoted(name)))),
+        None => Ok(()),
     }
-    Ok(())
 }

@@ -3,5 +3,5 @@
 mod read;
 mod write;
 
-pub(super) use read::{Field, Message, Schema, top_level_fields};
+pub(super) use read::{Field, Message, Schema, fields};
 pub(super) use write::Writer;

@@ -55,6 +55,15 @@ impl<'a> Message<'a> {
         Message::new(bytes, 0, schema)
     }
 
+    /// A message that starts `offset` bytes into its file.
+    pub(in crate::package) fn at(
+        bytes: &'a [u8],
+        offset: usize,
+        schema: &'static Schema,
+    ) -> Result<Message<'a>> {
+        Message::new(bytes, offset, schema)
+    }
+
     fn new(bytes: &'a [u8], offset: usize, schema: &'static Schema) -> Result<Message<'a>> {
         let message = Message { bytes, offset, schema };
         let mut seen = 0u64;
@@ -151,16 +160,9 @@ impl<'a> Message<'a> {
     }
 }
 
-/// The field numbers of a file's outermost message, without a look inside any.
-pub(in crate::package) fn top_level_fields<'a>(
-    bytes: &'a [u8],
-    message: &'static str,
-) -> impl Iterator<Item = Result<u32>> + use<'a> {
-    fields(bytes, 0, message).map(|field| field.map(|field| field.number))
-}
-
-/// The fields of a message up to the first that is malformed.
-fn fields<'a>(
+/// The fields of a message up to the first that is malformed, whether they are known or not and without a look inside
+/// any.
+pub(in crate::package) fn fields<'a>(
     bytes: &'a [u8],
     offset: usize,
     message: &'static str,
@@ -178,6 +180,16 @@ fn fields<'a>(
 }
 
 impl<'a> Field<'a> {
+    /// Its number.
+    pub(in crate::package) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Where its content starts in the file.
+    pub(in crate::package) fn offset(&self) -> usize {
+        self.offset
+    }
+
     /// The field as a nested message.
     pub(in crate::package) fn message(&self, schema: &'static Schema) -> Result<Message<'a>> {
         Message::new(self.bytes()?, self.offset, schema)

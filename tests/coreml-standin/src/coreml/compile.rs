@@ -61,7 +61,7 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The package inside a compiled model.
+/// The package inside a compiled model, or the model itself if Core ML's own compiler made it.
 pub(super) fn content(compiled: &Path) -> Result<Package, Failure> {
     if !compiled.join(MARK).is_file() {
         let text = format!(
@@ -70,7 +70,9 @@ pub(super) fn content(compiled: &Path) -> Result<Package, Failure> {
         );
         return Err(Failure::new(code::IO, text));
     }
-    Package::open(compiled.join(CONTENT)).map_err(|error| {
+    let content = compiled.join(CONTENT);
+    let content = if content.exists() { &content } else { compiled };
+    Package::open(content).map_err(|error| {
         Failure::new(code::IO, "Failed to load the model.").caused_by("com.apple.mil", 2, error.to_string())
     })
 }

@@ -1,8 +1,11 @@
 //! The Core ML module gives what the CPU runtime gives, and leaves nothing behind.
 
+use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use anemeter::mil::{Builder, Model, Opset, TensorType, Type};
+use anemeter::package::Package;
 use anemeter::runtime::{
     Availability, Hints, LoadOptions, ReshapeFrequency, Runtime, RuntimeError, Session, Specialization,
     choose, cpu,
@@ -88,6 +91,69 @@ fn core_ml_is_the_runtime_of_choice() {
     let _balance = balanced(&[]);
     let runtime = choose(None).unwrap();
     assert_eq!((runtime.name(), runtime.availability()), (RuntimeName::CoreMl, Availability::Ready));
+}
+
+/// `y = relu(x)` as Core ML's compiler writes it.
+fn write_compiled(folder: &Path) {
+    const TEXT: &str = "program(1.0)
+{
+    func main<ios16>(tensor<fp16, [1, 4]> x) {
+            tensor<fp16, [1, 4]> y = relu(x = x)[name = tensor<string, []>(\"y\")];
+        } -> (y);
+}
+";
+    let feature =
+        |field: u8, name: u8| [field, 15, 10, 1, name, 26, 10, 42, 8, 10, 2, 1, 4, 16, 0x90, 0x80, 4];
+    let description = [feature(0x0a, b'x'), feature(0x52, b'y')].concat();
+    let number = |n: usize| (n as u64).to_le_bytes();
+    let header =
+        [&502u32.to_le_bytes()[..], &[5], &[0; 23], &number(7), b"generic", &7u32.to_le_bytes(), &[0; 28]];
+    let data = [&header.concat()[..], &number(description.len()), &description, &number(502), &number(0)];
+    fs::create_dir(folder).unwrap();
+    fs::write(folder.join("model.mil"), TEXT).unwrap();
+    fs::write(folder.join("coremldata.bin"), data.concat()).unwrap();
+}
+
+#[test]
+fn compiled_models_are_loaded_as_they_are() {
+    let _balance = balanced(&[]);
+    let scene = Scene::new();
+    let path = scene.path("relu.mlmodelc");
+    write_compiled(&path);
+    let package = Package::open(&path).unwrap();
+    let load = |runtime: &dyn Runtime| runtime.load(&package, &LoadOptions::default()).unwrap();
+    let loaded = load(&scene.core_ml());
+    assert_eq!(loaded.loading().compilation, None);
+    let mut both = [loaded.session(), load(&cpu()).session()];
+    agree(&mut both, "main", &[("x", &halves(&[1, 4], 1))], &["y"]);
+    assert!(!scene.path("cache").exists(), "nothing is compiled, so nothing is stored");
+}
+
+/// A message in a field of another.
+fn field(number: usize, content: &[u8]) -> Vec<u8> {
+    let varint = |mut n: usize| {
+        let mut bytes = Vec::new();
+        while n >= 0x80 {
+            bytes.push(n as u8 | 0x80);
+            n >>= 7;
+        }
+        bytes.push(n as u8);
+        bytes
+    };
+    [varint(number << 3 | 2), varint(content.len()), content.to_vec()].concat()
+}
+
+#[test]
+fn a_stage_of_a_packaged_pipeline_is_refused() {
+    let _balance = balanced(&[]);
+    let scene = Scene::new();
+    let package = scene.package(typed());
+    let model = fs::read(package.model_path()).unwrap();
+    fs::write(package.model_path(), field(202, &field(1, &model))).unwrap();
+    let stage = Package::open(package.path().join("model0")).unwrap();
+    let refused = scene.core_ml().load(&stage, &LoadOptions::default()).err().unwrap();
+    assert!(matches!(&refused, RuntimeError::StageOfPipeline(path) if path.ends_with("model0")), "{refused}");
+    cpu().load(&stage, &LoadOptions::default()).unwrap();
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! `cargo xtask bench WHAT`: measurements, most of them judged by targets.
 
+mod auto;
 mod build;
 mod commits;
 mod compress;
@@ -14,6 +15,7 @@ mod quality;
 use crate::Task;
 
 pub(crate) const TASKS: &[Task] = &[
+    ("auto", auto::run),
     ("build", build::run),
     ("commits", commits::run),
     ("compress", compress::run),

@@ -61,7 +61,10 @@ struct Row {
 
 pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
     let recorded = arguments.contains("--record");
+    let only: Option<String> = arguments.opt_value_from_str("--only")?;
     xtask::finish(arguments)?;
+    let forms = forms(only.as_deref())?;
+    ensure!(!recorded || only.is_none(), "--record is for all precisions: leave --only out");
     let model = match fetch(project)? {
         Fetched::There(path) => path,
         Fetched::NotAvailable(why) => return Ok(Outcome::not_checked("quality", &why)),
@@ -71,12 +74,15 @@ pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome
     let folder = project.target.join("bench-quality");
     fs::create_dir_all(&folder)?;
     let mut rows = Vec::new();
-    for (name, wish) in FORMS {
+    for (name, wish) in forms {
         let row = measure(project, &program, &model, &folder, (name, wish))?;
         println!("{name}: {:.2} bits, perplexity {:.4} over {} tokens", row.bits, row.perplexity, row.tokens);
         rows.push(row);
     }
     fs::remove_dir_all(&folder)?;
+    if only.is_some() {
+        return Ok(Outcome::Checked(format!("{} of {} precisions, not judged", rows.len(), FORMS.len())));
+    }
     let (table, met) = (table(&rows)?, targets(&rows)?);
     println!("\n{table}\n{}", met.text());
     if recorded {
@@ -88,6 +94,20 @@ pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome
         true => Ok(Outcome::Checked(String::new())),
         false => bail!("a target is missed"),
     }
+}
+
+/// The forms to measure: those whose name has a word in it, if one is given.
+fn forms(only: Option<&str>) -> Result<Vec<&'static (&'static str, Wish)>> {
+    let found: Vec<_> =
+        FORMS.iter().filter(|(name, _)| only.is_none_or(|word| name.contains(word))).collect();
+    let known = || FORMS.iter().map(|(name, _)| *name).collect::<Vec<_>>().join("; ");
+    ensure!(
+        !found.is_empty(),
+        "no precision is called `{}`; there are {}",
+        only.unwrap_or_default(),
+        known()
+    );
+    Ok(found)
 }
 
 /// A configuration that leaves no weight out, embedding and head included.
@@ -211,6 +231,15 @@ mod tests {
         assert_eq!(met(&rows(19.89, 24.0)), [false, true]);
         assert_eq!(met(&rows(20.0, 25.0)), [true, false]);
         assert!(targets(&rows(20.0, 25.0)[..3]).is_err());
+    }
+
+    #[test]
+    fn forms_are_found_by_a_part_of_their_name() {
+        let names = |only| forms(only).map(|found| found.iter().map(|form| form.0).collect::<Vec<_>>());
+        assert_eq!(names(None).unwrap().len(), FORMS.len());
+        assert_eq!(names(Some("auto")).unwrap(), [AUTO]);
+        assert_eq!(names(Some("lut4")).unwrap(), ["lut4:group=16", UNIFORM]);
+        assert!(names(Some("int3")).unwrap_err().to_string().contains("there are fp16; int8; "));
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! `cargo xtask check WHAT`: what the tests cannot show, against other programs, real models and other machines.
 
+mod architectures;
 pub(crate) mod conformance;
 mod coreml;
+mod decision;
 mod docs;
 mod mac_smoke;
+mod packages;
 mod quickstart;
 mod remote;
 mod smollm2;
@@ -11,10 +14,13 @@ mod smollm2;
 use crate::Task;
 
 pub(crate) const TASKS: &[Task] = &[
+    ("architectures", architectures::run),
     ("conformance", conformance::run),
     ("coreml", coreml::run),
+    ("decision", decision::run),
     ("docs", docs::run),
     ("mac-smoke", mac_smoke::run),
+    ("packages", packages::run),
     ("quickstart", quickstart::run),
     ("remote", remote::run),
     ("smollm2", smollm2::run),

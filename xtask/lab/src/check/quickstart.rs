@@ -6,8 +6,6 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 use std::time::Instant;
 
 use anemeter::report::{Metric, Report};
@@ -15,6 +13,7 @@ use anyhow::{Context, Result, ensure};
 use pico_args::Arguments;
 
 use crate::browser::{self, Scheme};
+use crate::busy::with_one_core_busy;
 use xtask::median;
 use xtask::outcome::Outcome;
 use xtask::process::read;
@@ -144,21 +143,6 @@ fn verdict_after(told: &str, command: &str) -> Result<&'static str> {
     VERDICTS.iter().find(|verdict| line.starts_with(**verdict)).copied().with_context(|| line.to_owned())
 }
 
-/// Runs `work`, beside a thread that never rests if asked for.
-fn with_one_core_busy<T>(busy: bool, work: impl FnOnce() -> T) -> T {
-    let done = AtomicBool::new(!busy);
-    thread::scope(|scope| {
-        scope.spawn(|| {
-            while !done.load(Ordering::Relaxed) {
-                std::hint::black_box(std::array::from_fn::<u64, 64, _>(|i| i as u64 * 3));
-            }
-        });
-        let result = work();
-        done.store(true, Ordering::Relaxed);
-        result
-    })
-}
-
 fn check_order(told: &str) -> Result<()> {
     let mut rest = told;
     for words in TOLD {
@@ -169,7 +153,8 @@ fn check_order(told: &str) -> Result<()> {
     Ok(())
 }
 
-fn check_page(path: &Path) -> Result<Option<String>> {
+/// Opens a page in both colour schemes and leaves pictures beside it; nothing if there is no browser.
+pub(super) fn check_page(path: &Path) -> Result<Option<String>> {
     let Some(chromium) = browser::chromium() else { return Ok(None) };
     let page = browser::read(&chromium, path)?;
     ensure!(page.console.is_empty(), "the page complains: {}", page.console.join("; "));

@@ -167,6 +167,7 @@ fn launch_of(index: usize, canary_ms: f64, requests: Vec<Request>) -> Launch {
         energy_joules_per_token: None,
         warm_up_requests: SEQ_LENS.len(),
         requests,
+        predictions: Vec::new(),
         stderr: None,
     }
 }

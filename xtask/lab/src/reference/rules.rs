@@ -16,18 +16,19 @@ pub(super) const PAGE: Page = Page {
 
 const INTRODUCTION: &str = "\
 `anemeter lint --explain ID` prints a rule in full; options and waivers take its id or its name. [Lint](../lint.md) says \
-what severities and confidences mean.\n";
+what severities and confidences mean. \"Decided by\" is the key of an [export configuration](config.md) that makes the \
+difference.\n";
 
 fn page() -> Result<String> {
     let mut text = format!("{} rules. {INTRODUCTION}\n", rules().len());
-    text +=
-        "| id | name | severity | confidence | rule | keeps off | needs |\n|---|---|---|---|---|---|---|\n";
+    text += "| id | name | severity | confidence | rule | keeps off | decided by | needs |\n|---|---|---|---|---|---|---|---|\n";
     for rule in rules() {
         let off = if rule.off_ane { "yes" } else { "" };
         let (severity, confidence) = (rule.severity.name(), rule.confidence.name());
+        let key = rule.decided_by.map(|key| format!("`{key}`")).unwrap_or_default();
         let needs = rule.needs().unwrap_or("");
         let Rule { id, slug, title, .. } = rule;
-        writeln!(text, "| {id} | {slug} | {severity} | {confidence} | {title} | {off} | {needs} |")?;
+        writeln!(text, "| {id} | {slug} | {severity} | {confidence} | {title} | {off} | {key} | {needs} |")?;
     }
     for rule in rules() {
         section(rule, &mut text)?;

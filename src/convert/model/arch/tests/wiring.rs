@@ -65,6 +65,8 @@ fn mistral_and_the_student() {
     assert_eq!((decoder.architecture, decoder.layers[0].attention.window), ("mistral", Some(16)));
     let decoder = built(&family("MistralForCausalLM", r#", "sliding_window": null"#), &[LLAMA]);
     assert_eq!(decoder.layers[0].attention.window, None);
+    let decoder = built(&family("MistralForCausalLM", ""), &[LLAMA]);
+    assert_eq!(decoder.layers[0].attention.window, Some(4096), "as in transformers");
 
     let student = family("Student", r#", "model_type": "student_gqa""#);
     assert_eq!(built(&student, &[LLAMA]).architecture, "student");

@@ -5,7 +5,7 @@ use anemeter::report::{
     Git, Header, Launch, Load, Memory, Outcome, Report, Request, RuntimeUse, SCHEMA, Subject, Workload,
     figures, mix_figures,
 };
-use anemeter::vocabulary::{ComputeUnits, KvForm, Numerics, RuntimeName};
+use anemeter::vocabulary::{ComputeUnits, KvForm, Numerics, Origin, RuntimeName, WorkloadKind};
 
 const PROFILES: usize = 10;
 const MODELS: usize = 50;
@@ -64,6 +64,7 @@ pub(super) fn report(number: usize) -> Report {
         figures,
         mix: mixed,
         speed_limits: Vec::new(),
+        rooflines: Vec::new(),
         bandwidth: None,
         overhead_us_per_step: None,
         kv_choice: None,
@@ -84,7 +85,8 @@ fn subject(model: usize) -> Subject {
         architecture: "llama".to_owned(),
         parameters: 134_515_008,
         precision: "fp16".to_owned(),
-        kv_form: KvForm::Io,
+        origin: Origin::Exported,
+        kv_form: Some(KvForm::Io),
         kv_bytes_per_token: 23_040,
         package_bytes: 269_000_000,
         weight_bytes_per_token: Some(269_000_000),
@@ -111,7 +113,11 @@ fn machine(profile: usize, build: usize) -> Machine {
 fn workload(mix: ProductionMix) -> Workload {
     Workload {
         digest: "xxh3:04".to_owned(),
+        kind: WorkloadKind::Generate,
         seq_lens: SEQ_LENS.to_vec(),
+        cases: Vec::new(),
+        inputs: None,
+        states: None,
         batch: 1,
         mix,
         launches: LAUNCHES,
@@ -147,6 +153,7 @@ fn launch(index: usize, speed: f64, random: &mut fastrand::Rng) -> Launch {
         energy_joules_per_token: None,
         warm_up_requests: 2,
         requests: requests.collect(),
+        predictions: Vec::new(),
         stderr: None,
     }
 }

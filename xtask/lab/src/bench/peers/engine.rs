@@ -28,6 +28,8 @@ pub(super) const ENGINES: &[Engine] = &[
     Engine { name: OURS, weights: "fp16", set_up: ours::set_up },
     Engine { name: OURS, weights: "int8", set_up: ours::set_up },
     Engine { name: OURS, weights: "int4:block=32", set_up: ours::set_up },
+    Engine { name: OURS, weights: "int4:asym", set_up: ours::set_up },
+    Engine { name: OURS, weights: "stored", set_up: ours::set_up_as_stored },
     Engine { name: OURS, weights: "lut4:group=16", set_up: ours::set_up },
     Engine { name: OURS, weights: "int4:block=32 for every weight", set_up: ours::set_up },
     Engine { name: OURS, weights: "lut4:group=16 for every weight", set_up: ours::set_up },

@@ -1,4 +1,5 @@
-//! `cargo xtask bench peers`: this runtime beside the engines people use, on one model, in one interleaved run.
+//! `cargo xtask bench peers`: this runtime beside the engines people use, on one model, in one interleaved run. `--busy`
+//! keeps one core busy meanwhile.
 
 mod candle;
 mod engine;
@@ -54,13 +55,14 @@ pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome
         println!("{}", ours::round(&bundle, &workload)?);
         return Ok(Outcome::Checked(String::new()));
     }
-    let (measure, usual): (Measure, usize) =
-        match [arguments.contains("--growth"), arguments.contains("--large")] {
-            [false, false] => (compare, ROUNDS),
-            [true, false] => (growth::run, FEW_ROUNDS),
-            [false, true] => (large::run, FEW_ROUNDS),
-            [true, true] => bail!("--growth and --large are runs of their own"),
-        };
+    let runs = ["--busy", "--growth", "--large"].map(|name| arguments.contains(name));
+    let (measure, usual): (Measure, usize) = match runs {
+        [false, false, false] => (quiet, ROUNDS),
+        [true, false, false] => (busy, ROUNDS),
+        [false, true, false] => (growth::run, FEW_ROUNDS),
+        [false, false, true] => (large::run, FEW_ROUNDS),
+        _ => bail!("--busy, --growth and --large are runs of their own"),
+    };
     let rounds: usize = arguments.opt_value_from_str("--rounds")?.unwrap_or(usual);
     let recorded = arguments.contains("--record");
     xtask::finish(arguments)?;
@@ -75,16 +77,32 @@ pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome
 /// Measures with the fetched model in so many rounds, and records what it finds if asked to.
 type Measure = fn(&Project, PathBuf, usize, bool) -> Result<Outcome>;
 
+/// Measures every engine on a machine that does nothing else.
+fn quiet(project: &Project, model: PathBuf, rounds: usize, recorded: bool) -> Result<Outcome> {
+    compare(project, model, rounds, recorded, false)
+}
+
+/// Measures every engine while one core is busy.
+fn busy(project: &Project, model: PathBuf, rounds: usize, recorded: bool) -> Result<Outcome> {
+    compare(project, model, rounds, recorded, true)
+}
+
 /// Measures every engine and judges by the targets.
-fn compare(project: &Project, model: PathBuf, rounds: usize, recorded: bool) -> Result<Outcome> {
+fn compare(
+    project: &Project,
+    model: PathBuf,
+    rounds: usize,
+    recorded: bool,
+    is_busy: bool,
+) -> Result<Outcome> {
     let place = Place::new(project, model, workload::SEQ_LENS)?;
-    let run = Run::make(&place, &workload::usual(&place)?, rounds)?;
+    let run = Run::make(&place, &workload::usual(&place)?, rounds, is_busy)?;
     let targets = targets::judge(&run);
     let text = format!("{}; {}", limits::processor(), table::text(&run, &targets));
     println!("\n{text}");
     if recorded {
-        let command = format!("cargo xtask bench peers --rounds {rounds}");
-        record::write(project, "bench peers", &command, &text)?;
+        let task = if is_busy { "bench peers --busy" } else { "bench peers" };
+        record::write(project, task, &format!("cargo xtask {task} --rounds {rounds}"), &text)?;
     }
     if targets.iter().any(|target| target.verdict == Verdict::Missed) {
         bail!("a target is missed");

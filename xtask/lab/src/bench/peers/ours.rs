@@ -25,9 +25,17 @@ use xtask::process::read;
 const EVERY: &str = " for every weight";
 
 pub(super) fn set_up(place: &Place<'_>, weights: &'static str) -> Result<Ready> {
+    export(place, &place.checkpoint, weights, bundle(place, weights)?)
+}
+
+/// From the file as it was fetched, whose integers are kept.
+pub(super) fn set_up_as_stored(place: &Place<'_>, weights: &'static str) -> Result<Ready> {
+    export(place, &place.gguf, weights, bundle(place, weights)?)
+}
+
+fn bundle(place: &Place<'_>, weights: &str) -> Result<PathBuf> {
     let name = format!("{}-{}", weights.replace([':', '=', ' '], "-"), place.lengths("-"));
-    let bundle = place.models("anemeter")?.join(name);
-    export(place, &place.checkpoint, weights, bundle)
+    Ok(place.models("anemeter")?.join(name))
 }
 
 /// Exports a checkpoint to a bundle that rounds can be measured with.
@@ -60,7 +68,7 @@ pub(super) fn export(place: &Place<'_>, checkpoint: &Path, weights: &str, bundle
 /// Weights that every token of a prompt is multiplied with: all but the table of token vectors, which is the head too.
 pub(super) fn layer_parameters(bundle: &Path) -> Result<u64> {
     let bundle = Bundle::open(bundle)?;
-    let sizes = &bundle.manifest().architecture;
+    let sizes = bundle.exported()?.architecture;
     let table = (sizes.vocabulary * sizes.hidden) as u64;
     sizes.parameters.checked_sub(table).context("a model has layers")
 }

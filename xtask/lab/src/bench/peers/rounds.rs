@@ -8,12 +8,15 @@ use super::engine::{ENGINES, Engine, OURS, Place, Ready};
 use super::limits::{self, Limits};
 use super::ours;
 use super::sample::{Sample, Spread};
+use crate::busy::with_one_core_busy;
 use xtask::process::read;
 
 /// All that was measured.
 pub(super) struct Run {
     pub(super) limits: Vec<Limits>,
     pub(super) rows: Vec<Row>,
+    /// Whether one core was busy with something else.
+    pub(super) is_busy: bool,
     /// Weights that every token of a prompt is multiplied with.
     pub(super) layer_parameters: u64,
 }
@@ -43,8 +46,9 @@ impl Series {
 }
 
 impl Run {
-    /// Sets the engines up and measures them. An engine that fails is left out from then on; this one must not.
-    pub(super) fn make(place: &Place<'_>, workload: &Path, rounds: usize) -> Result<Run> {
+    /// Sets the engines up and measures them, with one core busy if asked for. An engine that fails is left out from then on;
+    /// this one must not.
+    pub(super) fn make(place: &Place<'_>, workload: &Path, rounds: usize, is_busy: bool) -> Result<Run> {
         let mut rows = Vec::new();
         let mut layer_parameters = 0;
         let mut ready = Vec::new();
@@ -59,17 +63,29 @@ impl Run {
             rows.push(Row { title: engine.title(), outcome });
             ready.push(prepared);
         }
-        let mut run = Run { limits: Vec::new(), rows, layer_parameters };
+        let mut run = Run { limits: Vec::new(), rows, is_busy, layer_parameters };
+        with_one_core_busy(is_busy, || run.measure(place, workload, rounds, &ready))?;
+        Ok(run)
+    }
+
+    /// Measures engines, those that are ready, in so many rounds.
+    fn measure(
+        &mut self,
+        place: &Place<'_>,
+        workload: &Path,
+        rounds: usize,
+        ready: &[Result<Ready, String>],
+    ) -> Result<()> {
         for round in 0..rounds {
             println!("\nround {} of {rounds}", round + 1);
-            run.limits.push(limits::measure(place)?);
+            self.limits.push(limits::measure(place)?);
             let mut order: Vec<usize> = (0..ENGINES.len()).collect();
             if round % 2 == 1 {
                 order.reverse();
             }
             for at in order {
                 let Ok(ready) = &ready[at] else { continue };
-                let row = &mut run.rows[at];
+                let row = &mut self.rows[at];
                 let Ok(series) = &mut row.outcome else { continue };
                 match ours_or(&ENGINES[at], sample(place, ready, workload))? {
                     Ok(sample) => {
@@ -80,7 +96,7 @@ impl Run {
                 }
             }
         }
-        Ok(run)
+        Ok(())
     }
 
     /// The samples of an engine, or why there are none.
@@ -177,7 +193,7 @@ pub(super) mod testing {
             machine: Machine { bytes: 40e9, flops: 400e9 },
             products: Some(Products { openblas: 250e9, torch: 240e9 }),
         };
-        Run { rows: rows.collect(), limits: vec![limits; 2], layer_parameters: 106_000_000 }
+        Run { rows: rows.collect(), is_busy: false, limits: vec![limits; 2], layer_parameters: 106_000_000 }
     }
 }
 

@@ -16,8 +16,9 @@ const COMPARED: usize = 16;
 pub(super) fn text(run: &Run, targets: &[Target]) -> String {
     let rounds = run.limits.len();
     let mut text = format!(
-        "SmolLM2-135M, {} threads, medians of {rounds} interleaved rounds (range), each a fresh process.\n\n",
-        super::THREADS
+        "SmolLM2-135M, {} threads, medians of {rounds} interleaved rounds (range), each a fresh process{}.\n\n",
+        super::THREADS,
+        if run.is_busy { ", while another process kept one core busy" } else { "" }
     );
     text += &format!(
         "| engine, weights | weights, MB | decode of {DECODED}, tokens/s | prefill of {LONG}, tokens/s | peak memory at \
@@ -136,6 +137,15 @@ mod tests {
     fn tables_show_every_engine_limit_and_target() {
         let run = testing::run();
         insta::assert_snapshot!(text(&run, &judge(&run)));
+    }
+
+    #[test]
+    fn a_busy_run_says_so_and_has_targets_of_its_own() {
+        let run = Run { is_busy: true, ..testing::run() };
+        let text = text(&run, &judge(&run));
+        assert!(text.contains("each a fresh process, while another process kept one core busy.\n"), "{text}");
+        let verdicts = &text[text.find("| what |").unwrap()..];
+        insta::assert_snapshot!(verdicts);
     }
 
     #[test]

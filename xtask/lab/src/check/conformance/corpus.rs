@@ -34,7 +34,7 @@ pub(super) fn unpack(project: &Project) -> Result<Option<PathBuf>> {
 }
 
 /// The sub-folders of a folder for which `wanted` holds, in name order.
-pub(super) fn folders(folder: &Path, wanted: impl Fn(&Path) -> bool) -> Result<Vec<PathBuf>> {
+pub(crate) fn folders(folder: &Path, wanted: impl Fn(&Path) -> bool) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))?;
     let mut found = Vec::new();
     for entry in entries {

@@ -1,4 +1,5 @@
-//! `--foreign`: packages that others published, predicted in both numerics, against expected values that come with them.
+//! `--foreign`: packages that others published, predicted in both numerics, against expected values that come with them,
+//! and compiled models against the packages that they were compiled from.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -7,7 +8,7 @@ use std::path::Path;
 use anemeter::kernels::convert::to_f32;
 use anemeter::mil::op::Numerics;
 use anemeter::package::Package;
-use anemeter::runtime::{self, LoadOptions, Runtime};
+use anemeter::runtime::{self, LoadOptions, Runtime, synthetic_inputs};
 use anemeter::tensor::{DType, Tensor, TensorView};
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use safetensors::tensor::{Dtype, SafeTensors};
@@ -24,8 +25,7 @@ use super::corpus::folders;
 const LIMITS: [(Numerics, f64); 2] = [(Numerics::Fast, 1.0 / 256.0), (Numerics::Fp16Exact, 1.0 / 32.0)];
 
 /// What is refused, by the end of its name, and what the message must say.
-const REFUSED: [(&str, &str); 2] =
-    [("lfs_pointer.mlpackage", "is a Git LFS pointer"), (".mlmodelc", "is a compiled model")];
+const REFUSED: [(&str, &str); 1] = [("lfs_pointer.mlpackage", "is a Git LFS pointer")];
 
 type Tensors = BTreeMap<String, Tensor>;
 
@@ -36,10 +36,13 @@ pub(super) fn check(project: &Project, limit: Option<usize>) -> Result<Outcome> 
         return Ok(Outcome::not_checked("published packages", "the samples are not beside the repository"));
     }
     let samples = folders(&folder, |path| path.is_dir())?;
-    let (mut predicted, mut refused, mut faults) = (0, 0, 0);
+    let (mut predicted, mut compiled, mut refused, mut faults) = (0, 0, 0, 0);
     for sample in samples.iter().take(limit.unwrap_or(usize::MAX)) {
         let outcome = match REFUSED.iter().find(|(ending, _)| sample.to_string_lossy().ends_with(ending)) {
             Some((_, says)) => is_refused(sample, says).map(|()| refused += 1),
+            None if sample.extension().is_some_and(|ending| ending == "mlmodelc") => {
+                predict_compiled(sample).map(|()| compiled += 1)
+            }
             None => predict(sample).map(|()| predicted += 1),
         };
         if let Err(error) = outcome {
@@ -47,7 +50,10 @@ pub(super) fn check(project: &Project, limit: Option<usize>) -> Result<Outcome> 
             println!("{}: {error:#}", sample.file_name().unwrap_or_default().to_string_lossy());
         }
     }
-    let text = format!("{predicted} published packages as expected in both numerics, {refused} refused");
+    let text = format!(
+        "{predicted} published packages as expected in both numerics, {compiled} compiled models as their packages to \
+         the byte, {refused} refused"
+    );
     ensure!(predicted + faults > 0, "{} holds no packages", folder.display());
     ensure!(faults == 0, "{text}; {faults} are not");
     Ok(Outcome::Checked(text))
@@ -88,6 +94,43 @@ fn predict(sample: &Path) -> Result<()> {
     }
     ensure!(problems.is_empty(), "{}", problems.join("; "));
     Ok(())
+}
+
+/// Predicts a compiled model and the package of the same name, whose outputs must be the same to the byte. One without a
+/// package is only run.
+fn predict_compiled(sample: &Path) -> Result<()> {
+    let compiled = Package::open(sample)?;
+    let original = sample.with_extension("mlpackage");
+    let interface =
+        compiled.model().interface(compiled.model().default_function()).context("no interface")?;
+    let inputs: Tensors = match original.is_dir() {
+        true => read(&sample.with_extension("in.safetensors"))?,
+        false => synthetic_inputs(interface)?.into_iter().collect(),
+    };
+    for (numerics, _) in LIMITS {
+        let found = outputs(&compiled, &inputs, numerics)?;
+        ensure!(!found.is_empty(), "gives no outputs");
+        if original.is_dir() {
+            let expected = outputs(&Package::open(&original)?, &inputs, numerics)?;
+            ensure!(found == expected, "gives other outputs than its package in {numerics:?}");
+        }
+    }
+    Ok(())
+}
+
+/// The bytes of every output, by name.
+fn outputs(package: &Package, inputs: &Tensors, numerics: Numerics) -> Result<BTreeMap<String, Vec<u8>>> {
+    let loaded = runtime::cpu().load(package, &LoadOptions { numerics, ..LoadOptions::default() })?;
+    let function = loaded.model().default_function().to_owned();
+    let interface = package.model().interface(&function).context("no interface")?;
+    let mut session = loaded.session();
+    let views: Vec<_> = inputs.iter().map(|(name, tensor)| (name.as_str(), tensor.view())).collect();
+    session.predict(&function, &views)?;
+    let bytes = interface.outputs.iter().map(|output| {
+        let view = session.output(&output.name).with_context(|| format!("gives no `{}`", output.name))?;
+        Ok((output.name.clone(), view.bytes().to_vec()))
+    });
+    bytes.collect()
 }
 
 /// The root mean square of the difference, relative to that of what is expected.

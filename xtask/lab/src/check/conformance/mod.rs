@@ -1,6 +1,7 @@
-//! `cargo xtask check conformance`: the library and the program against coremltools, transformers and candle.
+//! `cargo xtask check conformance`: the library and the program against coremltools, torch, transformers' tokenizer
+//! and candle.
 
-mod architectures;
+mod compiled;
 mod compression;
 mod corpus;
 mod foreign;
@@ -13,6 +14,8 @@ mod signatures;
 mod tokenizer;
 mod torch;
 pub(crate) mod validator;
+
+pub(crate) use corpus::folders;
 
 use anyhow::Result;
 use pico_args::Arguments;
@@ -35,9 +38,9 @@ const PARTS: &[Part] = &[
     Part { flag: "--compression", on_request: false, run: compression::check },
     Part { flag: "--oracle", on_request: false, run: |_, _| cross_check() },
     Part { flag: "--foreign", on_request: false, run: foreign::check },
+    Part { flag: "--compiled", on_request: false, run: compiled::check },
     Part { flag: "--torch", on_request: true, run: torch::check },
     Part { flag: "--lint", on_request: true, run: lint::check },
-    Part { flag: "--architectures", on_request: true, run: architectures::check },
     Part { flag: "--tokenizer", on_request: true, run: tokenizer::check },
 ];
 

@@ -1,9 +1,10 @@
-//! The zip archive around a PyTorch state dict: its entries, which are stored and never compressed.
+//! The directory of a zip archive, read strictly: PyTorch keeps state dicts in such archives, numpy several arrays.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::ops::Range;
 
-use super::super::error::{CheckpointError, Result, quoted};
+use crate::text::quoted;
 
 const END: &[u8] = b"PK\x05\x06";
 const END_LEN: usize = 22;
@@ -14,36 +15,97 @@ const LOCATOR_64_LEN: usize = 20;
 const ENTRY: &[u8] = b"PK\x01\x02";
 const LOCAL: &[u8] = b"PK\x03\x04";
 
-/// Where the content of each entry is, by name.
-pub(super) fn entries(bytes: &[u8]) -> Result<BTreeMap<&str, Range<usize>>> {
+/// A file of an archive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Entry {
+    /// Where its bytes are in the archive, as they are stored.
+    pub content: Range<usize>,
+    /// How they are stored.
+    pub method: Method,
+    /// How many bytes it has; where it is stored as it is, as many as its content.
+    pub size: u64,
+    /// CRC-32 of those bytes.
+    pub crc32: u32,
+}
+
+/// How the bytes of an entry are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// As they are.
+    Stored,
+    /// By DEFLATE (RFC 1951), without a header.
+    Deflated,
+}
+
+/// Why an archive cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZipError(String);
+
+impl ZipError {
+    fn new(message: impl Into<String>) -> ZipError {
+        ZipError(message.into())
+    }
+}
+
+impl std::error::Error for ZipError {}
+
+impl fmt::Display for ZipError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+type Result<T> = std::result::Result<T, ZipError>;
+
+/// The entries of an archive, by name.
+pub fn entries(bytes: &[u8]) -> Result<BTreeMap<&str, Entry>> {
     let (count, mut at) = directory(bytes)?;
     let mut entries = BTreeMap::new();
     for _ in 0..count {
         let entry = Record::at(bytes, at, ENTRY)?;
-        let (method, name_len) = (entry.u16(10)?, entry.u16(28)? as usize);
+        let name_len = entry.u16(28)? as usize;
         let (extra_len, comment_len) = (entry.u16(30)? as usize, entry.u16(32)? as usize);
         let name = std::str::from_utf8(entry.slice(46, name_len)?)
-            .map_err(|_| CheckpointError::new(format!("the zip entry at byte {at} has no UTF-8 name")))?;
+            .map_err(|_| ZipError::new(format!("the zip entry at byte {at} has no UTF-8 name")))?;
         let extra = entry.slice(46 + name_len, extra_len)?;
         let sizes = [entry.u32(24)?, entry.u32(20)?, entry.u32(42)?];
         let [size, stored, local] = extended(sizes, extra)?;
-        if method != 0 || size != stored {
-            return Err(CheckpointError::new(format!("zip entry {} is compressed", quoted(name))));
+        let method = method(&entry, name)?;
+        if method == Method::Stored && size != stored {
+            let sizes = format!("has {size} bytes, {stored} of them stored");
+            return Err(ZipError::new(format!("zip entry {} {sizes}", quoted(name))));
         }
         let local_at = usize::try_from(local).unwrap_or(usize::MAX);
         let header = Record::at(bytes, local_at, LOCAL)?;
         let start = local_at + 30 + header.u16(26)? as usize + header.u16(28)? as usize;
-        let end = usize::try_from(size).ok().and_then(|size| start.checked_add(size));
-        let range = end.filter(|&end| end <= bytes.len()).map(|end| start..end).ok_or_else(|| {
-            let message = format!("zip entry {} has {size} bytes from {start} on", quoted(name));
-            CheckpointError::new(format!("{message}, the file has {}", bytes.len()))
+        let end = usize::try_from(stored).ok().and_then(|stored| start.checked_add(stored));
+        let content = end.filter(|&end| end <= bytes.len()).map(|end| start..end).ok_or_else(|| {
+            let message = format!("zip entry {} has {stored} bytes from {start} on", quoted(name));
+            ZipError::new(format!("{message}, the file has {}", bytes.len()))
         })?;
-        if entries.insert(name, range).is_some() {
-            return Err(CheckpointError::new(format!("zip entry {} is there twice", quoted(name))));
+        let crc32 = entry.u32(16)? as u32;
+        if entries.insert(name, Entry { content, method, size, crc32 }).is_some() {
+            return Err(ZipError::new(format!("zip entry {} is there twice", quoted(name))));
         }
         at += 46 + name_len + extra_len + comment_len;
     }
     Ok(entries)
+}
+
+/// How an entry is stored, if that is known here.
+fn method(entry: &Record<'_>, name: &str) -> Result<Method> {
+    const ENCRYPTED: u64 = 1;
+    if entry.u16(8)? & ENCRYPTED != 0 {
+        return Err(ZipError::new(format!("zip entry {} is encrypted", quoted(name))));
+    }
+    match entry.u16(10)? {
+        0 => Ok(Method::Stored),
+        8 => Ok(Method::Deflated),
+        other => {
+            let message = format!("zip entry {} is compressed by method {other}", quoted(name));
+            Err(ZipError::new(format!("{message}; stored (0) and deflated (8) entries are read")))
+        }
+    }
 }
 
 /// Number of entries and place of the first.
@@ -53,7 +115,7 @@ fn directory(bytes: &[u8]) -> Result<(u64, usize)> {
         .windows(END.len())
         .rposition(|window| window == END)
         .map(|at| tail + at)
-        .ok_or_else(|| CheckpointError::new("is a zip archive without an end: it may be cut off"))?;
+        .ok_or_else(|| ZipError::new("is a zip archive without an end: it may be cut off"))?;
     let end = Record::at(bytes, at, END)?;
     end.slice(END_LEN, end.u16(20)? as usize)?;
     let (mut count, mut start) = (end.u16(10)?, end.u32(16)?);
@@ -98,12 +160,12 @@ impl<'a> Record<'a> {
     fn at(bytes: &'a [u8], at: usize, signature: &[u8]) -> Result<Record<'a>> {
         match bytes.get(at..) {
             Some(bytes) if bytes.starts_with(signature) => Ok(Record { bytes }),
-            _ => Err(CheckpointError::new(format!("has no zip record at byte {at}, where one must be"))),
+            _ => Err(ZipError::new(format!("has no zip record at byte {at}, where one must be"))),
         }
     }
 
     fn slice(&self, at: usize, len: usize) -> Result<&'a [u8]> {
-        self.bytes.get(at..at + len).ok_or_else(|| CheckpointError::new("has a zip record that is cut off"))
+        self.bytes.get(at..at + len).ok_or_else(|| ZipError::new("has a zip record that is cut off"))
     }
 
     fn number(&self, at: usize, len: usize) -> Result<u64> {

@@ -1,0 +1,200 @@
+//! Bundles around packages that others made, in memory: what `export.json` would say of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::{
+    Bundle, BundleError, Chunk, File, Function, MANIFEST, Manifest, Origin, Port, SCHEMA, Tool, digest_text,
+};
+use crate::contract;
+use anemeter_base::advice::Remedy;
+use anemeter_mil::package::Package;
+use anemeter_mil::{Feature, FeatureType, Flexibility, Interface, Model};
+
+/// Packages of one folder, more than which are not one model.
+const MOST_PACKAGES: usize = 1024;
+
+/// Whether the content of packages is read to tell them from others.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Digests {
+    Compute,
+    Skip,
+}
+
+impl Bundle {
+    /// Opens a bundle, or makes one around a package or a folder of packages. Nothing is written.
+    pub fn open_any(path: impl AsRef<Path>) -> Result<Bundle, BundleError> {
+        open(path.as_ref(), Digests::Compute)
+    }
+
+    /// The same without digests of packages that others made, for what only runs them.
+    pub fn open_to_run(path: impl AsRef<Path>) -> Result<Bundle, BundleError> {
+        open(path.as_ref(), Digests::Skip)
+    }
+
+    /// The same bundle under another name, as a version of that model.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Bundle {
+        self.manifest.name = name.into();
+        self
+    }
+}
+
+fn open(path: &Path, digests: Digests) -> Result<Bundle, BundleError> {
+    // Not followed: a description that cannot be read is a fault of the bundle, and no reason to guess.
+    if path.join(MANIFEST).symlink_metadata().is_ok() || !path.is_dir() {
+        return Bundle::open(path);
+    }
+    let packages = packages_of(path)?;
+    if packages.is_empty() {
+        return Err(BundleError::new(path, "has neither an export.json nor a package in it")
+            .with_help(Remedy::ExportOrPackage));
+    }
+    let folder = if Package::is_at(path) { folder_of(path) } else { path.to_owned() };
+    let name = path.file_stem().filter(|_| Package::is_at(path)).or(path.file_name());
+    let name = name.map_or_else(|| "packages".to_owned(), |name| name.to_string_lossy().into_owned());
+    let (mut manifest, opened) = describe(&packages, name, digests)?;
+    // Functions can be measured one by one even if the files beside the packages are not as they should be.
+    let contract = opened.ask(&manifest, contract::recognise).unwrap_or_else(|error| {
+        manifest.warnings.push(error.to_string());
+        None
+    });
+    Ok(Bundle { folder, source: path.to_owned(), manifest: manifest.keeping(contract) })
+}
+
+/// The folder that a package is in.
+fn folder_of(package: &Path) -> PathBuf {
+    match package.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => PathBuf::from("."),
+        Some(parent) => parent.to_owned(),
+        // The root of a file system, or a path that ends in `..`.
+        None => package.join(".."),
+    }
+}
+
+/// The package at a path, or the packages of a folder by name.
+pub fn packages_of(path: &Path) -> Result<Vec<PathBuf>, BundleError> {
+    if Package::is_at(path) {
+        return Ok(vec![path.to_owned()]);
+    }
+    let unreadable = |e: std::io::Error| BundleError::new(path, format!("cannot be read: {e}"));
+    let entries =
+        fs::read_dir(path).map_err(unreadable)?.collect::<Result<Vec<_>, _>>().map_err(unreadable)?;
+    let mut packages: Vec<PathBuf> =
+        entries.iter().map(fs::DirEntry::path).filter(|path| path.is_dir() && Package::is_at(path)).collect();
+    packages.sort();
+    if packages.len() > MOST_PACKAGES {
+        let message = format!("has {} packages, a model at most {MOST_PACKAGES}", packages.len());
+        return Err(BundleError::new(path, message).with_help("give the packages of one model"));
+    }
+    Ok(packages)
+}
+
+/// What `export.json` says of packages that others made, with the contract of a file or else the one that they keep.
+pub fn describe_adopted(
+    packages: &[PathBuf],
+    name: String,
+    contract_file: Option<&Path>,
+) -> Result<Manifest, BundleError> {
+    let (manifest, opened) = describe(packages, name, Digests::Compute)?;
+    let contract = opened.ask(&manifest, |packages| match contract_file {
+        Some(path) => contract::read(path, packages).map(Some),
+        None => contract::recognise(packages),
+    });
+    Ok(manifest.keeping(contract?))
+}
+
+fn describe(paths: &[PathBuf], name: String, digests: Digests) -> Result<(Manifest, Opened), BundleError> {
+    let folder = paths.first().map(|path| folder_of(path)).unwrap_or_default();
+    let mut opened = Opened { packages: Vec::new(), folder };
+    let mut chunks = Vec::new();
+    for path in paths {
+        let package = Package::open(path)?;
+        chunks.push(chunk(path, &package, digests)?);
+        opened.packages.push(package);
+    }
+    let manifest = Manifest {
+        schema: SCHEMA.to_owned(),
+        tool: Tool { name: "anemeter".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
+        origin: Origin::Adopted,
+        name,
+        architecture: None,
+        checkpoint: None,
+        settings: None,
+        contract: None,
+        chunks,
+        host_embeddings: None,
+        tokenizer: None,
+        compression: None,
+        sensitivity: None,
+        warnings: Vec::new(),
+        profile: Vec::new(),
+    };
+    Ok((manifest, opened))
+}
+
+/// The packages that a description is of, in the order of its chunks.
+struct Opened {
+    packages: Vec<Package>,
+    /// The folder that the first is in.
+    folder: PathBuf,
+}
+
+impl Opened {
+    /// Asks something of the packages together.
+    fn ask<T>(&self, manifest: &Manifest, ask: impl FnOnce(&contract::Packages<'_>) -> T) -> T {
+        let names = manifest.chunks.iter().map(|chunk| chunk.file.name.as_str());
+        let packages: Vec<(&str, &Model)> = names.zip(self.packages.iter().map(Package::model)).collect();
+        ask(&contract::Packages { packages: &packages, folder: &self.folder })
+    }
+}
+
+fn chunk(path: &Path, package: &Package, digests: Digests) -> Result<Chunk, BundleError> {
+    let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
+        return Err(BundleError::new(path, "has a name that is not UTF-8, which export.json cannot hold")
+            .with_help("rename the package"));
+    };
+    let digest = match digests {
+        Digests::Compute => digest_text(package.digest()?),
+        Digests::Skip => String::new(),
+    };
+    let weights: u64 = package.weight_files().iter().map(|file| file.bytes).sum();
+    Ok(Chunk {
+        file: File { name: name.to_owned(), bytes: package.model_bytes() + weights, digest },
+        first_layer: 0,
+        layers: 0,
+        masks: Vec::new(),
+        rotations: Vec::new(),
+        functions: functions(package.model()),
+    })
+}
+
+/// What a host has to know of the functions of a model.
+pub fn functions(model: &Model) -> Vec<Function> {
+    model.interfaces().iter().map(function).collect()
+}
+
+fn function(interface: &Interface) -> Function {
+    let ports = |features: &[Feature]| features.iter().map(port).collect();
+    Function {
+        name: interface.function.clone(),
+        inputs: ports(&interface.inputs),
+        outputs: ports(&interface.outputs),
+        states: ports(&interface.states),
+    }
+}
+
+fn port(feature: &Feature) -> Port {
+    let (dtype, shapes) = match &feature.ty {
+        FeatureType::Array(array) | FeatureType::State(array) => {
+            let mut shapes = vec![array.shape.clone()];
+            if let Flexibility::Enumerated(all) = &array.flexibility {
+                shapes.clone_from(all);
+            }
+            shapes.retain(|shape| !shape.is_empty());
+            (array.dtype.to_string(), shapes)
+        }
+        _ => (String::new(), Vec::new()),
+    };
+    Port { name: feature.name.clone(), dtype, shapes }
+}

@@ -1,0 +1,254 @@
+//! Language models in the shapes that others export: recognised, adopted and driven; tokens against a direct computation.
+
+mod decoder;
+mod graph;
+mod packages;
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::support::command::{Outcome, anemeter, arg, json};
+use crate::support::packages::write as write_package;
+use crate::support::scene::Scene;
+use decoder::{CONTEXT, Decoder, VOCABULARY};
+use packages::{Head, Packages};
+
+const PROMPT: [u32; 6] = [3, 17, 5, 11, 2, 20];
+const COUNT: usize = 9;
+
+/// What is beside the packages, by file name.
+type Beside = &'static [(&'static str, &'static str)];
+
+const META: Beside = &[("meta.yaml", "model_info: { parameters: { vocab_size: 24, split_lm_head: 2 } }")];
+const CONFIG: Beside =
+    &[("model_config.json", r#"{"vocab_size": 24, "context_length": 16, "architecture": "x"}"#)];
+
+/// A contract, and how the program speaks of it.
+struct Shape {
+    packages: fn(&Decoder) -> Packages,
+    beside: Beside,
+    told: &'static str,
+    kv: &'static str,
+}
+
+const SHAPES: [Shape; 7] = [
+    Shape {
+        packages: packages::whole_sequence,
+        beside: &[],
+        told: "whole sequence: input_ids, attention_mask",
+        kv: "none",
+    },
+    Shape {
+        packages: packages::stateless,
+        beside: &[],
+        told: "swift-transformers (stateless): inputIds",
+        kv: "none",
+    },
+    Shape {
+        packages: packages::stateful,
+        beside: &[],
+        told: "swift-transformers (stateful): inputIds, causalMask; states keyCache, valueCache",
+        kv: "state",
+    },
+    Shape {
+        packages: packages::caches,
+        beside: &[],
+        told: "swift-transformers (caches as inputs and outputs): inputIds, causalMask; caches keyCache, valueCache",
+        kv: "io",
+    },
+    Shape {
+        packages: |decoder| packages::anemll(decoder, Head::Logits),
+        beside: &[],
+        told: "ANEMLL: input_ids, hidden_states, causal_mask, position_ids, current_pos; states model_model_kv_cache_0",
+        kv: "state",
+    },
+    Shape {
+        packages: |decoder| packages::anemll(decoder, Head::Largest),
+        beside: META,
+        told: "ANEMLL: input_ids, hidden_states, causal_mask, position_ids, current_pos; states model_model_kv_cache_0",
+        kv: "state",
+    },
+    Shape {
+        packages: packages::coreml_llm,
+        beside: CONFIG,
+        told: "CoreML-LLM: input_ids, causal_mask, position_ids, update_mask; states kv_cache_0",
+        kv: "state",
+    },
+];
+
+/// Writes packages and what is beside them; gives their paths.
+fn write(folder: &Path, packages: Packages, beside: Beside) -> Vec<PathBuf> {
+    std::fs::create_dir_all(folder).unwrap();
+    for (name, text) in beside {
+        anemeter::atomic::write_file(&folder.join(name), text.as_bytes()).unwrap();
+    }
+    let write = |(name, model): (&str, _)| {
+        let path = folder.join(name);
+        write_package(&path, model);
+        path
+    };
+    packages.into_iter().map(write).collect()
+}
+
+/// Adopts packages as a bundle; gives what the program said.
+fn adopt(scene: &Scene, name: &str, shape: &Shape, decoder: &Decoder) -> Outcome {
+    let source = scene.path(&format!("{name}-source"));
+    let packages = write(&source, (shape.packages)(decoder), shape.beside);
+    let bundle = scene.path(name);
+    let packages: Vec<&str> = packages.iter().map(|path| arg(path)).collect();
+    anemeter(&[&["adopt"], &packages[..], &["-o", arg(&bundle)]].concat())
+}
+
+/// Generates greedily.
+fn generate(bundle: &Path, prompt: &[u32], count: usize, more: &[&str]) -> Outcome {
+    let ids: Vec<String> = prompt.iter().map(ToString::to_string).collect();
+    let (ids, count) = (ids.join(","), count.to_string());
+    let args = ["generate", arg(bundle), "--token-ids", &ids, "--max-tokens", &count, "--json"];
+    anemeter(&[&args, more].concat())
+}
+
+fn tokens(outcome: &Outcome) -> (Vec<u32>, Value) {
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    let document: Value = serde_json::from_str(&outcome.stdout).unwrap();
+    (serde_json::from_value(document["sequences"][0]["ids"].clone()).unwrap(), document)
+}
+
+#[test]
+fn each_contract_gives_the_tokens_of_the_decoder() {
+    let (scene, decoder) = (Scene::empty(), Decoder::new(5));
+    let expected = decoder.greedy(&PROMPT, COUNT);
+    let mut distinct = expected.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    assert!(distinct.len() > 2, "the decoder says one thing only: {expected:?}");
+    for (number, shape) in SHAPES.iter().enumerate() {
+        let adopted = adopt(&scene, &number.to_string(), shape, &decoder);
+        assert_eq!(adopted.code, 0, "{}", adopted.stderr);
+        let said = format!("{}{}", adopted.stdout, adopted.stderr);
+        assert!(said.contains(shape.told), "`{}` is not in {said}", shape.told);
+        let bundle = scene.path(&number.to_string());
+        let (found, document) = tokens(&generate(&bundle, &PROMPT, COUNT, &[]));
+        assert_eq!((found, &document["kv"]), (expected.clone(), &shape.kv.into()), "{}", shape.told);
+        // A prompt of one token, and one that leaves room for one more.
+        for prompt in [&PROMPT[..1], &[7; CONTEXT - 1]] {
+            let (found, _) = tokens(&generate(&bundle, prompt, 2, &[]));
+            assert_eq!(found, decoder.greedy(prompt, 2)[..found.len()], "{} {prompt:?}", shape.told);
+        }
+    }
+}
+
+#[test]
+fn logits_of_one_contract_are_those_of_another() {
+    let (scene, decoder) = (Scene::empty(), Decoder::new(5));
+    adopt(&scene, "whole", &SHAPES[0], &decoder);
+    adopt(&scene, "chunks", &SHAPES[4], &decoder);
+    let (whole, chunks) = (scene.path("whole"), scene.path("chunks"));
+    let args = ["verify", arg(&chunks), "--against", arg(&whole), "--tokens", "4", "--json"];
+    let found = anemeter(&args);
+    assert_eq!(found.code, 0, "{}{}", found.stdout, found.stderr);
+    adopt(&scene, "other", &SHAPES[4], &Decoder::new(6));
+    let other = scene.path("other");
+    let found = anemeter(&["verify", arg(&chunks), "--against", arg(&other), "--tokens", "4", "--json"]);
+    assert_eq!(found.code, 1, "{}", found.stderr);
+}
+
+#[test]
+fn a_benchmark_of_a_contract_is_one_of_a_language_model() {
+    let (scene, decoder) = (Scene::empty(), Decoder::new(5));
+    adopt(&scene, "chunks", &SHAPES[4], &decoder);
+    let workload =
+        include_str!("../../../configs/bench.yaml").replace("generated_tokens: 32", "generated_tokens: 4");
+    anemeter::atomic::write_file(&scene.path("bench.yaml"), workload.as_bytes()).unwrap();
+    let (bundle, report, file) = (scene.path("chunks"), scene.path("report"), scene.path("bench.yaml"));
+    let args = ["bench", arg(&bundle), "-o", arg(&report), "--workload", arg(&file), "--launches", "1"];
+    let found = anemeter(&[&args[..], &["--requests", "2", "--runtime", "cpu", "--threads", "1"]].concat());
+    assert_eq!(found.code, 0, "{}", found.stderr);
+    let report = json(&report.join("report.json"));
+    assert_eq!(
+        (&report["subject"]["kv_form"], &report["subject"]["origin"]),
+        (&"state".into(), &"adopted".into())
+    );
+    let request = &report["launches"][0]["requests"][0];
+    assert_eq!((&request["prompt_tokens"], &request["generated_tokens"]), (&12.into(), &4.into()));
+    assert!(request["embed_ms"].as_f64().unwrap() > 0.0, "ANEMLL's token vectors are a package of their own");
+    let weights = report["subject"]["weight_bytes_per_token"].as_u64().unwrap();
+    assert!(weights > 2 * (VOCABULARY * decoder::HIDDEN) as u64, "{weights}");
+}
+
+#[test]
+fn a_head_that_picks_the_token_is_not_sampled_from() {
+    let (scene, decoder) = (Scene::empty(), Decoder::new(5));
+    adopt(&scene, "picks", &SHAPES[5], &decoder);
+    let bundle = scene.path("picks");
+    let found = generate(&bundle, &PROMPT, 2, &["--temperature", "0.7"]);
+    assert_eq!(found.code, 2, "{}", found.stdout);
+    let told = "error: the packages pick the next token themselves and give no logits to sample from\n\
+                help: decode greedily: temperature 0\n";
+    assert!(found.stderr.ends_with(told), "{}", found.stderr);
+}
+
+#[test]
+fn anything_else_is_described_by_a_file() {
+    let (scene, decoder) = (Scene::empty(), Decoder::new(5));
+    let mut packages = packages::stateless(&decoder);
+    let interface = packages[0].1.interface_mut("main").unwrap();
+    interface.inputs[0].name = "words".to_owned();
+    let function = &mut packages[0].1.program.functions[0];
+    let input = function.inputs[0];
+    function.values[input.index()].name = "words".to_owned();
+    let source = scene.path("source");
+    let written = write(&source, packages, &[]);
+    let contract = "
+context_length: 16
+vocabulary: 24
+packages:
+  - package: model.mlpackage
+    functions:
+      - { function: main, role: whole-sequence, inputs: { ids: words }, outputs: { logits: [logits] } }
+";
+    let (file, bundle) = (scene.path("contract.yaml"), scene.path("bundle"));
+    anemeter::atomic::write_file(&file, contract.as_bytes()).unwrap();
+    let adopted = anemeter(&["adopt", arg(&written[0]), "-o", arg(&bundle), "--contract", arg(&file)]);
+    assert_eq!(adopted.code, 0, "{}", adopted.stderr);
+    let (found, _) = tokens(&generate(&bundle, &PROMPT, COUNT, &[]));
+    assert_eq!(found, decoder.greedy(&PROMPT, COUNT));
+    anemeter::atomic::write_file(&file, contract.replace("words", "ids").as_bytes()).unwrap();
+    let refused =
+        anemeter(&["adopt", arg(&written[0]), "-o", arg(&scene.path("no")), "--contract", arg(&file)]);
+    assert_eq!(refused.code, 2);
+    assert!(refused.stderr.contains("function `main`: it has no input `ids`"), "{}", refused.stderr);
+    assert!(!scene.path("no").exists());
+}
+
+#[test]
+fn outputs_are_held_against_those_of_a_file() {
+    let (scene, decoder) = (Scene::empty(), Decoder::new(5));
+    adopt(&scene, "whole", &SHAPES[1], &decoder);
+    let mut ids = [0i32; CONTEXT];
+    ids.iter_mut().zip(PROMPT).for_each(|(to, id)| *to = i32::try_from(id).unwrap());
+    let all = ids.map(|id| u32::try_from(id).unwrap());
+    let mut logits: Vec<f32> = (1..=CONTEXT).flat_map(|count| decoder.logits(&all[..count])).collect();
+    let bundle = scene.path("whole");
+    let verify = |logits: &[f32]| {
+        let path = scene.path("reference.safetensors");
+        let shapes = [("inputIds", vec![1, CONTEXT]), ("logits", vec![1, CONTEXT, VOCABULARY])];
+        let data: [&[u8]; 2] = [bytemuck::cast_slice(&ids), bytemuck::cast_slice(logits)];
+        let types = [safetensors::Dtype::I32, safetensors::Dtype::F32];
+        let views = shapes.iter().zip(data).zip(types).map(|(((name, shape), data), dtype)| {
+            (*name, safetensors::tensor::TensorView::new(dtype, shape.clone(), data).unwrap())
+        });
+        let file = safetensors::serialize(views, None::<std::collections::HashMap<String, String>>).unwrap();
+        anemeter::atomic::write_file(&path, &file).unwrap();
+        anemeter(&["verify", arg(&bundle), "--reference", arg(&path)])
+    };
+    let right = verify(&logits);
+    assert_eq!(right.code, 0, "{}{}", right.stdout, right.stderr);
+    assert!(right.stdout.contains("passed"), "{}", right.stdout);
+    assert_eq!(json(&bundle.join("verify.json"))["passed"], true);
+    logits[100] += 1.0;
+    let wrong = verify(&logits);
+    assert_eq!(wrong.code, 1, "{}", wrong.stdout);
+    assert!(wrong.stdout.contains("beyond the tolerance"), "{}", wrong.stdout);
+    assert_eq!(json(&bundle.join("verify.json"))["passed"], false);
+}

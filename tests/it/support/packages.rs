@@ -1,0 +1,59 @@
+//! Packages as others make them: an image classifier's first layers, and samples for it.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use anemeter::atomic::write_file;
+use anemeter::mil::verify::verify;
+use anemeter::mil::{Builder, Function, Model, Opset, TensorType};
+use anemeter::package::{self, WriteOptions};
+use anemeter::tensor::DType;
+use safetensors::Dtype;
+use safetensors::tensor::TensorView;
+
+use super::fixtures::{numbers, weight};
+
+/// Convolutions of `[1, 3, size, size]` images, `layers` of them.
+pub(crate) fn convolutions(name: &str, size: usize, layers: u32) -> Function {
+    let mut main = Builder::new(name, Opset::Ios16);
+    let mut x = main.input("image", TensorType::fixed(DType::F16, &[1, 3, size, size]));
+    for layer in 0..layers {
+        let channels = if layer == 0 { 3 } else { 8 };
+        let kernel = main.constant(&format!("kernel_{layer}"), weight(&[8, channels, 3, 3], layer));
+        let conv = main.op("conv").arg("x", x).arg("weight", kernel).arg("pad_type", "same");
+        x = conv.named(&format!("conv_{layer}")).push().unwrap();
+        x = main.op("relu").arg("x", x).named(&format!("relu_{layer}")).push().unwrap();
+    }
+    main.finish(&[x])
+}
+
+/// Writes a model as a package.
+pub(crate) fn write(path: &Path, model: Model) {
+    package::write(&verify(model).unwrap(), path, WriteOptions::default()).unwrap();
+}
+
+/// `resnet.mlpackage`, `new/resnet.mlpackage` with a layer more, and `images.safetensors`.
+pub(crate) fn write_versions(folder: &Path) {
+    std::fs::create_dir(folder.join("new")).unwrap();
+    write(&folder.join("resnet.mlpackage"), Model::single(convolutions("main", 16, 2)));
+    write(&folder.join("new/resnet.mlpackage"), Model::single(convolutions("main", 16, 3)));
+    write_samples(&folder.join("images.safetensors"), "image", &[&[1, 3, 16, 16], &[1, 3, 16, 16]]);
+}
+
+/// Writes samples of an input as `input.0`, `input.1` and so on.
+pub(crate) fn write_samples(path: &Path, input: &str, shapes: &[&[usize]]) {
+    let bytes: Vec<Vec<u8>> = shapes
+        .iter()
+        .enumerate()
+        .map(|(seed, shape)| {
+            let values = numbers(shape.iter().product(), seed as u32);
+            values.iter().flat_map(|value| value.to_f32().to_le_bytes()).collect()
+        })
+        .collect();
+    let views = shapes.iter().zip(&bytes).enumerate().map(|(number, (shape, bytes))| {
+        let view = TensorView::new(Dtype::F32, shape.to_vec(), bytes).unwrap();
+        (format!("{input}.{number}"), view)
+    });
+    let stored = safetensors::serialize(views, None::<HashMap<String, String>>).unwrap();
+    write_file(path, &stored).unwrap();
+}

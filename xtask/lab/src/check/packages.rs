@@ -1,0 +1,276 @@
+//! `cargo xtask check packages`: packages that coremltools makes of models of torchvision and transformers, through every
+//! command from `adopt` to `report`; outputs against torch, greedy tokens against transformers.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail, ensure};
+use pico_args::Arguments;
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::python;
+use xtask::outcome::Outcome;
+use xtask::process::succeed;
+use xtask::project::{Project, make_empty};
+
+const WHAT: &str = "packages of others";
+const SCRIPT: &str = "xtask/python/model_packages.py";
+/// What a verdict on an unchanged package may be: a busy machine may make it slower or doubtful.
+const VERDICTS: &[i32] = &[0, 1, 3];
+
+/// What fp16 rounding may make of networks whose random weights are large, as a share of the largest value.
+const TOLERANCE: &str = "0.03";
+
+/// What the script says of a case.
+#[derive(Deserialize)]
+struct Case {
+    name: String,
+    kind: Kind,
+    #[serde(default)]
+    kv: Option<String>,
+    #[serde(default)]
+    prompt: Vec<u32>,
+    #[serde(default)]
+    tokens: Vec<u32>,
+}
+
+#[derive(Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+enum Kind {
+    Predict,
+    Language,
+}
+
+/// The program, and a folder of its own to work in.
+struct Bench<'a> {
+    program: &'a Path,
+    folder: PathBuf,
+}
+
+/// What came of a case.
+struct Row {
+    name: String,
+    /// Packages of it.
+    packages: usize,
+    /// The largest error of an output, as a share of the largest expected magnitude.
+    error: Option<f64>,
+    /// Tokens that are those of transformers, and of how many.
+    tokens: Option<(usize, usize)>,
+    gate: i32,
+    compare: i32,
+}
+
+pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
+    let given: Option<PathBuf> = arguments.opt_value_from_str("--program")?;
+    let only: Option<String> = arguments.opt_value_from_str("--only")?;
+    let Some(python) = python::interpreter_for_packages(project)? else {
+        return Ok(Outcome::not_checked(
+            WHAT,
+            "python3, torch, torchvision and transformers cannot be installed",
+        ));
+    };
+    let made = project.target.join("packages/made");
+    fs::create_dir_all(&made)?;
+    let only: Vec<&str> = only.iter().flat_map(|names| names.split(',')).collect();
+    succeed(project.command(&python).arg(SCRIPT).arg(&made).args(&only))?;
+    let program = match given {
+        Some(program) => fs::canonicalize(&program).with_context(|| program.display().to_string())?,
+        None => project.release("anemeter")?,
+    };
+    let mut rows = Vec::new();
+    for source in cases(&made, &only)? {
+        let case: Case = serde_json::from_slice(&fs::read(source.join("case.json"))?)?;
+        let folder = project.target.join("packages/checked").join(&case.name);
+        make_empty(&folder)?;
+        let bench = Bench { program: &program, folder };
+        let row = bench.check(&source, &case).with_context(|| case.name.clone())?;
+        println!("{}", row.line());
+        rows.push(row);
+    }
+    println!("\n{}", table(&rows));
+    let tokens: usize = rows.iter().filter_map(|row| Some(row.tokens?.1)).sum();
+    let worst = rows.iter().filter_map(|row| row.error).fold(0.0, f64::max);
+    Ok(Outcome::Checked(format!(
+        "{} models: the largest error is {:.2} % of the largest value, {tokens} greedy tokens are those of transformers",
+        rows.len(),
+        100.0 * worst
+    )))
+}
+
+/// Folders of the cases, in order.
+fn cases(made: &Path, only: &[&str]) -> Result<Vec<PathBuf>> {
+    let mut folders = Vec::new();
+    for entry in fs::read_dir(made)? {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if path.join("case.json").is_file() && (only.is_empty() || only.contains(&name.as_str())) {
+            folders.push(path);
+        }
+    }
+    folders.sort();
+    ensure!(!folders.is_empty(), "the script made nothing");
+    Ok(folders)
+}
+
+impl Bench<'_> {
+    fn check(&self, source: &Path, case: &Case) -> Result<Row> {
+        let packages = packages(source)?;
+        let mut adopt = self.command(&["adopt"]);
+        adopt.args(&packages).args(["-o", "bundle"]);
+        expect(&mut adopt, &[0])?;
+        let error = self.against_torch(source)?;
+        let tokens = match case.kind {
+            Kind::Language => Some(self.against_transformers(case)?),
+            Kind::Predict => None,
+        };
+        let (gate, compare) = self.measure(case)?;
+        Ok(Row { name: case.name.clone(), packages: packages.len(), error, tokens, gate, compare })
+    }
+
+    /// The outputs of torch, if the case has them.
+    fn against_torch(&self, source: &Path) -> Result<Option<f64>> {
+        let reference = source.join("reference.safetensors");
+        if !reference.is_file() {
+            return Ok(None);
+        }
+        let mut verify =
+            self.command(&["verify", "bundle", "--json", "--tolerance", TOLERANCE, "--reference"]);
+        let document = expect(verify.arg(reference), &[0])?;
+        let document: Value = serde_json::from_str(&document)?;
+        let outputs = document["outputs"].as_array().context("`verify --json` has no outputs")?;
+        let errors = outputs.iter().map(|output| output["max_rel"].as_f64());
+        let errors: Option<Vec<f64>> = errors.collect();
+        Ok(Some(errors.context("an output has no error")?.into_iter().fold(0.0, f64::max)))
+    }
+
+    /// Greedy tokens, which must be those of transformers.
+    fn against_transformers(&self, case: &Case) -> Result<(usize, usize)> {
+        let ids: Vec<String> = case.prompt.iter().map(ToString::to_string).collect();
+        let (ids, count) = (ids.join(","), case.tokens.len().to_string());
+        let mut generate =
+            self.command(&["generate", "bundle", "--token-ids", &ids, "--max-tokens", &count, "--json"]);
+        let document: Value = serde_json::from_str(&expect(&mut generate, &[0])?)?;
+        let form = document["kv"].as_str().map(str::to_owned);
+        ensure!(form == case.kv, "it is driven in the form {form:?}, expected {:?}", case.kv);
+        let found: Vec<u32> = serde_json::from_value(document["sequences"][0]["ids"].clone())?;
+        let same = found.iter().zip(&case.tokens).take_while(|(found, expected)| found == expected).count();
+        ensure!(found == case.tokens, "the tokens {found:?} are not {:?}", case.tokens);
+        Ok((same, found.len()))
+    }
+
+    /// Measures, blesses, gates, compares and renders; the verdicts of the gate and of the comparison.
+    fn measure(&self, case: &Case) -> Result<(i32, i32)> {
+        let common = ["--runtime", "cpu", "--threads", "1"];
+        // A length must have room for the tokens that are generated.
+        let shapes: &[&str] = if case.kind == Kind::Language { &["--shapes", "64"] } else { &[] };
+        for report in ["first", "second"] {
+            let mut bench = self.command(&["bench", "bundle", "-o", report]);
+            expect(bench.args(common).args(shapes), &[0])?;
+        }
+        let blessed = ["bless", "first", "--scratch", "--accept-noise", "only a check"];
+        expect(&mut self.command(&blessed), &[0])?;
+        let gate = code(&mut self.command(&["gate", "second"]), VERDICTS)?;
+        let mut compare = self.command(&["compare", "bundle", "bundle", "--budget", "20s", "-o", "compared"]);
+        let compare = code(compare.args(common).args(shapes), VERDICTS)?;
+        expect(
+            &mut self.command(&["report", "first", "second", "--format", "html", "-o", "page.html"]),
+            &[0],
+        )?;
+        let page = fs::read_to_string(self.folder.join("page.html"))?;
+        ensure!(page.contains("<svg"), "the page has no chart");
+        Ok((gate, compare))
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.program);
+        command.current_dir(&self.folder).args(arguments);
+        command
+    }
+}
+
+/// The packages of a folder, in order.
+fn packages(folder: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
+    let mut packages: Vec<PathBuf> = entries.collect::<Result<_>>()?;
+    packages.retain(|path| path.extension().is_some_and(|ending| ending == "mlpackage"));
+    packages.sort();
+    Ok(packages)
+}
+
+/// Runs a command that must end with one of these codes; gives what it printed.
+fn expect(command: &mut Command, codes: &[i32]) -> Result<String> {
+    let (found, printed) = ended(command)?;
+    if !found.is_some_and(|found| codes.contains(&found)) {
+        bail!("`{}` ended with {found:?}, expected {codes:?}", shown(command));
+    }
+    Ok(printed)
+}
+
+/// The code of a command, which must be one of these.
+fn code(command: &mut Command, codes: &[i32]) -> Result<i32> {
+    let (found, _) = ended(command)?;
+    let found = found.filter(|found| codes.contains(found));
+    found.with_context(|| format!("`{}` did not end with one of {codes:?}", shown(command)))
+}
+
+fn ended(command: &mut Command) -> Result<(Option<i32>, String)> {
+    let output = command.output().with_context(|| format!("start `{}`", shown(command)))?;
+    if !output.status.success() {
+        eprintln!("{}: {}", shown(command), String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok((output.status.code(), String::from_utf8(output.stdout)?))
+}
+
+fn shown(command: &Command) -> String {
+    let words = command.get_args().map(|word| word.to_string_lossy().into_owned());
+    format!("anemeter {}", words.collect::<Vec<_>>().join(" "))
+}
+
+impl Row {
+    fn cells(&self) -> [String; 6] {
+        let verdict = |code: i32| match code {
+            0 => "pass".to_owned(),
+            1 => "slower".to_owned(),
+            _ => "inconclusive".to_owned(),
+        };
+        let tokens = self.tokens.map(|(same, of)| format!("{same} of {of}"));
+        [
+            self.name.clone(),
+            self.packages.to_string(),
+            self.error.map_or_else(String::new, |error| format!("{:.3} %", 100.0 * error)),
+            tokens.unwrap_or_default(),
+            verdict(self.gate),
+            verdict(self.compare),
+        ]
+    }
+
+    fn line(&self) -> String {
+        format!("| {} |", self.cells().join(" | "))
+    }
+}
+
+fn table(rows: &[Row]) -> String {
+    let head =
+        "| model | packages | largest error | greedy tokens | gate | compare |\n|---|--:|--:|--:|---|---|\n";
+    head.to_owned() + &rows.iter().map(|row| row.line() + "\n").collect::<String>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_say_what_was_compared() {
+        let row = Row {
+            name: "gpt2".to_owned(),
+            packages: 4,
+            error: Some(0.000_61),
+            tokens: Some((24, 24)),
+            gate: 3,
+            compare: 0,
+        };
+        assert!(table(&[row]).ends_with("| gpt2 | 4 | 0.061 % | 24 of 24 | inconclusive | pass |\n"));
+    }
+}
