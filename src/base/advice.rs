@@ -57,6 +57,11 @@ pub enum Remedy {
         /// What the bundle has.
         has: Vec<KvForm>,
     },
+    /// Download a model of the Hugging Face Hub into its cache.
+    FetchModel(
+        /// The model's name.
+        String,
+    ),
     /// Say how a language model of others is driven.
     GiveContract,
     /// Give the shapes or the values of inputs.
@@ -133,6 +138,7 @@ impl fmt::Display for Remedy {
                 let has: Vec<&str> = has.iter().map(|form| form.name()).collect();
                 return write!(f, "it has {}; export with `{wanted}` for another", has.join(", "));
             }
+            Remedy::FetchModel(_) => "download it into the cache",
             Remedy::GiveContract => {
                 "say by a contract how it is driven, or measure single predictions of its functions"
             }

@@ -140,6 +140,7 @@ fn carried_out_by(remedy: &Remedy) -> Option<Cow<'static, str>> {
         Remedy::ExportKvForm { wanted, .. } => {
             return Some(format!("`anemeter export --kv {wanted}`").into());
         }
+        Remedy::FetchModel(name) => return Some(format!("`hf download {name}`").into()),
         Remedy::GiveContract => {
             "`anemeter adopt PACKAGE… -o DIR --contract FILE`, or `anemeter bench --kind predict`"
         }

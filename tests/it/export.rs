@@ -72,6 +72,43 @@ fn the_same_checkpoint_gives_the_same_bytes() {
 }
 
 #[test]
+fn a_model_in_the_hub_cache_is_exported_by_its_name() {
+    let scene = Scene::new();
+    let commit = "0123456789abcdef0123456789abcdef01234567";
+    let repository = scene.path("hub/models--org--tiny");
+    let snapshot = repository.join("snapshots").join(commit);
+    fs::create_dir_all(&snapshot).unwrap();
+    fs::create_dir_all(repository.join("blobs")).unwrap();
+    fs::create_dir_all(repository.join("refs")).unwrap();
+    write_text(&repository.join("refs/main"), commit);
+    for (index, name) in names(&scene.path("tiny")).iter().enumerate() {
+        let blob = format!("{index:040x}");
+        fs::copy(scene.path("tiny").join(name), repository.join("blobs").join(&blob)).unwrap();
+        std::os::unix::fs::symlink(format!("../../blobs/{blob}"), snapshot.join(name)).unwrap();
+    }
+    let export = |model: &str| {
+        let output = scene.path("out");
+        run(program()
+            .args(["export", model, "-o", arg(&output), "--shapes", "16"])
+            .env("HF_HUB_CACHE", scene.path("hub")))
+    };
+    export("org/tiny@main").good();
+    assert_eq!(Bundle::open(scene.path("out")).unwrap().manifest().name, "tiny");
+    let missing = export("org/other");
+    assert_eq!(missing.code, 2);
+    assert!(
+        missing.stderr.contains("org/other is no path here, and not in the Hugging Face cache"),
+        "{}",
+        missing.stderr
+    );
+    assert!(
+        missing.stderr.contains("help: download it into the cache: `hf download org/other`"),
+        "{}",
+        missing.stderr
+    );
+}
+
+#[test]
 fn shards_give_what_one_file_gives() {
     let scene = Scene::new();
     checkpoints::write_sharded(&scene.path("shards"), &tensors(7));

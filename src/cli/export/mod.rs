@@ -11,6 +11,7 @@ use super::inputs;
 use super::units::{Bytes, Count};
 use super::{Output, Result, Status};
 use crate::bundle::{Bundle, Exported, Phase, Sensitivity, Settings};
+use crate::checkpoint;
 use crate::compress::{ExpectedLoss, Log, Precision, Totals};
 use crate::config;
 use crate::export::{self, Automatic, Chunking, ConfigFile, ExportOptions, PrecisionPlan, Request, Target};
@@ -28,7 +29,8 @@ anemeter export model.gguf -o model --shapes 512,1024 --kv io,state\n  \
 anemeter export Qwen2.5-7B-Instruct -o qwen --config configs/convert_coreml.yaml --chunks auto --target ios18"
 )]
 pub(super) struct Args {
-    /// The checkpoint: a Hugging Face folder, a GGUF file, or a file of weights beside its config.json.
+    /// The checkpoint: a Hugging Face folder, a GGUF file, a file of weights beside its config.json, or the name of a
+    /// model in the Hugging Face cache (ORG/NAME, ORG/NAME@REVISION, ORG/NAME:Q4_K_M).
     checkpoint: PathBuf,
     /// Folder for the bundle.
     #[arg(short, long, value_name = "DIR")]
@@ -114,14 +116,15 @@ impl FromStr for PrecisionArg {
 }
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
+    let request = request(args)?;
     let bar = Bar::new();
-    let result = request(args).and_then(|request| export::export(&request, &bar));
+    let result = export::export(&request, &bar);
     bar.finish();
     let bundle = result?;
     if args.json {
         output.json(bundle.manifest())?;
     } else {
-        print(&bundle, args, output)?;
+        print(&bundle, (&request.checkpoint, args), output)?;
     }
     Ok(Status::Good)
 }
@@ -157,7 +160,7 @@ fn request(args: &Args) -> Result<Request, export::ExportError> {
         },
     };
     Ok(Request {
-        checkpoint: args.checkpoint.clone(),
+        checkpoint: checkpoint::locate(&args.checkpoint)?,
         output: args.out.clone(),
         overwrite: args.overwrite,
         name: args.name.clone(),
@@ -185,12 +188,12 @@ fn precision(args: &Args) -> Result<PrecisionPlan, export::ExportError> {
 }
 
 /// Whether the integers of a GGUF file were decoded to fp16.
-fn is_decoded_gguf(args: &Args, settings: &Settings) -> bool {
-    let is_gguf = args.checkpoint.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
+fn is_decoded_gguf(checkpoint: &Path, settings: &Settings) -> bool {
+    let is_gguf = checkpoint.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
     is_gguf && settings.precision == Precision::Keep.to_string()
 }
 
-fn print(bundle: &Bundle, args: &Args, output: &mut Output) -> Result<()> {
+fn print(bundle: &Bundle, (checkpoint, args): (&Path, &Args), output: &mut Output) -> Result<()> {
     let manifest = bundle.manifest();
     let Exported { architecture: model, settings, .. } = bundle.exported()?;
     let (name, parameters, count) = (&model.name, Count(model.parameters), model.layers);
@@ -216,7 +219,7 @@ fn print(bundle: &Bundle, args: &Args, output: &mut Output) -> Result<()> {
     for warning in &manifest.warnings {
         output.line(format_args!("warning: {warning}"))?;
     }
-    if is_decoded_gguf(args, settings) {
+    if is_decoded_gguf(checkpoint, settings) {
         output
             .line("note: weights are stored as fp16; --precision stored keeps the integers of a GGUF file")?;
     }

@@ -127,7 +127,7 @@ fn with_checkpoint(args: &Args, path: &Path, output: &mut Output) -> Result<Stat
     let bundle = open_bundle(&args.bundle)?;
     let (thresholds, limits) = thresholds(args)?;
     let options = Options { tokens: args.tokens as usize, thresholds };
-    let checkpoint = checkpoint::open(path)?;
+    let checkpoint = checkpoint::open(checkpoint::locate(path)?)?;
     check_same_model(&bundle, &checkpoint)?;
     let sources = Sources::new(&bundle, checkpoint.describe())?;
     let remarks = sources.remarks(&bundle);

@@ -2,7 +2,7 @@
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::Checkpoint;
+use super::{Checkpoint, hub_cache};
 use crate::bundle;
 
 /// Bytes of a sample, and how many are taken of a file.
@@ -15,6 +15,9 @@ const BATCH: usize = 64;
 impl Checkpoint {
     /// The name of its folder, or of its file without the ending.
     pub fn name(&self) -> String {
+        if let Some(name) = hub_cache::model_of(&self.path) {
+            return name;
+        }
         let path = std::fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
         let name = if path.is_dir() { path.file_name() } else { path.file_stem() };
         name.unwrap_or_default().to_string_lossy().into_owned()

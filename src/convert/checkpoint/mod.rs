@@ -10,6 +10,7 @@ mod digest;
 mod error;
 mod files;
 mod gguf;
+mod hub_cache;
 mod hugging_face;
 mod mlx_affine;
 mod quantized;
@@ -30,6 +31,7 @@ use anemeter_kernels::tensor::Bytes;
 pub use blocks::Block;
 pub use config::{Config, ConfigError};
 pub use error::CheckpointError;
+pub use hub_cache::{HubCache, ModelName, Snapshot};
 pub use mlx_affine::MlxAffine;
 pub use quantized::{FakeQuantized, GroupQuantized};
 pub use stored::{Elements, Encoding, GgufEncoding, Order, QuantizedBlocks, Stored};
@@ -78,6 +80,18 @@ pub fn open(path: impl AsRef<Path>) -> Result<Checkpoint, CheckpointError> {
     }
     let folder = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     hugging_face::open(&Folder::open(folder)?, Some(&file))
+}
+
+/// Where a checkpoint is: a path as it is, or a model of the Hugging Face Hub in its cache.
+///
+/// What exists is a path, whatever it looks like; so is what looks like no model's name.
+pub fn locate(path: impl AsRef<Path>) -> Result<PathBuf, CheckpointError> {
+    let path = path.as_ref();
+    let name = path.to_str().and_then(|text| text.parse::<ModelName>().ok());
+    match (name, HubCache::of_user()) {
+        (Some(name), Some(cache)) if !path.exists() => Ok(cache.find(&name)?.path),
+        _ => Ok(path.to_owned()),
+    }
 }
 
 /// What says how text becomes tokens.
