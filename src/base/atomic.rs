@@ -51,10 +51,11 @@ pub fn abandon() -> Vec<PathBuf> {
 /// Writes a file that is either complete or not there; an existing one is replaced. A symbolic link stays one: the file
 /// that it names is written. What is no regular file, such as a pipe or a device, is written to as it is.
 pub fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let path = &follow_links(path)?;
+    // Before links are followed: `/dev/stdout` is a link to a pipe that has no path.
     if fs::metadata(path).is_ok_and(|there| !there.is_file() && !there.is_dir()) {
         return OpenOptions::new().write(true).open(path)?.write_all(bytes);
     }
+    let path = &follow_links(path)?;
     let (parent, name) = split(path)?;
     let mut temporary = Temporary::file(&parent, name, bytes)?;
     temporary.rename(path, &mut in_the_making())?;
@@ -293,7 +294,7 @@ fn exchange(_: &Path, _: &Path) -> io::Result<()> {
 }
 
 /// What a path names in the end, whether it is there or not.
-fn follow_links(path: &Path) -> io::Result<PathBuf> {
+pub fn follow_links(path: &Path) -> io::Result<PathBuf> {
     const MOST: usize = 40;
     let mut path = path.to_owned();
     for _ in 0..MOST {

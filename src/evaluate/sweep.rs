@@ -66,6 +66,11 @@ impl SweepPlan {
         Ok(SweepPlan { config, candidates, not_run, reference })
     }
 
+    /// The candidates that are going to be measured, in order.
+    pub fn candidates(&self) -> impl Iterator<Item = &Candidate> {
+        self.candidates.iter().map(|(candidate, _)| candidate)
+    }
+
     /// Has every candidate measured by `measure`, which is given its place in the order and its workload.
     pub fn run<E: From<SweepError>>(
         self,

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{ExportError, Occupant};
-use crate::atomic::Staging;
+use crate::atomic::{Staging, follow_links};
 use crate::bundle::{Bundle, MANIFEST, Manifest};
 use crate::package::{DS_STORE, foreign_file};
 use crate::report::{Quality, Record, Verification};
@@ -93,7 +93,8 @@ fn check_apart((what, source): (&str, &Path), given: &Path) -> Result<(), Export
 /// A path without symbolic links, as far as it is there.
 fn real(path: &Path) -> Option<PathBuf> {
     let mut missing: Vec<&OsStr> = Vec::new();
-    let path = std::path::absolute(path).ok()?;
+    // A link to what is not there yet is where it will be.
+    let path = std::path::absolute(follow_links(path).ok()?).ok()?;
     let mut there = path.as_path();
     loop {
         if let Ok(real) = there.canonicalize() {

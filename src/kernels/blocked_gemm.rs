@@ -152,7 +152,7 @@ pub(super) fn blocked_gemm<L: LeftOperand, U: Load, O: Store, M: Accumulation>(
 thread_local! {
     /// The packed right operand; taken while it is used, so that a thread may begin another product meanwhile.
     pub(super) static RIGHT_PANELS: Cell<AlignedBuf> = Cell::default();
-    pub(super) static BUFFERS: RefCell<ThreadBuffers> = RefCell::default();
+    static BUFFERS: RefCell<ThreadBuffers> = RefCell::default();
 }
 
 /// What a thread needs for some rows; kept for its next product.
@@ -185,7 +185,7 @@ impl<'a, L: LeftOperand, U: Load, O: Store, M: Accumulation> Gemm<'a, L, U, O, M
         let Gemm { isa, mode, k, left, right, bias, out: mut rest } = self;
         let [tile_rows, tile_columns] = isa.tile();
         let panel = k.next_multiple_of(STEPS) * tile_columns;
-        let most_rows = (LEFT_BLOCK_ELEMENTS / k.max(1)).clamp(tile_rows, MOST_ROWS) / tile_rows;
+        let most_tiles = (LEFT_BLOCK_ELEMENTS / k.max(1)).clamp(tile_rows, MOST_ROWS) / tile_rows;
         let most_columns = (RIGHT_BLOCK_ELEMENTS / k.max(1)).max(tile_columns);
         let schedule = GuidedSchedule { threads, least: LEAST_TILES };
         let mut memory = RIGHT_PANELS.take();
@@ -199,23 +199,34 @@ impl<'a, L: LeftOperand, U: Load, O: Store, M: Accumulation> Gemm<'a, L, U, O, M
                 isa.run_tiled(PackRightPanels { right, columns: first..columns.len(), k, panels });
             });
             let panels = &*panels;
-            let take = |(start, rest): &mut (usize, Option<Grid<'a, O>>)| {
-                let grid = rest.take().filter(|grid| grid.rows() > 0)?;
-                let tiles = schedule.next(grid.rows().div_ceil(tile_rows)).min(most_rows);
-                let count = (tiles * tile_rows).min(grid.rows());
-                let (part, others) = grid.split_rows(count);
-                let first = *start;
-                (*start, *rest) = (first + part.rows(), Some(others));
-                Some((first, part))
-            };
-            schedule.run((0, Some(out)), take, |(first, out)| {
-                BUFFERS.with_borrow_mut(|buffers| {
-                    isa.run_tiled(RowBlock { mode, k, left, first, panels, bias, out, buffers });
-                });
+            for_each_row_block(schedule, out, (tile_rows, most_tiles), |first, out, buffers| {
+                isa.run_tiled(RowBlock { mode, k, left, first, panels, bias, out, buffers });
             });
         }
         RIGHT_PANELS.set(memory);
     }
+}
+
+/// Has threads take the rows of a matrix, at most so many tiles of rows at a time, and calls `body` with the index of the first row
+/// of each block.
+pub(super) fn for_each_row_block<'a, O: Send>(
+    schedule: GuidedSchedule,
+    out: Grid<'a, O>,
+    (tile_rows, most_tiles): (usize, usize),
+    body: impl Fn(usize, Grid<'a, O>, &mut ThreadBuffers) + Sync,
+) {
+    let take = |(start, rest): &mut (usize, Option<Grid<'a, O>>)| {
+        let grid = rest.take().filter(|grid| grid.rows() > 0)?;
+        let tiles = schedule.next(grid.rows().div_ceil(tile_rows)).min(most_tiles);
+        let count = (tiles * tile_rows).min(grid.rows());
+        let (part, others) = grid.split_rows(count);
+        let first = *start;
+        (*start, *rest) = (first + part.rows(), Some(others));
+        Some((first, part))
+    };
+    schedule.run((0, Some(out)), take, |(first, part)| {
+        BUFFERS.with_borrow_mut(|buffers| body(first, part, buffers));
+    });
 }
 
 /// Packs the first columns of a range as panels, as many as there is room for.

@@ -6,7 +6,7 @@
 //! that a processor is shared, but a thread can see it:
 //!
 //! - it waits for another thread for much longer than its own share of the work took;
-//! - it does nothing but look for work, and finds that time has passed between two looks.
+//! - it does nothing but look for work, without sleeping, and finds that time has passed between two looks.
 //!
 //! Either is a stall. After one, short work is divided among one thread less, for many times as long as the stall was, and
 //! among yet one less if there is another stall in that time. Then all threads are tried again. So stalls take a small share

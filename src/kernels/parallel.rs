@@ -1,4 +1,4 @@
-//! Division of work among threads, without allocation and without influence on results.
+//! Division of work among threads, without influence on results.
 //!
 //! A token is decoded by hundreds of short pieces of work one after the other, and a thread that has gone to sleep
 //! between two of them takes longer to wake than a piece takes. So while a prediction runs ([`with_spinning_workers`]), the
@@ -35,7 +35,7 @@ const SPINNING: Duration = Duration::from_micros(50);
 /// When it sleeps between looks. A processor that does nothing else is then idle, and the system moves threads to it that
 /// wait for theirs.
 const YIELDING: Duration = Duration::from_millis(1);
-/// How long it sleeps: systems add about as much, and both are well below a stall.
+/// How long it sleeps. Systems add as much or, where they wake several threads together, a millisecond.
 const NAP: Duration = Duration::from_micros(50);
 
 /// Threads at hand: those of the pool that runs this, or one outside any pool.
@@ -283,7 +283,10 @@ fn spin_until(over: &AtomicBool, index: usize) {
             match idle.look(now) {
                 Rest::Spin => {}
                 Rest::Yield => thread::yield_now(),
-                Rest::Nap => thread::sleep(NAP),
+                Rest::Nap => {
+                    thread::sleep(NAP);
+                    idle.slept(Instant::now());
+                }
                 Rest::Displaced(gap) => MACHINE.stalled(now, gap),
             }
         }
@@ -309,6 +312,11 @@ enum Rest {
 impl Idle {
     fn since(now: Instant) -> Idle {
         Idle { since: now, seen: now }
+    }
+
+    /// A thread that sleeps gives its processor away: how long it does not run says nothing about other processes.
+    fn slept(&mut self, now: Instant) {
+        self.seen = now;
     }
 
     /// Looks at the clock.
@@ -354,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn work_that_is_attended_ends_whatever_threads_are_given() {
+    fn work_with_spinning_workers_ends_on_any_number_of_threads() {
         let values: Vec<u64> = (0..257).collect();
         for threads in 1..=5 {
             let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
@@ -364,6 +372,40 @@ mod tests {
             }
         }
         assert_eq!(with_spinning_workers(|| sum(&values)), 128 * 257, "outside any pool");
+    }
+
+    #[test]
+    fn work_ends_and_is_the_same_where_there_are_more_threads_than_processors() {
+        const ROUNDS: usize = 10;
+        let values: Vec<u64> = (0..65).collect();
+        let processors = thread::available_parallelism().map_or(2, usize::from);
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2 * processors).build().unwrap();
+        let predict = || {
+            for _ in 0..ROUNDS {
+                let mut chunks = vec![0; 64];
+                let total = pool.install(|| {
+                    with_spinning_workers(|| {
+                        for_each_chunk(&mut chunks, 4, WORTHWHILE, |i, chunk| chunk.fill(i));
+                        sum(&values)
+                    })
+                });
+                assert_eq!(total, 32 * 65);
+                assert!(chunks.iter().enumerate().all(|(i, &chunk)| chunk == i / 4));
+            }
+        };
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let _end = SetOnDrop(&over);
+            for _ in 0..2 * processors {
+                scope.spawn(|| {
+                    while !over.load(Ordering::Relaxed) {
+                        spin_loop();
+                    }
+                });
+            }
+            // Two predictions at once on one pool, whose threads find the work of both.
+            [scope.spawn(predict), scope.spawn(predict)].map(|prediction| prediction.join().unwrap());
+        });
     }
 
     #[test]
@@ -401,6 +443,8 @@ mod tests {
         assert_eq!(idle.look(start + gap), Rest::Displaced(gap));
         let again = idle.look(start + gap + NAP);
         assert_eq!(again, Rest::Nap, "the same gap does not count twice");
+        idle.slept(start + gap * 2);
+        assert_eq!(idle.look(start + gap * 2 + NAP), Rest::Nap, "a long sleep is no gap");
     }
 
     #[test]

@@ -24,7 +24,7 @@ use std::ops::Range;
 use half::f16;
 
 use super::blocked_gemm::{
-    BUFFERS, BlockRanges, LEAST_TILES, MOST_ROWS, RIGHT_PANELS, ThreadBuffers, finish, reserve,
+    BlockRanges, LEAST_TILES, MOST_ROWS, RIGHT_PANELS, ThreadBuffers, finish, for_each_row_block, reserve,
 };
 use super::gemm::Matrix;
 use super::pair_packing::{
@@ -98,7 +98,7 @@ impl<'a> Product<'a> {
         let [tile_rows, tile_columns] = isa.tile();
         let depth = rows.blocks * BLOCK;
         let panel = rows.blocks * LINES * tile_columns;
-        let most_rows = (LEFT_BYTES / size_of::<i16>() / depth).clamp(tile_rows, MOST_ROWS) / tile_rows;
+        let most_tiles = (LEFT_BYTES / size_of::<i16>() / depth).clamp(tile_rows, MOST_ROWS) / tile_rows;
         let most_columns = (RIGHT_BYTES / size_of::<i16>() / depth).max(tile_columns);
         let schedule = GuidedSchedule { threads, least: LEAST_TILES };
         let mut memory = RIGHT_PANELS.take();
@@ -111,19 +111,8 @@ impl<'a> Product<'a> {
                 isa.run_tiled(PackPanels { x, columns: first..columns.end, blocks: rows.blocks, panels });
             });
             let panels = &*panels;
-            let take = |(start, rest): &mut (usize, Option<Grid<'a, f16>>)| {
-                let grid = rest.take().filter(|grid| grid.rows() > 0)?;
-                let tiles = schedule.next(grid.rows().div_ceil(tile_rows)).min(most_rows);
-                let count = (tiles * tile_rows).min(grid.rows());
-                let (part, others) = grid.split_rows(count);
-                let first = *start;
-                (*start, *rest) = (first + part.rows(), Some(others));
-                Some((first, part))
-            };
-            schedule.run((0, Some(out)), take, |(start, out)| {
-                BUFFERS.with_borrow_mut(|buffers| {
-                    isa.run_tiled(RowBlock { product: self, start, panels, out, buffers });
-                });
+            for_each_row_block(schedule, out, (tile_rows, most_tiles), |start, out, buffers| {
+                isa.run_tiled(RowBlock { product: self, start, panels, out, buffers });
             });
         }
         RIGHT_PANELS.set(memory);

@@ -130,6 +130,12 @@ fn a_sweep_compares_configurations() {
     );
     assert_eq!(result["rows"][1]["compute_units"], "cpu");
 
+    // The second has a report already, which is known before the first is measured.
+    fs::remove_dir_all(out.join("1-tiny-cpu-1-threads")).unwrap();
+    let refused = anemeter(&command);
+    assert!(refused.refused().contains("2-tiny-cpu-2-threads/report.json: holds a measurement"));
+    assert!(!out.join("1-tiny-cpu-1-threads").exists());
+
     write_text(
         &sweep,
         "schema: anemeter.sweep/1\nbundles: [{ name: tiny, path: bundle }]\ncompute_units: [all]\n",

@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::support::checkpoints::write_text;
-use crate::support::command::{anemeter, arg};
+use crate::support::command::{anemeter, arg, names};
 use crate::support::fixtures::MIXED_WORKLOAD;
 use crate::support::scene::Scene;
 
@@ -49,6 +49,34 @@ fn a_checkpoint_is_never_exported_over_itself() {
         assert!(message.contains(expected), "{message}");
         assert!(checkpoint.join("config.json").is_file());
     }
+    #[cfg(unix)]
+    for (name, target, expected) in
+        [("same", "", "is the checkpoint itself"), ("inside", "bundle", "is inside the checkpoint")]
+    {
+        let link = scene.path(name);
+        std::os::unix::fs::symlink(checkpoint.join(target), &link).unwrap();
+        let args = ["export", arg(&checkpoint), "-o", arg(&link), "--shapes", "16", "--overwrite"];
+        let message = anemeter(&args).complaint();
+        assert!(message.contains(expected), "through a link: {message}");
+        assert!(checkpoint.join("config.json").is_file());
+    }
+}
+
+#[test]
+fn an_export_that_cannot_be_read_back_replaces_nothing() {
+    let scene = Scene::new();
+    scene.export("out", &["--shapes", "16"]).good();
+    let before = fs::read(scene.path("out/export.json")).unwrap();
+    let config = scene.path("tiny/config.json");
+    let text = fs::read_to_string(&config).unwrap();
+    let mut json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    // Its frequencies are infinite, which JSON has no number for.
+    json["rope_theta"] = 1e-320.into();
+    write_text(&config, &json.to_string());
+    let message = scene.export("out", &["--shapes", "16", "--overwrite"]).complaint();
+    assert!(!message.is_empty());
+    assert_eq!(fs::read(scene.path("out/export.json")).unwrap(), before);
+    assert_eq!(names(scene.folder()), ["out", "tiny"]);
 }
 
 #[test]
@@ -98,6 +126,9 @@ fn a_measurement_is_replaced_only_by_force() {
     }
     anemeter(&["report", arg(&out), "--format", "md", "-o", "/dev/null"]).good();
     assert!(!fs::metadata("/dev/null").unwrap().is_file());
+    // A pipe, which is a link that names no path.
+    let piped = anemeter(&["report", arg(&out), "--format", "md", "-o", "/dev/stdout"]);
+    assert!(piped.good().starts_with("# "), "{}", piped.stdout);
     anemeter(&[&bench[..], &["--force"]].concat()).good();
     assert_ne!(fs::read(&file).unwrap(), measured);
 }

@@ -26,13 +26,17 @@ pub(super) fn run(args: &Args, path: &Path, output: &mut Output) -> Result<Statu
     let upload = Upload::open(args.out.as_deref(), SWEEP)?;
     let folder = super::local(args).map_or_else(|| Path::new(super::REPORTS).join("sweep"), Path::to_owned);
     create_folder(&folder)?;
+    // Before anything is measured, so that a sweep does not end in its middle.
+    for (index, candidate) in plan.candidates().enumerate() {
+        let report = folder.join(file_name(index, &candidate.name)).join(super::REPORT);
+        keep_measurement(&report, args.force)?;
+    }
     let workload = super::config(args)?;
     let mut reports = Vec::new();
     let result =
         plan.run(&workload, (&machine, &profile.production_mix), |index, candidate, bundle, config| {
             super::note(format_args!("{}", candidate.name));
             let name = file_name(index, &candidate.name);
-            keep_measurement(&folder.join(&name).join(super::REPORT), args.force)?;
             let report = measure(args, bundle, config, &profiles)?;
             write(&folder.join(&name), &report)?;
             if let Some(upload) = &upload {

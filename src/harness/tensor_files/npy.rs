@@ -43,7 +43,6 @@ const FOREIGN: &[(char, &str)] = &[
 
 const CAST: &str = "save it in a type that models take, such as a.astype('float32')";
 const SWAP: &str = "save it in little-endian order: a.astype(a.dtype.newbyteorder('<'))";
-const ROW_MAJOR: &str = "save it in C order: np.ascontiguousarray(a)";
 const WRITE_AGAIN: &str = "write it with np.save";
 
 fn decode(bytes: &[u8]) -> Result<Content> {
@@ -64,9 +63,6 @@ pub(super) fn tensor(bytes: &[u8]) -> Result<Tensor> {
     let (header, data) = split(bytes)?;
     let Header { descr, fortran_order, shape } = Header::parse(header)?;
     let dtype = dtype(descr)?;
-    if fortran_order && shape.len() > 1 {
-        return Err(FormatError::new("is in Fortran order, column by column").with_help(ROW_MAJOR));
-    }
     let expected = shape::element_count(&shape).and_then(|count| dtype.byte_len(count));
     if expected != Some(data.len()) {
         let needed = expected.map_or_else(|| "more than memory holds".to_owned(), |bytes| bytes.to_string());
@@ -76,8 +72,42 @@ pub(super) fn tensor(bytes: &[u8]) -> Result<Tensor> {
     if let Some(at) = data.iter().position(|&byte| dtype == DType::Bool && byte > 1) {
         return Err(FormatError::new(format!("element {at} is {}, which is no bool", data[at])));
     }
-    Tensor::new(dtype, shape[..].into(), Bytes::from(data.to_vec()))
-        .map_err(|e| FormatError::new(e.to_string()))
+    let data = match fortran_order {
+        true => row_major(data, dtype.bits() as usize / 8, &shape),
+        false => data.to_vec(),
+    };
+    Tensor::new(dtype, shape[..].into(), Bytes::from(data)).map_err(|e| FormatError::new(e.to_string()))
+}
+
+/// The elements of an array in Fortran order, whose first index is the fastest, in C order. `np.save` writes the transpose
+/// of a matrix that way.
+fn row_major(data: &[u8], element: usize, shape: &[usize]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(data.len());
+    if data.is_empty() {
+        return out;
+    }
+    let strides: Vec<usize> = shape
+        .iter()
+        .scan(element, |next, &size| {
+            let stride = *next;
+            *next *= size;
+            Some(stride)
+        })
+        .collect();
+    let (mut index, mut at) = (vec![0; shape.len()], 0);
+    while out.len() < data.len() {
+        out.extend_from_slice(&data[at..at + element]);
+        for axis in (0..shape.len()).rev() {
+            index[axis] += 1;
+            at += strides[axis];
+            if index[axis] < shape[axis] {
+                break;
+            }
+            at -= strides[axis] * shape[axis];
+            index[axis] = 0;
+        }
+    }
+    out
 }
 
 /// A whole `.npy` file, as numpy writes it.

@@ -86,6 +86,7 @@ fn arrays_of_numpy_are_read_and_written_byte_for_byte() {
         assert_eq!(written(&tensor), testdata(name), "{name}");
     }
     assert_eq!(array("bool.npy").bytes()[..], [0, 1, 0, 1, 1, 0]);
+    assert_eq!(array("fortran.npy"), array("float32.npy"), "column by column in the file");
     for version in ["version-2.npy", "version-3.npy"] {
         assert_eq!(array(version), array("float32.npy"));
     }
@@ -106,7 +107,6 @@ fn archives_of_numpy_are_read_stored_and_deflated() {
 #[test]
 fn what_no_model_takes_is_refused_with_a_way_on() {
     let cases = [
-        ("fortran.npy", "is in Fortran order", "np.ascontiguousarray(a)"),
         ("big-endian.npy", "is in big-endian order (`>f4`)", "newbyteorder('<')"),
         ("objects.npy", "holds Python objects, which are not loaded (`|O`)", "astype('float32')"),
         ("strings.npy", "holds strings (`<U2`)", "astype"),
@@ -121,6 +121,30 @@ fn what_no_model_takes_is_refused_with_a_way_on() {
         assert!(error.to_string().contains(expected), "{name}: {error}");
         assert!(error.help.is_some_and(|found| found.contains(help)), "{name}: {:?}", error.help);
     }
+}
+
+#[test]
+fn arrays_in_fortran_order_of_any_shape_are_read_by_rows() {
+    let shapes: [(&[usize], &str); 5] =
+        [(&[2, 3, 4], "2, 3, 4"), (&[3, 1, 2], "3, 1, 2"), (&[5], "5,"), (&[], ""), (&[7, 0, 3], "7, 0, 3")];
+    for (shape, written) in shapes {
+        // An element is the sum of its indices times powers of ten, so that its place is its value.
+        let place = |index: &[usize]| index.iter().fold(0, |place, i| place * 10 + i) as u8;
+        let count: usize = shape.iter().product();
+        let by =
+            |order: &dyn Fn(usize) -> Vec<usize>| (0..count).map(|i| place(&order(i))).collect::<Vec<u8>>();
+        let columns = by(&|mut i| shape.iter().map(|size| (i % size, i /= size).0).collect());
+        let rows = by(&|mut i| {
+            let mut index: Vec<usize> = shape.iter().rev().map(|size| (i % size, i /= size).0).collect();
+            index.reverse();
+            index
+        });
+        let header = format!("{{'descr': '|u1', 'fortran_order': True, 'shape': ({written}), }}");
+        let read = decode("x.npy", &with_header(&header, &columns)).unwrap();
+        assert_eq!(read, Content::Unnamed(Tensor::from_slice(shape, &rows).unwrap()), "{shape:?}");
+    }
+    let huge = format!("{{'descr': '|u1', 'fortran_order': True, 'shape': ({0}, {0}, 0), }}", usize::MAX);
+    let _ = decode("x.npy", &with_header(&huge, &[]));
 }
 
 /// An `.npy` file with a header of one's own.

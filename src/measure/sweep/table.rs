@@ -154,6 +154,7 @@ impl SweepRow {
             name: self.name.clone(),
             package_bytes: self.package_bytes,
             rate: self.rate(),
+            is_of_predictions: self.predictions_per_second.is_some(),
             kl: self.kl,
             kl_limit: self.kl_limit,
             perplexity: self.perplexity,

@@ -11,6 +11,8 @@ pub struct TradeOff {
     pub package_bytes: u64,
     /// Tokens or predictions per second, p50.
     pub rate: Option<f64>,
+    /// Which of them.
+    pub is_of_predictions: bool,
     /// Mean KL divergence from the checkpoint, in nats.
     pub kl: Option<f64>,
     /// The largest divergence that it may have.
@@ -26,13 +28,15 @@ pub struct TradeOff {
 impl TradeOff {
     /// What a report says at a place.
     pub fn of(name: &str, report: &Report, place: &Place) -> TradeOff {
-        let metric = if report.is_of_predictions() { Metric::PredictionRate } else { Metric::Tps };
+        let is_of_predictions = report.is_of_predictions();
+        let metric = if is_of_predictions { Metric::PredictionRate } else { Metric::Tps };
         let speed = report.figure_at(metric, Some(place));
         let loss = report.quality_loss();
         TradeOff {
             name: name.to_owned(),
             package_bytes: report.subject.package_bytes,
             rate: speed.and_then(|figure| figure.summary.percentiles.p50),
+            is_of_predictions,
             kl: loss.and_then(|loss| loss.kl),
             kl_limit: loss.map(|loss| loss.limits.kl),
             perplexity: report.perplexity(),
@@ -89,7 +93,17 @@ mod tests {
         let (name, rate) = (name.to_owned(), Some(speed));
         let checkpoint_digest = "xxh3:01".to_owned();
         let (kl_limit, perplexity, excluded) = (Some(0.1), None, None);
-        TradeOff { name, package_bytes, rate, kl, kl_limit, perplexity, checkpoint_digest, excluded }
+        TradeOff {
+            name,
+            package_bytes,
+            rate,
+            is_of_predictions: false,
+            kl,
+            kl_limit,
+            perplexity,
+            checkpoint_digest,
+            excluded,
+        }
     }
 
     #[test]

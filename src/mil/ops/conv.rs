@@ -235,6 +235,19 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_convolution_of_nothing_gives_nothing() {
+        for (x, weight) in
+            [([1, 4, 0, 1], [2, 4, 1, 1]), ([0, 4, 2, 1], [2, 4, 1, 1]), ([1, 4, 2, 1], [0, 4, 1, 1])]
+        {
+            let zeros = |shape: &[usize]| halves(shape, &vec![0.0; shape.iter().product()]);
+            let args = [("x", zeros(&x).into()), ("weight", zeros(&weight).into())];
+            if let Ok(out) = call("conv", Numerics::Fast, &args) {
+                assert_eq!(out.view().len(), 0, "{x:?}");
+            }
+        }
+    }
+
     /// A compressed weight as a program makes it.
     fn constexpr(name: &str, args: &[(&str, Tensor)]) -> KnownValue {
         let def = definition(name, Ios18);
@@ -259,6 +272,15 @@ mod tests {
         let lut = |tables: usize| halves(&[tables, 1, 1, 1, 16, 1], &|i| (i * 29 % 31) as f32 / 16.0 - 1.0);
         for weight in [
             constexpr(blockwise, &[data(DType::I8), ("scale", scale(&[24, 1, 1, 1]))]),
+            constexpr(
+                "constexpr_affine_dequantize",
+                &[
+                    ("quantized_data", packed(DType::I8, 24 * 64)),
+                    ("zero_point", Tensor::scalar(0i8)),
+                    ("scale", scale(&[24])),
+                    ("axis", Tensor::scalar(0i32)),
+                ],
+            ),
             constexpr(blockwise, &[data(DType::I4), ("scale", scale(&[24, 2, 1, 1]))]),
             constexpr(blockwise, &[data(DType::U4), ("scale", scale(&[24, 2, 1, 1]))]),
             constexpr("constexpr_lut_to_dense", &[("indices", packed(DType::U4, 24 * 64)), ("lut", lut(1))]),

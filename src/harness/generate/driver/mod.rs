@@ -2,7 +2,7 @@
 //!
 //! Whatever the form, a [`Driver`] takes prompts in, then one token per sequence at a time, and gives the logits
 //! that follow. It begins at the shortest length that fits and moves on to the next when that is full. Once a
-//! length has been used, a step allocates nothing.
+//! length has been used, a step reuses all of its buffers.
 //!
 //! An [`Engine`] does the work: one for the functions of an export, one for packages of others, which a contract
 //! describes.

@@ -20,7 +20,7 @@ const LIMIT: RGBColor = SERIES[3];
 struct View {
     name: &'static str,
     title: &'static str,
-    y: &'static str,
+    y: fn(&[TradeOff]) -> &'static str,
     /// Whether heights are logarithms to the base of ten.
     is_log: bool,
     /// The height of a bundle.
@@ -32,7 +32,11 @@ struct View {
 const SPEED: View = View {
     name: "frontier",
     title: "Speed over size",
-    y: "tokens or predictions per second, p50",
+    y: |all| match all.iter().filter(|one| one.is_of_predictions).count() {
+        0 => "tokens per second, p50",
+        count if count == all.len() => "predictions per second, p50",
+        _ => "tokens or predictions per second, p50",
+    },
     is_log: false,
     height: |one| one.rate,
     beside: |one| Some(one.kl.map_or_else(|| "KL unknown".to_owned(), |kl| format!("KL {kl:.4}"))),
@@ -42,7 +46,7 @@ const SPEED: View = View {
 const QUALITY: View = View {
     name: "quality",
     title: "Loss of quality over size",
-    y: "mean KL divergence (nats)",
+    y: |_| "mean KL divergence (nats)",
     is_log: true,
     height: |one| one.kl.map(|kl| kl.max(LEAST_KL).log10()),
     beside: |one| one.perplexity.map(|perplexity| format!("perplexity {}", digits(perplexity))),
@@ -68,7 +72,8 @@ pub(super) fn trade_offs(all: &[TradeOff], theme: Theme) -> Result<Vec<Chart>> {
         if points.len() > 1 {
             let limits = all.iter().filter_map(|one| one.kl_limit).reduce(f64::min);
             let limit = limits.filter(|_| view.is_log);
-            charts.push(Chart { name: view.name.to_owned(), svg: chart(&points, &view, limit, theme)? });
+            let svg = chart(&points, &view, (view.y)(all), limit, theme)?;
+            charts.push(Chart { name: view.name.to_owned(), svg });
         }
     }
     Ok(charts)
@@ -86,12 +91,12 @@ fn point(one: &TradeOff, is_best: bool, view: &View) -> Option<Point> {
     Some(Point { at, name, kind })
 }
 
-fn chart(points: &[Point], view: &View, limit: Option<f64>, theme: Theme) -> Result<String> {
+fn chart(points: &[Point], view: &View, y: &str, limit: Option<f64>, theme: Theme) -> Result<String> {
     let largest = points.iter().map(|point| point.at.0).fold(0.0, f64::max);
     let seen = KINDS.iter().enumerate().filter(|(kind, _)| points.iter().any(|point| point.kind == *kind));
     let mut series: Vec<_> = seen.map(|(_, (name, colour))| ((*name).to_owned(), *colour)).collect();
     series.extend(limit.map(|limit| (format!("limit {limit} nats"), LIMIT)));
-    let frame = Frame { title: view.title, x: "packages (MB)", y: view.y, series };
+    let frame = Frame { title: view.title, x: "packages (MB)", y, series };
     draw(&frame, theme, |area| {
         let label_x: &dyn Fn(&f64) -> String = &|x| tick(*x);
         let label_y: &dyn Fn(&f64) -> String = &|y| label(*y, view);
@@ -163,7 +168,13 @@ mod tests {
         assert_eq!(charts.len(), 1, "one divergence is nothing to compare");
         let svg = &charts[0].svg;
         assert_eq!(svg.matches("<circle").count(), 2);
-        for text in ["int8, KL 0.0110", "fp16, KL unknown", "on the frontier", "packages (MB)"] {
+        for text in [
+            "int8, KL 0.0110",
+            "fp16, KL unknown",
+            "on the frontier",
+            "packages (MB)",
+            "tokens per second, p50",
+        ] {
             assert!(svg.contains(text), "{text}");
         }
         assert!(!svg.contains("failed or too lossy"));

@@ -67,10 +67,12 @@ fn infer_axis(call: &Call<'_>) -> Result<Vec<Type>> {
 }
 
 fn decode_axis(call: &Call<'_>) -> Result<Decoders> {
+    let zero_point = Source::of(call, "zero_point")?;
     let rescale = Rescale {
         blocks: axis_blocks(call)?,
         scale: Source::of(call, "scale")?,
-        offset: Some(Source::of(call, "zero_point")?),
+        // Symmetric weights have a zero point too, since the operation asks for one.
+        offset: (!zero_point.is_zero()).then_some(zero_point),
         rounds_data: false,
         rounds_difference: false,
     };
@@ -234,6 +236,10 @@ impl Decode for Affine {
             Some(_) => return None,
         };
         let (rows, block) = self.rescale.blocks.of_rows(columns)?;
+        // One scale for all, where only zero points are along an axis, is not one for each block.
+        if rows * block * scale.view().len() != data.view().len() {
+            return None;
+        }
         let scales = Scales { rows, block, values: scale.view() };
         let int4 = |is_signed| Int4Codes { bytes: data.bytes(), is_signed, offsets };
         let storage = match data.dtype() {
@@ -249,6 +255,7 @@ impl Decode for Affine {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::op::Eval;
 
     #[test]
     fn zero_points_are_subtracted_before_scaling_along_the_axis() {
@@ -313,6 +320,28 @@ mod tests {
             ("axis", Tensor::scalar(0i32)),
         ];
         assert!(run("constexpr_affine_dequantize", Ios16, &args).is_err());
+    }
+
+    #[test]
+    fn symmetric_weights_of_ios16_are_multiplied_as_stored() {
+        let int8 = |zero_point: Tensor, scale: Tensor| {
+            let args = [
+                ("quantized_data", tensor(&[3, 64], &[1i8; 192])),
+                ("zero_point", zero_point),
+                ("scale", scale),
+                ("axis", Tensor::scalar(0i32)),
+            ];
+            let def = definition("constexpr_affine_dequantize", Ios16);
+            let Eval::Constexpr(decode) = def.eval else { panic!("it makes weights") };
+            decode(&Call::new(def, Ios16, 1, &arguments(def, &args))).unwrap().remove(0)
+        };
+        let (scales, scale) = (tensor(&[3], &[0.5f32, 1.0, 2.0]), Tensor::scalar(0.5f32));
+        for zero_point in [Tensor::scalar(0i8), tensor(&[3], &[0i8; 3])] {
+            assert!(int8(zero_point, scales.clone()).rows(64).is_some());
+        }
+        assert!(int8(Tensor::scalar(0i8), scale.clone()).rows(64).is_some());
+        assert!(int8(tensor(&[3], &[0i8; 3]), scale).rows(64).is_none(), "one scale for three blocks");
+        assert!(int8(Tensor::scalar(1i8), scales).rows(64).is_none(), "int8 with an offset has no kernel");
     }
 
     #[test]

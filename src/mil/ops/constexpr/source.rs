@@ -43,6 +43,11 @@ impl Source {
         shape::element_count(self.shape()).expect("whoever made the operand has counted its elements")
     }
 
+    /// Whether all elements are known to be zero.
+    pub(super) fn is_zero(&self) -> bool {
+        matches!(self, Source::Plain(tensor) if tensor.bytes().iter().all(|&byte| byte == 0))
+    }
+
     pub(super) fn stored_bytes(&self) -> usize {
         match self {
             Source::Plain(tensor) => tensor.bytes().len(),

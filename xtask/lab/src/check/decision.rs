@@ -1,9 +1,10 @@
-//! `cargo xtask check decision`: the commands of the guide "Choose a precision" with a real model, in an empty folder, and
-//! the page that they end in as a release engineer sees it.
+//! `cargo xtask check decision`: the commands of the guide "Choose a precision" with a real model, in an empty folder: the
+//! exit code of each and the files that it leaves, and the page that they end in as a release engineer sees it.
 
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use pico_args::Arguments;
@@ -41,6 +42,7 @@ pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome
     fs::write(folder.join(SWEEP), shown_file(&guide, SWEEP)?)?;
     let commands = commands(&guide);
     ensure!(!commands.is_empty(), "{GUIDE} has no commands");
+    let mut known = files(&folder)?;
     for command in &commands {
         println!("\n$ {command}");
         let words = command.split_whitespace().skip(1).map(|word| match word == CHECKPOINT {
@@ -48,14 +50,49 @@ pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome
             false => OsStr::new(word),
         });
         let status = project.command(&program).current_dir(&folder).args(words).status()?;
-        // 1 and 3 are verdicts on a candidate.
-        ensure!(matches!(status.code(), Some(0 | 1 | 3)), "`{command}` failed ({status})");
+        let is_expected = status.code().is_some_and(|code| expected(command).contains(&code));
+        ensure!(is_expected, "`{command}` failed ({status})");
         println!("{status}");
+        let now = files(&folder)?;
+        now.difference(&known).for_each(|file| println!("  + {file}"));
+        let is_silent = matches!(subcommand(command), "lint" | "compare");
+        ensure!(is_silent || now != known, "`{command}` left no file");
+        known = now;
     }
     Ok(match check_page(&folder.join(PAGE))? {
         Some(page) => Outcome::Checked(format!("{}: {page}", folder.join(PAGE).display())),
         None => Outcome::not_checked("the page", "there is no Chromium, and apt-get cannot install it"),
     })
+}
+
+/// The second word of a command.
+fn subcommand(command: &str) -> &str {
+    command.split_whitespace().nth(1).unwrap_or_default()
+}
+
+/// The exit codes that a command may end with: what is a verdict on a candidate depends on the checkpoint.
+fn expected(command: &str) -> &'static [i32] {
+    match subcommand(command) {
+        "lint" | "verify" => &[0, 1],
+        "compare" => &[0, 1, 3],
+        _ => &[0],
+    }
+}
+
+/// Files below a folder, a package as one.
+fn files(folder: &Path) -> Result<BTreeSet<String>> {
+    let mut found = BTreeSet::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(next) = folders.pop() {
+        for entry in fs::read_dir(&next).with_context(|| format!("read {}", next.display()))? {
+            let path = entry?.path();
+            match path.is_dir() && path.extension().is_none_or(|extension| extension != "mlpackage") {
+                true => folders.push(path),
+                false => drop(found.insert(path.strip_prefix(folder)?.display().to_string())),
+            }
+        }
+    }
+    Ok(found)
 }
 
 /// The commands of a guide, in order.
@@ -76,9 +113,25 @@ fn shown_file(guide: &str, name: &str) -> Result<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
+
+    #[test]
+    fn only_verdicts_may_be_other_than_zero() {
+        assert_eq!(expected("anemeter verify fp16 --text text.txt"), [0, 1]);
+        assert_eq!(expected("anemeter compare a b"), [0, 1, 3]);
+        for command in ["anemeter export a -o b", "anemeter bench --sweep sweep.yaml", "anemeter report a"] {
+            assert_eq!(expected(command), [0], "{command}");
+        }
+    }
+
+    #[test]
+    fn a_package_is_one_file() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir_all(folder.path().join("fp16/model.mlpackage/Data")).unwrap();
+        fs::write(folder.path().join("fp16/export.json"), "{}").unwrap();
+        let found: Vec<String> = files(folder.path()).unwrap().into_iter().collect();
+        assert_eq!(found, ["fp16/export.json", "fp16/model.mlpackage"]);
+    }
 
     #[test]
     fn commands_and_files_are_those_of_the_guide() {
