@@ -110,7 +110,7 @@ fn weights(placed: &PlannedPlacement, requests: &[&Request]) -> Vec<(Option<f64>
         };
         let chunks = placed.functions.iter().filter(|other| other.function == name).count();
         let at =
-            requests.iter().filter(|request| role.context().is_none_or(|context| context == request.seq_len));
+            requests.iter().filter(|request| role.context().is_none_or(|context| context == request.ran_at()));
         let samples: Vec<f64> = match role {
             FunctionRole::Embed => at.map(|request| request.embed_ms).collect(),
             FunctionRole::Main | FunctionRole::Prefill | FunctionRole::PrefillState { .. } => {

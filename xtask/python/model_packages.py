@@ -234,8 +234,10 @@ def rotate(x, cos, sin):
 
 
 def attention(query, keys, values, mask, key_heads):
-    group = HEADS // key_heads
-    keys, values = keys.repeat_interleave(group, dim=1), values.repeat_interleave(group, dim=1)
+    # Not repeat_interleave: coremltools 9 computes its result from sizes, and those of a range are no numbers.
+    keys, values = [
+        torch.stack([x] * (HEADS // key_heads), dim=2).reshape(1, HEADS, -1, HEAD_DIM) for x in (keys, values)
+    ]
     scores = query @ keys.transpose(2, 3) / HEAD_DIM**0.5 + mask
     return (scores.softmax(-1) @ values).transpose(1, 2).reshape(1, -1, HIDDEN)
 

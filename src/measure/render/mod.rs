@@ -18,6 +18,7 @@ mod predictions;
 mod sweep;
 mod table;
 mod tables;
+mod throughput;
 mod terminal;
 mod verdict;
 
