@@ -154,7 +154,10 @@ impl BenchConfig {
                 return Some(format!("`{key}` is {value}, expected {low} to {most} seconds"));
             }
         }
-        self.shapes_problem().or_else(|| self.depths_problem()).or_else(|| self.prompts.problem()).or_else(|| self.predict.problem())
+        self.shapes_problem()
+            .or_else(|| self.depths_problem())
+            .or_else(|| self.prompts.problem())
+            .or_else(|| self.predict.problem())
     }
 
     /// Prompts of a stated size have no text that would be cut to it, and no list of lengths to fill.
@@ -169,7 +172,9 @@ impl BenchConfig {
             None => (!self.depths.is_empty()).then(|| "`depths` needs `prompt_tokens`".to_owned()),
             Some(_) => {
                 let (_, other) = given.into_iter().find(|(is_given, _)| *is_given)?;
-                Some(format!("`prompt_tokens` and {other} are both given: one of them says how long prompts are"))
+                Some(format!(
+                    "`prompt_tokens` and {other} are both given: one of them says how long prompts are"
+                ))
             }
         }
     }

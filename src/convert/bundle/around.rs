@@ -64,7 +64,8 @@ fn open(path: &Path, digests: Digests) -> Result<Bundle, BundleError> {
     manifest.tokenizer = named.and_then(|named| {
         let read = Tokenizer::read(&folder.join(named), named);
         // Tokens can be generated without text.
-        read.map_err(|error| manifest.warnings.push(error.to_string())).ok()
+        let read = read.map_err(|error| manifest.warnings.push(error.to_string()));
+        read.ok().map(|(tokenizer, _)| tokenizer)
     });
     Ok(Bundle { folder, source: path.to_owned(), manifest: manifest.keeping(contract) })
 }

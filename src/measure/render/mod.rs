@@ -18,8 +18,8 @@ mod predictions;
 mod sweep;
 mod table;
 mod tables;
-mod throughput;
 mod terminal;
+mod throughput;
 mod verdict;
 
 pub use census::{DETAILED, census};

@@ -43,7 +43,8 @@ pub(super) fn throughput(report: &Report) -> Table {
 fn note(report: &Report) -> String {
     let parts = "Prefill is of the prompt; TPS and time per output token are of the tokens after the first; end to end is \
                  from the prompt to the last token.";
-    let asked = report.workload.depths.as_ref().is_some_and(|asked| asked.depths.iter().any(|&depth| depth > 0));
+    let asked =
+        report.workload.depths.as_ref().is_some_and(|asked| asked.depths.iter().any(|&depth| depth > 0));
     let is_kept = report.requests().any(|(_, request)| request.context_tokens > 0);
     match (asked, is_kept) {
         (false, _) => parts.to_owned(),

@@ -238,7 +238,10 @@ mod tests {
         assert_eq!(request.prefill_tokens_per_second(), Some(4000.0));
         assert_eq!((request.ms_per_output_token(), request.end_to_end_ms()), (Some(20.0), 70.0));
         let both = Request { batch: 2, ..request.clone() };
-        assert_eq!((both.prefill_tokens_per_second(), both.ms_per_output_token()), (Some(8000.0), Some(20.0)));
+        assert_eq!(
+            (both.prefill_tokens_per_second(), both.ms_per_output_token()),
+            (Some(8000.0), Some(20.0))
+        );
         let single = Request { steps_ms: vec![], ..request };
         assert_eq!((single.ms_per_output_token(), single.end_to_end_ms()), (None, 30.0));
     }

@@ -228,12 +228,15 @@ fn packages_are_driven_where_they_lie() {
         let measured = anemeter(&[&bench, &requests[..], &fixed[..]].concat());
         assert_eq!(measured.code, 0, "{}{}", measured.stdout, measured.stderr);
         let store = scene.path(&format!("{name}-baselines"));
-        let bless = ["bless", arg(&report), "--scratch", "--accept-noise", "a test", "--baselines", arg(&store)];
+        let bless =
+            ["bless", arg(&report), "--scratch", "--accept-noise", "a test", "--baselines", arg(&store)];
         assert_eq!(anemeter(&bless).code, 0);
-        let gate = ["gate", arg(&report), "--baselines", arg(&store), "--rerun", arg(&what), "--budget", "1s"];
+        let gate =
+            ["gate", arg(&report), "--baselines", arg(&store), "--rerun", arg(&what), "--budget", "1s"];
         let gated = anemeter(&gate);
         assert!([0, 1, 3].contains(&gated.code), "{}{}", gated.stdout, gated.stderr);
-        let compare = ["compare", arg(&what), arg(&what), "--measure", "--budget", "1s", "-p", "4", "-g", "3"];
+        let compare =
+            ["compare", arg(&what), arg(&what), "--measure", "--budget", "1s", "-p", "4", "-g", "3"];
         let compared = anemeter(&[&compare[..], &["-n", "2"], &fixed[..]].concat());
         assert!([0, 1, 3].contains(&compared.code), "{}{}", compared.stdout, compared.stderr);
         assert_eq!(crate::support::command::names(&folder), before, "nothing is written beside packages");
@@ -279,7 +282,8 @@ fn a_prompt_after_a_context_is_measured_at_each_depth() {
         }
         let deep = anemeter(&["bench", arg(&bundle), "-p", "4", "-g", "3", "-d", "10"]);
         assert_eq!(deep.code, 2);
-        let told = "10 tokens of context, 4 of a prompt and 3 generated need a length of 17, the longest is 16";
+        let told =
+            "10 tokens of context, 4 of a prompt and 3 generated need a length of 17, the longest is 16";
         assert!(deep.stderr.contains(told), "{}", deep.stderr);
     }
 }

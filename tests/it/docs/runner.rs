@@ -84,7 +84,9 @@ impl Runner {
         fs::create_dir_all(model.parent().unwrap()).unwrap();
         match example {
             Example::Checkpoint => copy(&root().join("src/quickstart/model"), &model),
-            Example::Packages => packages::write(&model, Model::single(packages::convolutions("main", 16, 2))),
+            Example::Packages => {
+                packages::write(&model, Model::single(packages::convolutions("main", 16, 2)))
+            }
         }
         runner.git(&["init", "--quiet"]);
         runner.commit("Begin");

@@ -218,7 +218,9 @@ impl Driver {
             let more = prompts.iter().map(|ids| ids.len()).max().unwrap_or(0);
             let (tokens, length) = (engine.fullest() + more, engine.length());
             match tokens > length {
-                true => Err(GenerateError::request(format!("length {length} is too short for {tokens} tokens"))),
+                true => {
+                    Err(GenerateError::request(format!("length {length} is too short for {tokens} tokens")))
+                }
                 false => engine.append(prompts),
             }
         })
