@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anemeter::bundle::Bundle;
 use anemeter::mil::{
-    ArrayType, Builder, Dim, FeatureType, Flexibility, Function, Literal, Model, Opset, TensorType,
+    ArrayType, Builder, Dim, FeatureType, Flexibility, Function, Literal, Model, Opset, TensorType, Type,
 };
 use anemeter::tensor::{DType, Tensor};
 
@@ -162,6 +162,21 @@ fn a_range_beyond_all_memory_is_refused_and_a_shape_in_it_is_measured() {
     assert_eq!(small.code, 0, "{}", small.stderr);
     let beyond = scene.measured("m.mlpackage", &["--shape", &format!("x=1x{huge}")]);
     assert!(refused(&beyond).contains("too large to be made up"), "{}", beyond.stderr);
+}
+
+#[test]
+fn a_state_beyond_all_memory_is_refused() {
+    let mut builder = Builder::new("main", Opset::Ios18);
+    let x = builder.input("x", TensorType::fixed(DType::F16, &[1, 1]));
+    builder.input("cache", Type::State(TensorType::fixed(DType::F16, &[1 << 20, 1 << 22])));
+    let y = builder.op("relu").arg("x", x).named("y").push().unwrap();
+    let scene = scene(Model::single(builder.finish(&[y])));
+    answers(&scene);
+    let run = scene.run(&["run", "m.mlpackage", "--outputs", "out.safetensors"]);
+    assert!(refused(&run).contains("state `cache`: is a"), "{}", run.stderr);
+    let bench = scene.measured("m.mlpackage", &["--launches", "1"]);
+    assert!(!bench.stderr.contains("panicked") && bench.code != 0, "{}", bench.stderr);
+    assert!(format!("{}{}", bench.stdout, bench.stderr).contains("state `cache`"), "{}", bench.stderr);
 }
 
 #[test]
