@@ -10,9 +10,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::bundle::{
-    Bundle, BundleError, File, Manifest, Tokenizer, describe_adopted, digest_text, packages_of,
+    Bundle, BundleError, Manifest, Tokenizer, describe_adopted, is_stage, name_of, packages_of,
 };
-use crate::checkpoint;
 use crate::export::ExportError;
 use crate::export::destination::{Destination, write_file};
 
@@ -82,9 +81,8 @@ impl Request {
     }
 
     fn name(&self, packages: &[PathBuf]) -> String {
-        let stem = packages.first().and_then(|path| path.file_stem());
-        let stem = stem.map(|stem| stem.to_string_lossy().into_owned());
-        self.name.clone().or(stem).unwrap_or_default()
+        let first = || packages.first().map(|path| name_of(path));
+        self.name.clone().or_else(first).unwrap_or_default()
     }
 }
 
@@ -99,6 +97,11 @@ fn packages(given: &[PathBuf]) -> Result<Vec<PathBuf>, ExportError> {
         }
         packages.extend(found);
     }
+    if let Some(stage) = packages.iter().find(|path| !path.is_dir() && is_stage(path)) {
+        let help = "measure it where it is: every command that takes a bundle takes it";
+        let message = "is a model inside a pipeline, which has no files of its own to adopt";
+        return Err(BundleError::new(stage, message).with_help(help).into());
+    }
     let mut names = BTreeSet::new();
     match packages.iter().find(|path| !names.insert(path.file_name())) {
         Some(twice) => {
@@ -111,11 +114,9 @@ fn packages(given: &[PathBuf]) -> Result<Vec<PathBuf>, ExportError> {
 
 /// Copies a tokenizer, and finds out what is beside it of templates and tokens.
 fn tokenizer_of(path: &Path, folder: &Path) -> Result<Tokenizer, ExportError> {
-    let checkpoint::TextFiles { tokenizer, chat_template, bos, eos } = checkpoint::text_files(path)?;
-    write_file(&folder.join(TOKENIZER), &tokenizer)?;
-    let digest = digest_text(xxhash_rust::xxh3::xxh3_128(&tokenizer));
-    let file = File { name: TOKENIZER.to_owned(), bytes: tokenizer.len() as u64, digest };
-    Ok(Tokenizer { file, chat_template, bos, eos })
+    let (tokenizer, content) = Tokenizer::read(path, TOKENIZER)?;
+    write_file(&folder.join(TOKENIZER), &content)?;
+    Ok(tokenizer)
 }
 
 /// How files came into a bundle.

@@ -174,7 +174,9 @@ fn workload(config: &BenchConfig, report: &Report) -> BenchConfig {
     };
     match workload.kind {
         WorkloadKind::Generate => BenchConfig {
-            shapes: Some(workload.seq_lens.clone()),
+            shapes: workload.depths.is_none().then(|| workload.seq_lens.clone()),
+            prompt_tokens: workload.depths.as_ref().map(|asked| asked.prompt_tokens),
+            depths: workload.depths.as_ref().map(|asked| asked.depths.clone()).unwrap_or_default(),
             generated_tokens: workload.generated_tokens,
             requests_per_seq_len: workload.requests_per_seq_len,
             kv: report.subject.kv_form,

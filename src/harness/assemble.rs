@@ -3,7 +3,7 @@
 use super::compression::compressed_weights;
 use super::plan::{Plan, PlannedWork};
 use super::predict::PlannedCase;
-use super::residency::{load_regimes, residency};
+use super::residency::{MeasuredWork, load_regimes, residency};
 use super::run::{Observations, Placement};
 use anemeter_base::hardware::{Conditions, Machine, Match};
 use anemeter_base::vocabulary::{ComputeUnits, RuntimeName};
@@ -53,7 +53,8 @@ pub fn assemble(context: Context<'_>, observed: Observations) -> Report {
         PlannedWork::Generate(work) => speed_limits(manifest, &subject, &figures, work.batch, source),
         PlannedWork::Predict(_) => Vec::new(),
     };
-    let (residency, residency_note) = placement(plan, observed.placement.as_ref(), &observed.launches);
+    let (residency, residency_note) =
+        placement((plan, manifest), observed.placement.as_ref(), &observed.launches);
     let placed = observed.placement.as_ref().and_then(|placement| Some(&placement.as_ref().ok()?.placed));
     let units = placed.and_then(|placed| placed.units);
     let load_regimes = load_regimes(placed, &observed.launches);
@@ -112,7 +113,7 @@ fn subject(plan: &Plan, manifest: &Manifest, weight_bytes_per_token: Option<u64>
 
 /// Where operations ran, and what that is worth or why it is not known.
 fn placement(
-    plan: &Plan,
+    (plan, manifest): (&Plan, &Manifest),
     placement: Option<&Result<Placement, Failure>>,
     launches: &[Launch],
 ) -> (Option<Residency>, String) {
@@ -123,7 +124,8 @@ fn placement(
                 PlannedWork::Generate(_) => Vec::new(),
                 PlannedWork::Predict(work) => work.wanted.cases(),
             };
-            residency(placed, said, launches, (&cases, &plan.soak_place()))
+            let (contract, timed) = (manifest.contract.as_ref(), &plan.soak_place());
+            residency(placed, said, launches, MeasuredWork { cases: &cases, contract, timed })
         }
         Some(Err(failure)) => (None, format!("where operations ran is not known: asking {failure}")),
     }

@@ -24,6 +24,12 @@ pub struct BenchConfig {
     /// Sequence lengths to measure; those of the bundle if none are given.
     #[serde(default)]
     pub shapes: Option<Vec<usize>>,
+    /// Tokens of a prompt, in place of as many as fill a sequence length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_tokens: Option<usize>,
+    /// Tokens of context before each prompt, with `prompt_tokens` only; no context if none are given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub depths: Vec<usize>,
     /// How often each sequence length occurs; the hardware profile's mix if none is given.
     #[serde(default)]
     pub mix: Option<ProductionMix>,
@@ -125,6 +131,7 @@ impl BenchConfig {
         }
         let counts = [
             ("generated_tokens", self.generated_tokens, 2, 1 << 20),
+            ("prompt_tokens", self.prompt_tokens.unwrap_or(1), 1, 1 << 20),
             ("warm_up_rounds", self.warm_up_rounds, 0, 1000),
             ("requests_per_seq_len", self.requests_per_seq_len, 1, 100_000),
             ("launches", self.launches, 1, 1000),
@@ -147,7 +154,29 @@ impl BenchConfig {
                 return Some(format!("`{key}` is {value}, expected {low} to {most} seconds"));
             }
         }
-        self.shapes_problem().or_else(|| self.prompts.problem()).or_else(|| self.predict.problem())
+        self.shapes_problem()
+            .or_else(|| self.depths_problem())
+            .or_else(|| self.prompts.problem())
+            .or_else(|| self.predict.problem())
+    }
+
+    /// Prompts of a stated size have no text that would be cut to it, and no list of lengths to fill.
+    fn depths_problem(&self) -> Option<String> {
+        let source = self.prompts.source;
+        let given = [
+            (self.shapes.is_some(), "`shapes`"),
+            (self.mix.is_some(), "`mix`"),
+            (matches!(source, PromptSource::Text | PromptSource::Jsonl), "a file of `prompts`"),
+        ];
+        match self.prompt_tokens {
+            None => (!self.depths.is_empty()).then(|| "`depths` needs `prompt_tokens`".to_owned()),
+            Some(_) => {
+                let (_, other) = given.into_iter().find(|(is_given, _)| *is_given)?;
+                Some(format!(
+                    "`prompt_tokens` and {other} are both given: one of them says how long prompts are"
+                ))
+            }
+        }
     }
 
     fn shapes_problem(&self) -> Option<String> {
@@ -210,6 +239,10 @@ mod tests {
         assert!(refused(("source: built-in", "source: built-in\n  file: a")).contains("does not use"));
         assert!(refused(("seed: 1", "seed: 1\nshapes: [8]")).contains("above the 32 `generated_tokens`"));
         assert!(refused(("seed: 1", "seed: 1\nshapes: [64, 64]")).contains("expected each once"));
+        assert!(refused(("seed: 1", "seed: 1\ndepths: [64]")).contains("`depths` needs `prompt_tokens`"));
+        assert!(refused(("seed: 1", "seed: 1\nprompt_tokens: 0")).contains("expected 1 to"));
+        let both = refused(("seed: 1", "seed: 1\nprompt_tokens: 8\nshapes: [64]"));
+        assert!(both.contains("`prompt_tokens` and `shapes` are both given"), "{both}");
         assert!(refused(("seed: 1", "seed: 1\nkind: guess")).contains("kind"));
         let predict = |text: &str| refused(("seed: 1", &format!("seed: 1\npredict: {text}")));
         assert!(predict("{ shape: {} }").contains("predict: unknown key `shape`"));

@@ -40,6 +40,7 @@ fn request(seq_len: usize, steps: usize) -> Request {
         sampling: Sampling::default(),
         ends: Vec::new(),
         length: Some(seq_len),
+        continues: false,
         top_logits: 0,
     }
 }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::config::BenchConfig;
+use super::depth::DepthUse;
 use super::predict::{PlannedCase, PredictConfig, PredictUse};
 use super::protocol::{GenerateUse, Job, ModelUse, Work};
 use super::schedule::schedule;
@@ -11,7 +12,7 @@ use anemeter_base::advice::{Advice, Remedy};
 use anemeter_base::hardware::ProductionMix;
 use anemeter_base::vocabulary::{ComputeUnits, KvForm, RuntimeName, WorkloadKind};
 use anemeter_convert::bundle::{Bundle, digest_text};
-use anemeter_measure::report::{Case, InputSource, Place, Workload};
+use anemeter_measure::report::{Case, DepthWorkload, InputSource, Place, Workload};
 
 /// Requests of a long run, at least.
 const SOAK_REQUESTS: usize = 40;
@@ -41,7 +42,9 @@ pub(super) enum PlannedWork {
 #[derive(Debug, Clone)]
 pub(super) struct Generate {
     pub(super) kv: KvForm,
+    /// What requests are named by: the lengths that prompts fill, or context, prompt and generated tokens together.
     pub(super) seq_lens: Vec<usize>,
+    pub(super) depths: Option<DepthUse>,
     pub(super) batch: usize,
 }
 
@@ -80,8 +83,11 @@ impl Plan {
         let work = PlannedWork::of(&config, bundle)?;
         let threads = config.threads.unwrap_or_else(num_cpus::get_physical).max(1);
         let mix = match &work {
-            PlannedWork::Generate(_) => config.mix.clone().unwrap_or_else(|| mix.clone()),
-            PlannedWork::Predict(_) => ProductionMix { seq_lens: Vec::new(), weights: Vec::new() },
+            PlannedWork::Generate(Generate { depths: None, .. }) => {
+                config.mix.clone().unwrap_or_else(|| mix.clone())
+            }
+            // A mix weighs the lengths that prompts fill.
+            _ => ProductionMix { seq_lens: Vec::new(), weights: Vec::new() },
         };
         let units = config.compute_units.unwrap_or_else(|| bundle.manifest().compute_units());
         let bundle = bundle.source().to_owned();
@@ -100,6 +106,7 @@ impl Plan {
             digest: self.workload_digest(),
             kind: WorkloadKind::Generate,
             seq_lens: Vec::new(),
+            depths: None,
             cases: Vec::new(),
             inputs: None,
             states: None,
@@ -113,9 +120,12 @@ impl Plan {
             clock_resolution_ns,
         };
         match &self.work {
-            PlannedWork::Generate(Generate { seq_lens, batch, .. }) => {
-                Workload { seq_lens: seq_lens.clone(), batch: *batch, ..common }
-            }
+            PlannedWork::Generate(work) => Workload {
+                seq_lens: work.seq_lens.clone(),
+                depths: work.depth_workload(),
+                batch: work.batch,
+                ..common
+            },
             PlannedWork::Predict(Predict { wanted, inputs }) => Workload {
                 kind: WorkloadKind::Predict,
                 cases: wanted.cases(),
@@ -139,6 +149,7 @@ impl Plan {
         (config.launches, config.launch_limit_s, config.budget_s) = (0, 0.0, None);
         (config.mix, config.threads) = (None, None);
         (config.shapes, config.kv) = (Some(work.seq_lens.clone()), Some(work.kv));
+        config.depths = work.depth_workload().map(|asked| asked.depths).unwrap_or_default();
         (config.kind, config.predict) = (None, PredictConfig::default());
         let text = serde_json::to_vec(&config).expect("a configuration has only strings as keys");
         digest_text(xxhash_rust::xxh3::xxh3_128(&text))
@@ -216,9 +227,10 @@ impl Plan {
             seed: config.seed,
             slow_down_pct: self.slow_down_pct,
             work: match &self.work {
-                PlannedWork::Generate(Generate { kv, seq_lens, .. }) => Work::Generate(GenerateUse {
+                PlannedWork::Generate(Generate { kv, seq_lens, depths, .. }) => Work::Generate(GenerateUse {
                     kv: *kv,
-                    seq_lens: seq_lens.clone(),
+                    seq_lens: depths.as_ref().map_or_else(|| seq_lens.clone(), DepthUse::lengths),
+                    depths: depths.clone(),
                     prompts: config.prompts.clone(),
                     generated_tokens: config.generated_tokens,
                 }),
@@ -263,8 +275,25 @@ impl Generate {
                 return Err(PlanError { problem, remedy: Remedy::GiveContract });
             }
         };
-        let seq_lens = seq_lens(config, &manifest.lengths(kv))?;
-        Ok(Generate { kv, seq_lens, batch: manifest.batch() })
+        let batch = manifest.batch();
+        let mut lengths = manifest.lengths(kv);
+        let Some(prompt_tokens) = config.prompt_tokens else {
+            return Ok(Generate { kv, seq_lens: seq_lens(config, &lengths)?, depths: None, batch });
+        };
+        lengths.sort_unstable();
+        let depths = if config.depths.is_empty() { &[0][..] } else { &config.depths };
+        let depths = DepthUse::plan((prompt_tokens, config.generated_tokens), depths, &lengths)?;
+        Ok(Generate { kv, seq_lens: depths.seq_lens(), depths: Some(depths), batch })
+    }
+
+    /// What a report says of contexts and prompts.
+    fn depth_workload(&self) -> Option<DepthWorkload> {
+        let depths = self.depths.as_ref()?;
+        Some(DepthWorkload {
+            prompt_tokens: depths.prompt_tokens,
+            depths: depths.at.iter().map(|at| at.depth).collect(),
+            lengths: depths.lengths(),
+        })
     }
 }
 

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::config::PromptConfig;
+use super::depth::DepthUse;
 use super::predict::PredictUse;
 use super::residency::PlannedPlacement;
 use super::schedule::Slot;
@@ -92,8 +93,10 @@ pub enum Work {
 pub struct GenerateUse {
     /// Form of the KV cache.
     pub kv: KvForm,
-    /// Sequence lengths that are going to be run.
+    /// Lengths of the functions that are going to be run.
     pub seq_lens: Vec<usize>,
+    /// Prompts after contexts of stated depths; none if prompts fill the lengths.
+    pub depths: Option<DepthUse>,
     /// Where prompts come from.
     pub prompts: PromptConfig,
     /// Tokens to generate per request.

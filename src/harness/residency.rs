@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use anemeter_base::vocabulary::{ComputeUnits, FunctionRole};
+use anemeter_convert::bundle::contract::{Contract, ContractRole};
 use anemeter_measure::report::{
     Case, FunctionResidency, Launch, LoadRegimes, Metric, OffAneOperation, Outcome, Place, Request, Residency,
 };
@@ -46,13 +47,25 @@ pub(super) fn function_residency(package: &str, placement: FunctionPlacement) ->
     }
 }
 
+/// What requests were.
+#[derive(Clone, Copy)]
+pub(super) struct MeasuredWork<'a> {
+    /// Functions that were predicted one by one; none if tokens were generated.
+    pub(super) cases: &'a [Case],
+    /// How packages that others made were driven.
+    pub(super) contract: Option<&'a Contract>,
+    /// Where steps were timed with the CPU only.
+    pub(super) timed: &'a Place,
+}
+
 /// The residency of a report and the note beside it.
 pub(super) fn residency(
     placed: &PlannedPlacement,
     said: &str,
     launches: &[Launch],
-    (cases, timed): (&[Case], &Place),
+    measured_work: MeasuredWork<'_>,
 ) -> (Option<Residency>, String) {
+    let MeasuredWork { cases, contract, timed } = measured_work;
     let requests: Vec<&Request> = measured(launches).flat_map(|launch| &launch.requests).collect();
     let without: Vec<&str> = placed
         .functions
@@ -73,7 +86,7 @@ pub(super) fn residency(
         return (None, note);
     }
     let weighted = match cases {
-        [] => weights(placed, &requests),
+        [] => weights(placed, &requests, contract),
         cases => weights_of_cases(placed, cases, launches),
     };
     let Some(share) = placement::overall(&weighted) else {
@@ -101,16 +114,37 @@ pub(super) fn residency(
     (Some(Residency { share, verified, functions: placed.functions.clone() }), note)
 }
 
-/// Each function with the time that it took in the requests. Chunks of a model take equal parts of it.
-fn weights(placed: &PlannedPlacement, requests: &[&Request]) -> Vec<(Option<f64>, Share)> {
-    let times = placed.functions.iter().map(|function| {
-        let name = function.function.as_str();
-        let Ok(role) = name.parse::<FunctionRole>() else {
-            return (function.share, Share { calls: 0.0, median_ms: 0.0 });
-        };
-        let chunks = placed.functions.iter().filter(|other| other.function == name).count();
-        let at =
-            requests.iter().filter(|request| role.context().is_none_or(|context| context == request.seq_len));
+/// What a function is for, by its name in an export or by the contract of packages that others made.
+fn role(function: &FunctionResidency, contract: Option<&Contract>) -> Option<FunctionRole> {
+    let Some(contract) = contract else { return function.function.parse().ok() };
+    let roles: Vec<ContractRole> = contract
+        .functions()
+        .filter(|(package, of)| (&package.package, &of.function) == (&function.package, &function.function))
+        .map(|(_, of)| of.role)
+        .collect();
+    // A head runs for every token, and so does a function that takes prompts in as well.
+    let decodes = |role: &ContractRole| matches!(role, ContractRole::Decode | ContractRole::Head);
+    match roles.first()? {
+        _ if roles.iter().any(decodes) => Some(FunctionRole::Decode),
+        ContractRole::Embed => Some(FunctionRole::Embed),
+        ContractRole::WholeSequence => Some(FunctionRole::Main),
+        _ => Some(FunctionRole::Prefill),
+    }
+}
+
+/// Each function with the time that it took in the requests. Functions of one role take equal parts of it.
+fn weights(
+    placed: &PlannedPlacement,
+    requests: &[&Request],
+    contract: Option<&Contract>,
+) -> Vec<(Option<f64>, Share)> {
+    let roles: Vec<_> = placed.functions.iter().map(|function| role(function, contract)).collect();
+    let times = placed.functions.iter().zip(&roles).map(|(function, role)| {
+        let Some(role) = role else { return (function.share, Share { calls: 0.0, median_ms: 0.0 }) };
+        let parts = roles.iter().filter(|other| other.as_ref() == Some(role)).count();
+        let at = requests
+            .iter()
+            .filter(|request| role.context().is_none_or(|context| context == request.ran_at()));
         let samples: Vec<f64> = match role {
             FunctionRole::Embed => at.map(|request| request.embed_ms).collect(),
             FunctionRole::Main | FunctionRole::Prefill | FunctionRole::PrefillState { .. } => {
@@ -120,7 +154,7 @@ fn weights(placed: &PlannedPlacement, requests: &[&Request]) -> Vec<(Option<f64>
                 at.flat_map(|request| request.steps_ms.iter().copied()).collect()
             }
         };
-        let (calls, median_ms) = (samples.len() as f64 / chunks as f64, median(&samples).unwrap_or(0.0));
+        let (calls, median_ms) = (samples.len() as f64 / parts as f64, median(&samples).unwrap_or(0.0));
         (function.share, Share { calls, median_ms })
     });
     times.collect()
@@ -176,7 +210,8 @@ mod tests {
     use super::*;
     use anemeter_measure::report::testing::{self, launch};
 
-    const GENERATED: (&[Case], &Place) = (&[], &Place::SeqLen(128));
+    const GENERATED: MeasuredWork<'_> =
+        MeasuredWork { cases: &[], contract: None, timed: &Place::SeqLen(128) };
 
     fn function(name: &str, share: Option<f64>) -> FunctionResidency {
         FunctionResidency {
@@ -210,13 +245,49 @@ mod tests {
     }
 
     #[test]
+    fn functions_of_others_weigh_by_what_their_contract_says() {
+        let contract = "
+context_length: 16
+vocabulary: 24
+packages:
+  - package: chunk.mlpackage
+    functions:
+      - { function: prefill, role: prefill, inputs: {}, outputs: {} }
+      - { function: infer, role: decode, inputs: {}, outputs: {} }
+  - package: head.mlpackage
+    functions: [{ function: main, role: head, inputs: {}, outputs: { logits: [logits] } }]
+";
+        let contract: Contract = serde_yaml::from_str(contract).unwrap();
+        let of = |package: &str, name: &str, share| FunctionResidency {
+            package: package.to_owned(),
+            ..function(name, Some(share))
+        };
+        let placed = placed(vec![
+            of("chunk.mlpackage", "prefill", 1.0),
+            of("chunk.mlpackage", "infer", 0.5),
+            of("head.mlpackage", "main", 0.0),
+        ]);
+        let work = MeasuredWork { contract: Some(&contract), ..GENERATED };
+        let share = residency(&placed, "", &[launch(0, 1.0)], work).0.unwrap().share;
+        // The head and the chunk share the time of a step.
+        let (prefill, decode) = (4.0 * 24.75, 16.0 * 6.625);
+        let expected = (prefill + 0.5 * decode / 2.0) / (prefill + decode);
+        assert!((share - expected).abs() < 1e-12, "{share}");
+    }
+
+    #[test]
     fn predicted_functions_weigh_by_their_predictions() {
         let mut report = testing::predicted(2, 1.0);
         // Sixty predictions of each; those of the second case take twice as long.
         report.workload.cases[1].function = "other".to_owned();
         let placed = placed(vec![function("main", Some(1.0)), function("other", Some(0.4))]);
         let place = Place::Case(testing::CASES[0].to_owned());
-        let found = residency(&placed, "", &report.launches, (&report.workload.cases, &place));
+        let found = residency(
+            &placed,
+            "",
+            &report.launches,
+            MeasuredWork { cases: &report.workload.cases, contract: None, timed: &place },
+        );
         let share = found.0.unwrap().share;
         assert!((share - (1.0 + 2.0 * 0.4) / 3.0).abs() < 0.02, "{share}");
     }

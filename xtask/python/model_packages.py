@@ -3,9 +3,10 @@
     model_packages.py FOLDER [NAME ...]
 
 Each case is FOLDER/<name>/ with one or more packages, reference.safetensors and case.json. The reference has the inputs
-and the outputs of torch in float32, by their names. For language models case.json has a prompt and the
-tokens that transformers generates greedily after it. All weights but those of MiniLM are random, seeded by the name.
+and the outputs of torch in float32, by their names; `half_error` in case.json is how far torch in float16 is off them. For language models case.json has a prompt and the
+tokens that transformers generates greedily after it, and checkpoint/ has their weights. All weights but those of MiniLM are random, seeded by the name.
 """
+import copy
 import json
 import logging
 import os
@@ -65,6 +66,15 @@ def convert(module, examples, inputs, outputs, states=(), target=ct.target.iOS18
     )
 
 
+def computed(module, examples):
+    """What a module gives in float32, and how far float16 is off, as a share of the largest value."""
+    floats = [x.half() if x.is_floating_point() else x for x in examples]
+    with torch.no_grad():
+        exact = module(*examples)
+        rounded = copy.deepcopy(module).half()(*floats).float()
+    return exact.numpy(), float((rounded - exact).abs().max() / exact.abs().max())
+
+
 def whole(name, shape):
     return ct.TensorType(name, shape, dtype=np.int32)
 
@@ -80,9 +90,9 @@ def vision(make, size):
         )
         package.save(os.path.join(folder, "model.mlpackage"))
         image = image.half().float()
-        with torch.no_grad():
-            scores = model(image)
-        return {"kind": "predict"}, {"image": image.numpy().astype(np.float16), "scores": scores.numpy()}
+        scores, half_error = computed(model, [image])
+        description = {"kind": "predict", "half_error": half_error}
+        return description, {"image": image.numpy().astype(np.float16), "scores": scores}
 
     return case
 
@@ -142,10 +152,9 @@ def minilm(folder):
     inputs = [whole("input_ids", ids.shape), whole("attention_mask", mask.shape)]
     package = convert(model, [ids, mask], inputs, ["embedding"], target=ct.target.iOS16)
     package.save(os.path.join(folder, "model.mlpackage"))
-    with torch.no_grad():
-        embedding = model(ids, mask)
-    tensors = {"input_ids": ids.numpy(), "attention_mask": mask.numpy(), "embedding": embedding.numpy()}
-    return {"kind": "predict"}, tensors
+    embedding, half_error = computed(model, [ids, mask])
+    tensors = {"input_ids": ids.numpy(), "attention_mask": mask.numpy(), "embedding": embedding}
+    return {"kind": "predict", "half_error": half_error}, tensors
 
 
 # Language models: transformers' own networks, and its weights in the shapes that others export.
@@ -212,7 +221,7 @@ class LlamaParts:
     def attend(self, index, x, places, attention):
         layer = self.layers[index]
         normed, own = layer.input_layernorm(x), layer.self_attn
-        cos, sin = places.chunk(2, dim=-1)
+        cos, sin = places[..., :HEAD_DIM], places[..., HEAD_DIM:]
         query = rotate(heads(own.q_proj(normed), HEADS), cos, sin)
         key = rotate(heads(own.k_proj(normed), self.KEY_HEADS), cos, sin)
         mixed = attention(index, query, key, heads(own.v_proj(normed), self.KEY_HEADS))
@@ -229,13 +238,16 @@ def heads(x, count):
 
 
 def rotate(x, cos, sin):
-    first, second = x.chunk(2, dim=-1)
+    # Not chunk: coremltools 9 divides sizes that may be those of a range.
+    first, second = x[..., : HEAD_DIM // 2], x[..., HEAD_DIM // 2 :]
     return x * cos + torch.cat([-second, first], dim=-1) * sin
 
 
 def attention(query, keys, values, mask, key_heads):
-    group = HEADS // key_heads
-    keys, values = keys.repeat_interleave(group, dim=1), values.repeat_interleave(group, dim=1)
+    # Not repeat_interleave: coremltools 9 computes its result from sizes, and those of a range are no numbers.
+    keys, values = [
+        torch.stack([x] * (HEADS // key_heads), dim=2).reshape(1, HEADS, -1, HEAD_DIM) for x in (keys, values)
+    ]
     scores = query @ keys.transpose(2, 3) / HEAD_DIM**0.5 + mask
     return (scores.softmax(-1) @ values).transpose(1, 2).reshape(1, -1, HIDDEN)
 
@@ -252,7 +264,7 @@ class Whole(nn.Module):
         length = input_ids.shape[1]
         mask = self.causal[:, :, :length, :length]
         if self.masked:
-            mask = mask + (1 - attention_mask.float())[:, None, None, :] * -1e4
+            mask = mask + (1 - attention_mask.to(mask.dtype))[:, None, None, :] * -1e4
         places = torch.arange(length).unsqueeze(0)
         return self.model(input_ids, attention_mask=mask, position_ids=places, use_cache=False, return_dict=False)[0]
 
@@ -268,10 +280,9 @@ def whole_sequence(kind, masked):
             examples, inputs = [ids, torch.ones_like(ids)], [*inputs, whole("attention_mask", lengths())]
         package = convert(module, examples, inputs, ["logits"])
         package.save(os.path.join(folder, "model.mlpackage"))
-        with torch.no_grad():
-            logits = module(*examples)
+        logits, half_error = computed(module, examples)
         tensors = {entry.name: value.numpy() for entry, value in zip(inputs, examples, strict=True)}
-        return greedy(model, "none"), {**tensors, "logits": logits.numpy()}
+        return {**greedy(model, "none", folder), "half_error": half_error}, {**tensors, "logits": logits}
 
     return case
 
@@ -320,7 +331,7 @@ def swift_transformers(kind):
         examples = [torch.zeros(1, 2, dtype=torch.int32), torch.zeros(1, 1, 2, 5)]
         package = convert(module, examples, inputs, ["logits"], states)
         package.save(os.path.join(folder, "model.mlpackage"))
-        return greedy(model, "state"), None
+        return greedy(model, "state", folder), None
 
     return case
 
@@ -396,7 +407,7 @@ def anemll(kind, argmax=False):
         }
         with open(os.path.join(folder, "meta.yaml"), "w") as file:
             yaml.safe_dump({"model_info": {"name": kind, "parameters": parameters}}, file)
-        return greedy(model, "state"), None
+        return {**greedy(model, "state", folder), "picks_tokens": argmax}, None
 
     return case
 
@@ -434,8 +445,9 @@ def split_head(folder, name, head, argmax):
     package.save(os.path.join(folder, f"{name}.mlpackage"))
 
 
-def greedy(model, kv):
-    """What transformers generates after a prompt, token by token."""
+def greedy(model, kv, folder):
+    """What transformers generates after a prompt, token by token; the checkpoint is written, too."""
+    model.save_pretrained(os.path.join(folder, "checkpoint"))
     prompt = torch.randint(VOCABULARY, (1, PROMPT))
     with torch.no_grad():
         ids = model.generate(

@@ -1,5 +1,6 @@
 //! `anemeter bench`: measures a bundle and writes a report.
 
+mod depth;
 mod predict;
 mod progress;
 mod sweep;
@@ -18,6 +19,7 @@ use crate::harness::{BenchConfig, folder_name};
 use crate::render::{html, markdown, tables};
 use crate::report::{LeakVerdict, Outcome, Report};
 use crate::vocabulary::{ComputeUnits, KvForm, RuntimeName};
+pub(super) use depth::DepthArgs;
 pub(super) use predict::PredictArgs;
 pub(super) use progress::Progress;
 use upload::Upload;
@@ -36,6 +38,7 @@ of its shapes, with inputs of a file or made up. The report folder gets report.j
 report.md. Figures of the `cpu` runtime are not figures of the Neural Engine. Exit code 1: a launch failed, memory leaked, \
 or an output was not finite.\n\n\
 Examples:\n  anemeter bench smollm2\n  anemeter bench smollm2 --shapes 512 --launches 3 --out report\n  \
+anemeter bench smollm2 -p 512 -g 128 -n 5 -d 0,4096\n  \
 anemeter bench smollm2 --out s3://bucket/reports/monday\n  anemeter bench resnet.mlpackage --inputs images.safetensors\n  \
 anemeter bench encoder.mlpackage --shape input_ids=1x128 --range input_ids=0..30000\n  \
 anemeter bench smollm2 --workload configs/bench.yaml --soak 2000\n  anemeter bench --sweep configs/sweep.yaml"
@@ -75,10 +78,8 @@ pub(super) struct Args {
     /// Launches (fresh processes) [default: the workload's].
     #[arg(long, value_name = "N")]
     launches: Option<usize>,
-    /// Measured requests per sequence length and launch, or predictions per function, shape and launch [default: the
-    /// workload's].
-    #[arg(long, value_name = "N")]
-    requests: Option<usize>,
+    #[command(flatten)]
+    depth: DepthArgs,
     #[command(flatten)]
     predict: PredictArgs,
     /// Name of the model in the report, if packages are given [default: that of the file or folder].
@@ -176,8 +177,7 @@ fn config(args: &Args) -> Result<BenchConfig> {
     config.launch_limit_s = config.launch_limit_s.max(args.load_limit.map_or(0.0, |limit| 2.0 * limit));
     config.kv = args.kv.and_then(OrAuto::given).or(config.kv);
     config.launches = args.launches.unwrap_or(config.launches);
-    config.requests_per_seq_len = args.requests.unwrap_or(config.requests_per_seq_len);
-    config.predict.predictions_per_case = args.requests.unwrap_or(config.predict.predictions_per_case);
+    args.depth.apply(&mut config);
     args.predict.apply(&mut config)?;
     match config.problem() {
         Some(problem) => Err(Failure::bad_input(problem)),

@@ -96,8 +96,7 @@ fn config(args: &Args) -> Result<BenchConfig> {
     config.compute_units = args.compute_units.or(config.compute_units);
     config.threads = args.threads.or(config.threads);
     config.kv = args.kv.or(config.kv);
-    config.requests_per_seq_len = args.requests.unwrap_or(config.requests_per_seq_len);
-    config.predict.predictions_per_case = args.requests.unwrap_or(config.predict.predictions_per_case);
+    args.depth.apply(&mut config);
     args.predict.apply(&mut config)?;
     match config.problem() {
         Some(problem) => Err(Failure::bad_input(problem)),

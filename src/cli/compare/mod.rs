@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::bench::PredictArgs;
+use super::bench::{DepthArgs, PredictArgs};
 use super::choice::{AUTO, OrAuto, choice, choice_or_auto};
 use super::gate::{Format, Junit};
 use super::inputs::{GateFiles, duration, is_url};
@@ -50,9 +50,8 @@ pub(super) struct Args {
     /// Sequence lengths to measure [default: all that both bundles have].
     #[arg(long, value_name = "N,…", value_delimiter = ',')]
     shapes: Option<Vec<usize>>,
-    /// Measured requests per sequence length and launch [default: the workload's].
-    #[arg(long, value_name = "N")]
-    requests: Option<usize>,
+    #[command(flatten)]
+    depth: DepthArgs,
     #[command(flatten)]
     predict: PredictArgs,
     /// Runtime that executes the bundles; `auto` takes the first that is available and prints its name. Two names compare runtimes.

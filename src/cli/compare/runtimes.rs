@@ -55,7 +55,7 @@ fn check_flags(args: &Args, names: [OrAuto<RuntimeName>; 2]) -> Result<()> {
     let useless = [
         ("--workload", args.workload.is_some()),
         ("--shapes", args.shapes.is_some()),
-        ("--requests", args.requests.is_some()),
+        (args.depth.given().unwrap_or_default(), args.depth.given().is_some()),
         ("--kv", args.kv.is_some()),
     ];
     let useless = useless.into_iter().find_map(|(flag, given)| given.then_some(flag));

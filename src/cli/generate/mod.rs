@@ -139,6 +139,7 @@ fn request(args: &Args, generator: &Generator) -> Result<Request> {
         sampling,
         ends: generator.text().map(|text| text.ends.clone()).unwrap_or_default(),
         length: args.seq_len,
+        continues: false,
         top_logits: args.top_logits,
     })
 }

@@ -1,6 +1,6 @@
 //! `anemeter verify A --against B`: two bundles or two packages, without a checkpoint.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -25,32 +25,45 @@ const LISTED: usize = 20;
 const STEPS: usize = 4;
 
 pub(super) fn run(args: &Args, other: &Path, output: &mut Output) -> Result<Status> {
-    match (Package::is_at(&args.bundle), Package::is_at(other)) {
-        (true, true) => packages(args, other, output),
-        (false, false) => bundles(args, other, output),
-        _ => Err(Failure::bad_input(format!(
-            "{} and {}: one is a package and the other is not",
-            args.bundle.display(),
-            other.display()
-        ))
-        .with_help("give two bundles or two packages")),
+    if Package::is_at(&args.bundle) && Package::is_at(other) {
+        return packages(args, other, &[(args.bundle.clone(), other.to_owned())], output);
+    }
+    let (a, b) = (open_bundle(&args.bundle)?, open_bundle(other)?);
+    match [&a, &b].map(|bundle| bundle.manifest().forms().is_empty()) {
+        [true, true] => packages(args, other, &pairs(&a, &b)?, output),
+        _ => bundles(args, &a, &b, output),
     }
 }
 
-fn bundles(args: &Args, other: &Path, output: &mut Output) -> Result<Status> {
-    let (a, b) = (open_bundle(&args.bundle)?, open_bundle(other)?);
-    check_vocabulary(&a, &b)?;
+/// Packages of two bundles that are no language models, by name; where there is one of each, names do not matter.
+fn pairs(a: &Bundle, b: &Bundle) -> Result<Vec<(PathBuf, PathBuf)>> {
+    let names = |bundle: &Bundle| -> Vec<String> {
+        let mut names: Vec<String> =
+            bundle.manifest().chunks.iter().map(|chunk| chunk.file.name.clone()).collect();
+        names.sort();
+        names
+    };
+    let (ours, others) = (names(a), names(b));
+    if ours != others && (ours.len(), others.len()) != (1, 1) {
+        let problem = format!("has the packages {}, the other has {}", others.join(", "), ours.join(", "));
+        return Err(Failure::at(b.source(), problem).with_help("give packages of the same names"));
+    }
+    Ok(ours.iter().zip(&others).map(|(ours, other)| (a.path(ours), b.path(other))).collect())
+}
+
+fn bundles(args: &Args, a: &Bundle, b: &Bundle, output: &mut Output) -> Result<Status> {
+    check_vocabulary(a, b)?;
     let (thresholds, limits) = thresholds(args)?;
     // Other weights cannot be the same: all that can be asked is how much one loses against the other.
     let is_same = a.manifest().precision() == b.manifest().precision();
     let thresholds = if is_same { thresholds } else { thresholds.of_other_weights() };
     let options = Options { tokens: args.tokens as usize, thresholds };
-    let tokenizer = Text::open(&a, None)?;
-    let mut candidates = candidates(args, &a)?;
-    let prompts = prompts::of(args, &a, tokenizer.as_ref(), longest(&candidates))?;
+    let tokenizer = Text::open(a, None)?;
+    let mut candidates = candidates(args, a)?;
+    let prompts = prompts::of(args, a, tokenizer.as_ref(), longest(&candidates))?;
     let manifest = b.manifest();
     let name = format!("the bundle {} ({}) on the CPU runtime", manifest.name, manifest.precision());
-    let mut reference = BundleOracle::new(driver(args, &b, None, args.numerics)?, name);
+    let mut reference = BundleOracle::new(driver(args, b, None, args.numerics)?, name);
     let mut bar = Steps::new("compared", "runs");
     let report = verify::compare(&mut reference, &mut candidates, &prompts, &options, &mut |done, total| {
         bar.show(done, total);
@@ -65,7 +78,7 @@ fn bundles(args: &Args, other: &Path, output: &mut Output) -> Result<Status> {
         report.not_judged = Some("the bundles have weights of different precisions".to_owned());
         report = report.with_quality(loss);
     }
-    report.tensors = tensors(args, &a, &b, &prompts)?;
+    report.tensors = tensors(args, a, b, &prompts)?;
     if args.json {
         output.json(&report)?;
     } else {
@@ -120,12 +133,21 @@ struct Document {
     functions: Vec<PackageComparison>,
 }
 
-fn packages(args: &Args, other: &Path, output: &mut Output) -> Result<Status> {
+/// Compares the outputs of packages in pairs.
+fn packages(args: &Args, other: &Path, pairs: &[(PathBuf, PathBuf)], output: &mut Output) -> Result<Status> {
     let (limits, _) = thresholds(args)?;
     let threads = args.threads.map(usize::from);
     let options = LoadOptions { numerics: args.numerics, threads, ..LoadOptions::default() };
     let load = |path: &Path| -> Result<_> { Ok(runtime::cpu().load(&Package::open(path)?, &options)?) };
-    let functions = compare_packages(&load(&args.bundle)?, &load(other)?).map_err(Failure::bad_input)?;
+    let mut functions = Vec::new();
+    for (ours, other) in pairs {
+        let mut compared = compare_packages(&load(ours)?, &load(other)?).map_err(Failure::bad_input)?;
+        if let Some(name) = ours.file_name().filter(|_| pairs.len() > 1) {
+            let name = name.to_string_lossy();
+            compared.iter_mut().for_each(|of| of.function = format!("{name} {}", of.function));
+        }
+        functions.extend(compared);
+    }
     let outputs = || functions.iter().flat_map(|function| &function.outputs);
     let passed = outputs().next().is_some()
         && outputs().all(|found| found.cosine.is_some_and(|cosine| cosine >= limits.cosine));

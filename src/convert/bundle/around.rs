@@ -4,7 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{
-    Bundle, BundleError, Chunk, File, Function, MANIFEST, Manifest, Origin, Port, SCHEMA, Tool, digest_text,
+    Bundle, BundleError, Chunk, File, Function, MANIFEST, Manifest, Origin, Port, SCHEMA, Tokenizer, Tool,
+    digest_text,
 };
 use crate::contract;
 use anemeter_base::advice::Remedy;
@@ -42,24 +43,55 @@ impl Bundle {
 
 fn open(path: &Path, digests: Digests) -> Result<Bundle, BundleError> {
     // Not followed: a description that cannot be read is a fault of the bundle, and no reason to guess.
-    if path.join(MANIFEST).symlink_metadata().is_ok() || !path.is_dir() {
+    let is_described = path.join(MANIFEST).symlink_metadata().is_ok();
+    if is_described || !(path.is_dir() || is_stage(path)) {
         return Bundle::open(path);
     }
+    let path = &with_name(path);
     let packages = packages_of(path)?;
     if packages.is_empty() {
         return Err(BundleError::new(path, "has neither an export.json nor a package in it")
             .with_help(Remedy::ExportOrPackage));
     }
     let folder = if Package::is_at(path) { folder_of(path) } else { path.to_owned() };
-    let name = path.file_stem().filter(|_| Package::is_at(path)).or(path.file_name());
-    let name = name.map_or_else(|| "packages".to_owned(), |name| name.to_string_lossy().into_owned());
-    let (mut manifest, opened) = describe(&packages, name, digests)?;
+    let (mut manifest, opened) = describe(&packages, name_of(path), digests)?;
     // Functions can be measured one by one even if the files beside the packages are not as they should be.
     let contract = opened.ask(&manifest, contract::recognise).unwrap_or_else(|error| {
         manifest.warnings.push(error.to_string());
         None
     });
+    let named = contract.as_ref().and_then(|contract| contract.tokenizer.as_ref());
+    manifest.tokenizer = named.and_then(|named| {
+        let read = Tokenizer::read(&folder.join(named), named);
+        // Tokens can be generated without text.
+        let read = read.map_err(|error| manifest.warnings.push(error.to_string()));
+        read.ok().map(|(tokenizer, _)| tokenizer)
+    });
     Ok(Bundle { folder, source: path.to_owned(), manifest: manifest.keeping(contract) })
+}
+
+/// Whether a path names a model inside a pipeline, which need not be a folder.
+pub fn is_stage(path: &Path) -> bool {
+    path.parent().is_some_and(Package::is_at) && Package::is_at(path)
+}
+
+/// What a model is called: a package without its ending, or a folder. A model inside a pipeline has the pipeline's name,
+/// too.
+pub fn name_of(path: &Path) -> String {
+    let plain = |path: &Path| {
+        let name = path.file_stem().filter(|_| Package::is_at(path)).or(path.file_name());
+        name.map_or_else(|| "packages".to_owned(), |name| name.to_string_lossy().into_owned())
+    };
+    match path.parent().filter(|_| is_stage(path)) {
+        Some(pipeline) => format!("{}-{}", plain(pipeline), plain(path)),
+        None => plain(path),
+    }
+}
+
+/// The same path with the name that it leads to, where it ends in `.` or `..`.
+fn with_name(path: &Path) -> PathBuf {
+    let absolute = || path.canonicalize().ok();
+    path.file_name().is_none().then(absolute).flatten().unwrap_or_else(|| path.to_owned())
 }
 
 /// The folder that a package is in.
@@ -75,7 +107,7 @@ fn folder_of(package: &Path) -> PathBuf {
 /// The package at a path, or the packages of a folder by name.
 pub fn packages_of(path: &Path) -> Result<Vec<PathBuf>, BundleError> {
     if Package::is_at(path) {
-        return Ok(vec![path.to_owned()]);
+        return Ok(vec![with_name(path)]);
     }
     let unreadable = |e: std::io::Error| BundleError::new(path, format!("cannot be read: {e}"));
     let entries =

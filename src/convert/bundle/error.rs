@@ -7,6 +7,8 @@ use anemeter_base::advice::{Advice, Remedy};
 use anemeter_base::config::ConfigFileError;
 use anemeter_mil::package::PackageError;
 
+use crate::checkpoint::CheckpointError;
+
 /// A bundle that cannot be used.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{message}")]
@@ -19,6 +21,13 @@ pub struct BundleError {
 /// Of a package that the bundle consists of.
 impl From<PackageError> for BundleError {
     fn from(error: PackageError) -> BundleError {
+        BundleError { message: error.to_string(), remedy: error.remedy() }
+    }
+}
+
+/// Of a tokenizer.
+impl From<CheckpointError> for BundleError {
+    fn from(error: CheckpointError) -> BundleError {
         BundleError { message: error.to_string(), remedy: error.remedy() }
     }
 }
@@ -44,16 +53,13 @@ impl BundleError {
     }
 
     pub(super) fn unreadable(folder: &Path, manifest: &Path, error: &io::Error) -> BundleError {
-        if error.kind() == io::ErrorKind::NotFound {
-            let message = match folder.is_dir() {
-                true => "has no export.json, so it is not a bundle",
-                false => "is not a folder; a bundle is what an export writes",
+        if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) {
+            let message = match () {
+                () if folder.is_dir() => "has no export.json, so it is not a bundle",
+                () if folder.exists() => "is neither a bundle nor a package, which are folders",
+                () => "there is no such bundle or package",
             };
-            let error = BundleError::new(folder, message);
-            return match folder.extension().is_some_and(|extension| extension == "mlpackage") {
-                true => error.with_help("give the folder that the package is in"),
-                false => error.with_help(Remedy::Export),
-            };
+            return BundleError::new(folder, message).with_help(Remedy::ExportOrPackage);
         }
         BundleError::new(manifest, format!("cannot be read: {error}"))
     }

@@ -1,9 +1,12 @@
 //! `export.json`: everything a harness has to know about an export.
 
+use std::path::Path;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::contract::Contract;
+use crate::checkpoint::{self, CheckpointError};
 use crate::compress::Log;
 use anemeter_base::schema::{self, SchemaError};
 use anemeter_base::vocabulary::{ComputeUnits, Embeddings, KvForm, Origin};
@@ -285,6 +288,16 @@ pub struct Tokenizer {
     pub bos: Option<u32>,
     /// Tokens that end a text.
     pub eos: Vec<u32>,
+}
+
+impl Tokenizer {
+    /// Reads a `tokenizer.json` with what is beside it, as the file `name` of a bundle; gives its content, too.
+    pub fn read(path: &Path, name: &str) -> Result<(Tokenizer, Vec<u8>), CheckpointError> {
+        let checkpoint::TextFiles { tokenizer, chat_template, bos, eos } = checkpoint::text_files(path)?;
+        let digest = digest_text(xxhash_rust::xxh3::xxh3_128(&tokenizer));
+        let file = File { name: name.to_owned(), bytes: tokenizer.len() as u64, digest };
+        Ok((Tokenizer { file, chat_template, bos, eos }, tokenizer))
+    }
 }
 
 /// What a part of the export took.

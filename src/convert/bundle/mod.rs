@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use anemeter_base::advice::Remedy;
 
 pub use anemeter_base::vocabulary::Origin;
-pub use around::{describe_adopted, functions, packages_of};
+pub use around::{describe_adopted, functions, is_stage, name_of, packages_of};
 pub use error::BundleError;
 pub use manifest::{
     Architecture, Checkpoint, Chunk, Exported, File, Function, LayerSensitivity, LongRotation, Manifest,

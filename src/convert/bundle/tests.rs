@@ -15,11 +15,11 @@ fn folders_that_are_no_bundle() {
     let folder = tempfile::tempdir().unwrap();
     let (message, help) = error(folder.path());
     assert!(message.ends_with("has no export.json, so it is not a bundle"), "{message}");
-    assert!(help.contains("export a checkpoint"), "{help}");
-    let package = folder.path().join("a.mlpackage");
-    fs::create_dir(&package).unwrap();
-    assert_eq!(error(&package).1, "give the folder that the package is in");
-    assert!(error(&folder.path().join("none")).0.contains("is not a folder"));
+    assert!(help.contains("give a package, a folder of packages, or a bundle"), "{help}");
+    assert!(error(&folder.path().join("none")).0.ends_with("none: there is no such bundle or package"));
+    let file = folder.path().join("model.onnx");
+    fs::File::create(&file).unwrap();
+    assert!(error(&file).0.ends_with("model.onnx: is neither a bundle nor a package, which are folders"));
 }
 
 #[test]

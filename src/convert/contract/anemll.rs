@@ -20,6 +20,8 @@ const INFER: &str = "infer";
 const PREFILL: &str = "prefill";
 const HIDDEN: &str = "hidden_states";
 const IDS: &str = "input_ids";
+/// Most slices of a vocabulary; ANEMLL's heads have up to 16.
+const MOST_SLICES: usize = 1024;
 
 /// What is read of the file. It has much more, which says nothing about driving the packages.
 #[derive(Default, Deserialize)]
@@ -189,7 +191,11 @@ impl<'a> Part<'a> {
 
 fn contract(parts: &[Part<'_>], parameters: &Parameters) -> Option<Contract> {
     let infer = parts.iter().find_map(|part| Seen::of(part.model, INFER))?;
-    let context = sizes(infer.input("causal_mask")?, -1)?.most()?;
+    let columns = sizes(infer.input("causal_mask")?, -1)?.most()?;
+    // States are [layers, heads, positions, width].
+    let states = infer.interface.states.iter().filter_map(|state| infer.state(&state.name));
+    let positions = states.filter_map(|state| sizes(state, -2)?.most());
+    let context = positions.chain([columns]).min()?;
     let head = parts.last()?.head()?;
     let widths =
         logits_outputs(head).into_iter().map(|name| head.output_width(&name)).sum::<Option<usize>>()?;
@@ -213,7 +219,8 @@ fn outputs(head: Seen<'_>, parameters: &Parameters) -> ContractOutputs {
     if !logits.is_empty() {
         return ContractOutputs { logits, ..ContractOutputs::default() };
     }
-    let slices = head.output_width("argmax_idx").unwrap_or(1).max(1);
+    // More are no slices of a vocabulary; what does not fit the indices is found when they come.
+    let slices = head.output_width("argmax_idx").unwrap_or(1).clamp(1, MOST_SLICES);
     let sizes = parameters
         .lm_head_chunk_sizes
         .clone()

@@ -84,6 +84,7 @@ fn answer(
         sampling: Sampling::default(),
         ends: ends.clone(),
         length: Some(seq_len),
+        continues: false,
         top_logits: 0,
     };
     let answer = generator.generate(&request, &mut |_| Ok(ControlFlow::Continue(())))?;

@@ -45,6 +45,8 @@ pub struct Request {
     pub ends: Vec<u32>,
     /// The sequence length or context to begin with, in place of the shortest that fits.
     pub length: Option<usize>,
+    /// Whether the prompts go on after what the driver has taken in, at the length in use.
+    pub continues: bool,
     /// How many of the likeliest tokens to record per step.
     pub top_logits: usize,
 }
@@ -244,7 +246,10 @@ impl<'a> Run<'a> {
             .map(|b| &self.request.prompts[b.min(self.request.prompts.len() - 1)].ids[..])
             .collect();
         let began = self.clock.now();
-        self.driver.prefill(&prompts, self.request.length)?;
+        match self.request.continues {
+            true => self.driver.append(&prompts)?,
+            false => self.driver.prefill(&prompts, self.request.length)?,
+        }
         let predicted = self.clock.now();
         self.pick()?;
         let picked = self.clock.now();

@@ -274,7 +274,12 @@ pub(super) fn plan(launches: usize, requests_per_seq_len: usize) -> Plan {
         config,
         bundle: "bundle".into(),
         runtime: RuntimeName::Cpu,
-        work: PlannedWork::Generate(Generate { kv: KvForm::Io, seq_lens: vec![64, 128], batch: 1 }),
+        work: PlannedWork::Generate(Generate {
+            kv: KvForm::Io,
+            seq_lens: vec![64, 128],
+            depths: None,
+            batch: 1,
+        }),
         mix: ProductionMix { seq_lens: vec![64, 128], weights: vec![0.25, 0.75] },
         threads: 1,
         units: ComputeUnits::All,

@@ -176,7 +176,7 @@ fn verification(report: &Report, _: &Facts<'_>) -> Option<Refusal> {
     let form = report.subject.kv_form.filter(|_| is_exported)?;
     let compared = verification.compared.iter().find(|compared| compared.kv == form);
     let missing = |seq_len: &&usize| compared.is_none_or(|compared| !compared.seq_lens.contains(seq_len));
-    let seq_len = report.workload.seq_lens.iter().find(missing)?;
+    let seq_len = report.workload.lengths().iter().find(missing)?;
     refuse(format!("measured form {form} at seq_len {seq_len}, which was not verified"), Remedy::Verify)
 }
 

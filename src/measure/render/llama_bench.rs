@@ -74,11 +74,12 @@ fn tests(report: &Report) -> BTreeMap<(usize, usize, usize), Samples> {
     let mut tests: BTreeMap<(usize, usize, usize), Samples> = BTreeMap::new();
     let completed = report.launches.iter().filter(|launch| launch.outcome == Outcome::Completed);
     for request in completed.flat_map(|launch| &launch.requests) {
-        let Request { prompt_tokens, batch, embed_ms, prefill_ms, steps_ms, .. } = request;
-        let prompt = tests.entry((*prompt_tokens, 0, 0)).or_default();
+        let Request { context_tokens, prompt_tokens, batch, embed_ms, prefill_ms, steps_ms, .. } = request;
+        let prompt = tests.entry((*prompt_tokens, 0, *context_tokens)).or_default();
         prompt.add(embed_ms + prefill_ms, prompt_tokens * batch);
         if !steps_ms.is_empty() {
-            let generated = tests.entry((0, steps_ms.len(), *prompt_tokens)).or_default();
+            let depth = context_tokens + prompt_tokens;
+            let generated = tests.entry((0, steps_ms.len(), depth)).or_default();
             generated.add(steps_ms.iter().sum(), steps_ms.len() * batch);
         }
     }
@@ -145,6 +146,7 @@ mod tests {
         report.launches.truncate(1);
         let request = |prefill_ms, step| Request {
             batch: 2,
+            context_tokens: 40,
             prompt_tokens: 100,
             embed_ms: 1.0,
             prefill_ms,
@@ -158,8 +160,8 @@ mod tests {
         assert_eq!(lines.len(), 2);
         let (generated, prompt) = (&lines[0], &lines[1]);
         let shape = |line: &serde_json::Value| ["n_prompt", "n_gen", "n_depth"].map(|key| line[key].as_u64());
-        assert_eq!(shape(prompt), [Some(100), Some(0), Some(0)]);
-        assert_eq!(shape(generated), [Some(0), Some(4), Some(100)]);
+        assert_eq!(shape(prompt), [Some(100), Some(0), Some(40)]);
+        assert_eq!(shape(generated), [Some(0), Some(4), Some(140)]);
         assert_eq!(prompt["samples_ns"], serde_json::json!([10_000_000, 20_000_000]));
         assert_eq!(prompt["samples_ts"], serde_json::json!([20_000.0, 10_000.0]));
         assert_eq!(

@@ -19,6 +19,7 @@ mod sweep;
 mod table;
 mod tables;
 mod terminal;
+mod throughput;
 mod verdict;
 
 pub use census::{DETAILED, census};

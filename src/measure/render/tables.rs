@@ -4,6 +4,7 @@ use super::findings;
 use super::number::{ABSENT, figure, maybe, range};
 use super::predictions;
 use super::table::{Align, Table, table, texts};
+use super::throughput::throughput;
 use crate::report::{Figure, Metric, Outcome, Report, Scope, Soak};
 use crate::stats::Unit;
 use anemeter_base::vocabulary::Origin;
@@ -12,6 +13,7 @@ use anemeter_base::vocabulary::Origin;
 pub fn tables(report: &Report) -> Vec<Table> {
     let all = [
         speed(report),
+        throughput(report),
         predictions::latencies(report),
         mix(report),
         split(report),

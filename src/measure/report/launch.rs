@@ -139,10 +139,17 @@ pub struct Memory {
 pub struct Request {
     /// Its place in the order of its launch, warm-up included.
     pub slot: usize,
-    /// The length it ran at.
+    /// Tokens that its sequence has room for: the length it ran at, or context, prompt and generated tokens together
+    /// where the workload states context depths.
     pub seq_len: usize,
+    /// The length it ran at, where that is not `seq_len`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub length: Option<usize>,
     /// Sequences of one prediction.
     pub batch: usize,
+    /// Tokens that the cache held before the prompt; they were taken in before the clock started.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub context_tokens: usize,
     /// Tokens of the prompt.
     pub prompt_tokens: usize,
     /// Tokens that were generated, per sequence.
@@ -176,6 +183,33 @@ impl Request {
         let tokens = self.steps_ms.len() * self.batch;
         (total > 0.0).then(|| tokens as f64 * 1e3 / total)
     }
+
+    /// Tokens of the prompt per second of prefill, looking token vectors up included.
+    pub fn prefill_tokens_per_second(&self) -> Option<f64> {
+        let ms = self.embed_ms + self.prefill_ms;
+        (ms > 0.0).then(|| (self.prompt_tokens * self.batch) as f64 * 1e3 / ms)
+    }
+
+    /// Mean time of a token after the first; `None` if there was no second.
+    pub fn ms_per_output_token(&self) -> Option<f64> {
+        let total: f64 = self.steps_ms.iter().sum();
+        (!self.steps_ms.is_empty()).then(|| total / self.steps_ms.len() as f64)
+    }
+
+    /// Time from the prompt to the last token.
+    pub fn end_to_end_ms(&self) -> f64 {
+        self.ttft_ms + self.steps_ms.iter().sum::<f64>()
+    }
+
+    /// The length of the functions that ran it.
+    pub fn ran_at(&self) -> usize {
+        self.length.unwrap_or(self.seq_len)
+    }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 #[cfg(test)]
@@ -189,6 +223,27 @@ mod tests {
         assert_eq!(request.tokens_per_second(), Some(50.0));
         assert_eq!(Request { batch: 2, ..request.clone() }.tokens_per_second(), Some(100.0));
         assert_eq!(Request { steps_ms: vec![], ..request }.tokens_per_second(), None);
+    }
+
+    #[test]
+    fn rates_and_times_of_a_request_are_of_its_parts() {
+        let request = Request {
+            prompt_tokens: 100,
+            ttft_ms: 30.0,
+            embed_ms: 5.0,
+            prefill_ms: 20.0,
+            steps_ms: vec![10.0, 30.0],
+            ..testing::request(0, 128, 1.0)
+        };
+        assert_eq!(request.prefill_tokens_per_second(), Some(4000.0));
+        assert_eq!((request.ms_per_output_token(), request.end_to_end_ms()), (Some(20.0), 70.0));
+        let both = Request { batch: 2, ..request.clone() };
+        assert_eq!(
+            (both.prefill_tokens_per_second(), both.ms_per_output_token()),
+            (Some(8000.0), Some(20.0))
+        );
+        let single = Request { steps_ms: vec![], ..request };
+        assert_eq!((single.ms_per_output_token(), single.end_to_end_ms()), (None, 30.0));
     }
 
     #[test]

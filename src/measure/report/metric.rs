@@ -28,6 +28,12 @@ pub enum Metric {
     Tps,
     /// Time from one token to the next.
     InterToken,
+    /// Tokens of the prompt per second of prefill.
+    PrefillTps,
+    /// Mean time of a token after the first, per request.
+    TimePerOutputToken,
+    /// Time from the prompt to the last token.
+    EndToEnd,
     /// Time of one prediction of a function.
     Latency,
     /// Predictions of a function per second, one after another.
@@ -61,7 +67,7 @@ pub enum Scope {
 
 impl Metric {
     /// All of them, in the order in which reports show them.
-    pub const ALL: [Metric; 17] = [
+    pub const ALL: [Metric; 20] = [
         Metric::Ttft,
         Metric::Tokenizer,
         Metric::Embed,
@@ -70,6 +76,9 @@ impl Metric {
         Metric::FirstStep,
         Metric::Tps,
         Metric::InterToken,
+        Metric::PrefillTps,
+        Metric::TimePerOutputToken,
+        Metric::EndToEnd,
         Metric::Latency,
         Metric::PredictionRate,
         Metric::FirstOfCase,
@@ -84,7 +93,7 @@ impl Metric {
     /// What it counts.
     pub fn unit(self) -> Unit {
         match self {
-            Metric::Tps => Unit::TokensPerSecond,
+            Metric::Tps | Metric::PrefillTps => Unit::TokensPerSecond,
             Metric::PredictionRate => Unit::PredictionsPerSecond,
             Metric::MemoryAtLoad | Metric::MemoryPeak => Unit::Bytes,
             Metric::EnergyPerToken => Unit::Joules,
@@ -95,7 +104,7 @@ impl Metric {
     /// Which way is better.
     pub fn direction(self) -> Direction {
         match self {
-            Metric::Tps | Metric::PredictionRate => Direction::HigherIsBetter,
+            Metric::Tps | Metric::PrefillTps | Metric::PredictionRate => Direction::HigherIsBetter,
             _ => Direction::LowerIsBetter,
         }
     }
@@ -125,6 +134,9 @@ impl Metric {
             Metric::FirstStep => "first step",
             Metric::Tps => "TPS",
             Metric::InterToken => "inter-token",
+            Metric::PrefillTps => "prefill TPS",
+            Metric::TimePerOutputToken => "time per output token",
+            Metric::EndToEnd => "end to end",
             Metric::Latency => "latency",
             Metric::PredictionRate => "predictions per second",
             Metric::FirstOfCase => "first of its shape",
@@ -157,6 +169,9 @@ impl Metric {
             Metric::FirstStep => one(Some(request.first_step_ms)),
             Metric::Tps => one(request.tokens_per_second()),
             Metric::InterToken => request.steps_ms.clone(),
+            Metric::PrefillTps => one(request.prefill_tokens_per_second()),
+            Metric::TimePerOutputToken => one(request.ms_per_output_token()),
+            Metric::EndToEnd => one(Some(request.end_to_end_ms())),
             _ => Vec::new(),
         }
     }

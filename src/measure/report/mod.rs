@@ -31,7 +31,7 @@ pub use launch::{Failure, Launch, Load, Memory, Outcome, Request};
 pub use metric::{Metric, Scope};
 pub use place::Place;
 pub use prediction::{Case, InputShape, Prediction, Roofline};
-pub use provenance::{Git, Header, InputRange, InputSource, RuntimeUse, Subject, Workload};
+pub use provenance::{DepthWorkload, Git, Header, InputRange, InputSource, RuntimeUse, Subject, Workload};
 pub use quality_loss::{QualityCheck, QualityFigure, QualityLimits, QualityLoss, TextLoss};
 pub use record::{Perplexity, Quality, Record, SeqLenQuality, Verification, VerifiedLengths};
 pub use residency::{

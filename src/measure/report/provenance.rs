@@ -107,6 +107,9 @@ pub struct Workload {
     pub kind: WorkloadKind,
     /// Sequence lengths, in order; none if functions were predicted one by one.
     pub seq_lens: Vec<usize>,
+    /// Prompts after contexts of stated depths; absent if prompts fill the sequence lengths.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub depths: Option<DepthWorkload>,
     /// Functions at their shapes, if they were predicted one by one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cases: Vec<Case>,
@@ -134,7 +137,24 @@ pub struct Workload {
     pub clock_resolution_ns: Option<u64>,
 }
 
+/// Prompts of one size after contexts of some depths, as llama-bench asks for them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct DepthWorkload {
+    /// Tokens of a prompt.
+    pub prompt_tokens: usize,
+    /// Tokens of context before it, in order. They are part of the prompt where packages cannot add one to a cache.
+    pub depths: Vec<usize>,
+    /// Lengths of the functions that run, in order.
+    pub lengths: Vec<usize>,
+}
+
 impl Workload {
+    /// Lengths of the functions that run, in order.
+    pub fn lengths(&self) -> &[usize] {
+        self.depths.as_ref().map_or(&self.seq_lens, |depths| &depths.lengths)
+    }
+
     /// Where something is to be measured, in order.
     pub fn places(&self) -> Vec<Place> {
         let cases = self.cases.iter().map(|case| Place::Case(case.name.clone()));

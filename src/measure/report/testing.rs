@@ -12,7 +12,9 @@ pub fn request(slot: usize, seq_len: usize, scale: f64) -> Request {
     Request {
         slot,
         seq_len,
+        length: None,
         batch: 1,
+        context_tokens: 0,
         prompt_tokens: seq_len - 16,
         generated_tokens: 5,
         started_ms: 100.0 * slot as f64,
@@ -260,6 +262,7 @@ fn workload(mix: ProductionMix, launches: usize) -> Workload {
         digest: "xxh3:04".to_owned(),
         kind: WorkloadKind::Generate,
         seq_lens: vec![128, 512],
+        depths: None,
         cases: Vec::new(),
         inputs: None,
         states: None,

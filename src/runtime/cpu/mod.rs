@@ -80,6 +80,7 @@ impl CpuLoaded {
         if !findings.is_empty() {
             return Err(RuntimeError::Program(findings));
         }
+        let memory_limit = options.memory.unwrap_or_else(machine_memory);
         let mut facts = Vec::new();
         for function in &model.program.functions {
             let (known, problems) = propagate::propagate(function, &[], fold_options(options.numerics, true));
@@ -92,12 +93,11 @@ impl CpuLoaded {
                     message: "the function has no interface".to_owned(),
                 });
             }
-            findings.extend(unsized_states(function));
+            findings.extend(impossible_states(function, memory_limit));
         }
         if !findings.is_empty() {
             return Err(RuntimeError::Program(findings));
         }
-        let memory_limit = options.memory.unwrap_or_else(machine_memory);
         let threads = options.threads.unwrap_or_else(num_cpus::get_physical).max(1);
         let pool = match threads {
             1 => None,
@@ -133,16 +133,20 @@ impl CpuLoaded {
     }
 }
 
-/// States whose size is unknown, so that they cannot be kept.
-fn unsized_states(function: &Function) -> impl Iterator<Item = Finding> {
+/// States that cannot be kept: their size is unknown, or more than there is memory.
+fn impossible_states(function: &Function, memory_limit: usize) -> impl Iterator<Item = Finding> {
     let states = function.inputs.iter().map(|&id| function.value(id));
-    states.filter_map(|value| match &value.ty {
-        Type::State(ty) if session::state_size(ty).is_none() => Some(Finding {
-            function: function.name.clone(),
-            operation: format!("state `{}`", value.name),
-            message: format!("is a {ty}, whose size is unknown"),
-        }),
-        _ => None,
+    states.filter_map(move |value| {
+        let Type::State(ty) = &value.ty else { return None };
+        let message = match session::state_size(ty) {
+            None => format!("is a {ty}, whose size is unknown"),
+            Some((_, bytes)) if bytes > memory_limit => {
+                format!("is a {ty}, which takes {bytes} bytes where the machine has {memory_limit}")
+            }
+            Some(_) => return None,
+        };
+        let operation = format!("state `{}`", value.name);
+        Some(Finding { function: function.name.clone(), operation, message })
     })
 }
 

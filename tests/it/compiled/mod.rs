@@ -9,7 +9,7 @@ use anemeter::mil::{Literal, Model};
 use anemeter::package::{Form, Package};
 use serde_json::Value;
 
-use crate::support::command::{anemeter, arg, redact};
+use crate::support::command::{anemeter, arg, json, redact};
 use crate::support::compile::Dialect;
 use crate::support::mlmodelc::{DESCRIPTION, TEXT, compiled};
 use crate::support::{fixtures, tiny};
@@ -125,6 +125,26 @@ fn digests_cover_the_description() {
     *bytes.last_mut().unwrap() = 1;
     anemeter::atomic::write_file(&path.join(DESCRIPTION), &bytes).unwrap();
     assert_ne!(digest(&path), first);
+}
+
+/// A compiled model is measured and adopted as its package is.
+#[test]
+fn a_compiled_model_is_measured_and_adopted() {
+    let folder = tempfile::tempdir().unwrap();
+    let package = fixtures::write(fixtures::enumerated_mlp(), folder.path(), "m.mlpackage");
+    let path = compiled(&package, Dialect::Scalars);
+    let cases = |what: &Path, out: &str| {
+        let out = folder.path().join(out);
+        let fixed = ["--launches", "1", "--requests", "3", "--runtime", "cpu"];
+        let outcome = anemeter(&[&["bench", arg(what), "--out", arg(&out)], &fixed[..]].concat());
+        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+        let report = json(&out.join("report.json"));
+        (report["subject"]["name"].clone(), report["workload"]["cases"].as_array().unwrap().len())
+    };
+    assert_eq!(cases(&package, "a"), cases(&path, "b"));
+    let bundle = folder.path().join("bundle");
+    anemeter(&["adopt", arg(&path), "-o", arg(&bundle)]).succeeded();
+    assert_eq!(cases(&bundle, "c"), cases(&path, "d"));
 }
 
 /// A compiled model can be written as a package again.

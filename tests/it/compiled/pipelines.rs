@@ -113,6 +113,27 @@ fn commands_take_stages_and_lint_takes_all_of_them() {
 }
 
 #[test]
+fn stages_are_measured_where_they_are() {
+    let folder = tempfile::tempdir().unwrap();
+    let [_, package, compiled] = pipelines(folder.path());
+    for path in [&package, &compiled] {
+        let out = path.with_extension("report");
+        let fixed = ["--launches", "1", "--requests", "3", "--runtime", "cpu", "--out", arg(&out)];
+        let whole = anemeter(&[&["bench", arg(path)], &fixed[..]].concat());
+        assert!(whole.refused().contains("help: name one of its ML programs"), "{}", whole.stderr);
+        let stage = path.join("model0");
+        let outcome = anemeter(&[&["bench", arg(&stage)], &fixed[..]].concat());
+        assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+        let report: Value = serde_json::from_slice(&fs::read(out.join("report.json")).unwrap()).unwrap();
+        assert_eq!(report["subject"]["name"], "detector-model0");
+    }
+    let out = folder.path().join("bundle");
+    let adopted = anemeter(&["adopt", arg(&package.join("model0")), "-o", arg(&out)]);
+    assert!(adopted.refused().contains("is a model inside a pipeline"), "{}", adopted.stderr);
+    anemeter(&["adopt", arg(&compiled.join("model0")), "-o", arg(&out)]).succeeded();
+}
+
+#[test]
 fn pipelines_of_pipelines_and_of_no_programs() {
     let folder = tempfile::tempdir().unwrap();
     let [single, package, compiled] = pipelines(folder.path());

@@ -176,6 +176,118 @@ fn a_benchmark_of_a_contract_is_one_of_a_language_model() {
     assert!(weights > 2 * (VOCABULARY * decoder::HIDDEN) as u64, "{weights}");
 }
 
+/// A tokenizer whose words are `w0` and so on.
+fn tokenizer() -> String {
+    let vocabulary: serde_json::Map<String, Value> =
+        (0..VOCABULARY).map(|id| (format!("w{id}"), id.into())).collect();
+    serde_json::json!({
+        "version": "1.0", "truncation": null, "padding": null, "added_tokens": [], "normalizer": null,
+        "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": null, "decoder": null,
+        "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "w0"},
+    })
+    .to_string()
+}
+
+/// A prompt as text of the tokenizer.
+fn words(ids: &[u32]) -> String {
+    ids.iter().map(|id| format!("w{id}")).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn packages_are_driven_where_they_lie() {
+    let (scene, decoder) = (Scene::empty(), Decoder::new(5));
+    let expected = decoder.greedy(&PROMPT, 3);
+    let text = scene.path("text.txt");
+    anemeter::atomic::write_file(&text, words(&[3, 17, 5, 11, 2, 20, 7, 9]).as_bytes()).unwrap();
+    // One package and a folder of several, with the tokenizer beside them; the folder once more as a bundle.
+    for (name, shape) in [("one", &SHAPES[2]), ("chunks", &SHAPES[4])] {
+        let folder = scene.path(name);
+        let packages = write(&folder, (shape.packages)(&decoder), shape.beside);
+        anemeter::atomic::write_file(&folder.join("tokenizer.json"), tokenizer().as_bytes()).unwrap();
+        let before = crate::support::command::names(&folder);
+        let what = if packages.len() == 1 { packages[0].clone() } else { folder.clone() };
+        let prompt = words(&PROMPT);
+        let args = ["generate", arg(&what), "--prompt", &prompt, "--raw", "--max-tokens", "3", "--json"];
+        let generated = anemeter(&args);
+        assert!(generated.stderr.contains(shape.told), "{}", generated.stderr);
+        let (found, document) = tokens(&generated);
+        assert_eq!(found, expected, "{name}");
+        assert!(document["sequences"][0]["text"].as_str().is_some_and(|text| text.starts_with('w')));
+        let scored = anemeter(&["eval", arg(&what), "--text", arg(&text), "--json"]);
+        assert_eq!(scored.code, 0, "{}", scored.stderr);
+        let scored: Value = serde_json::from_str(&scored.stdout).unwrap();
+        assert!(scored["quality"]["perplexity"]["perplexity"].as_f64().is_some_and(|found| found > 1.0));
+        let verified = anemeter(&["verify", arg(&what), "--against", arg(&what), "--tokens", "2"]);
+        assert_eq!(verified.code, 0, "{}{}", verified.stdout, verified.stderr);
+        let shown = anemeter(&["doctor", arg(&what)]);
+        assert_eq!(shown.code, 0, "{}", shown.stderr);
+        let report = scene.path(&format!("{name}-report"));
+        let requests = ["-p", "4", "-g", "3", "-d", "0,6", "-n", "2", "--launches", "6"];
+        let fixed = ["--runtime", "cpu", "--threads", "1"];
+        let bench = ["bench", arg(&what), "-o", arg(&report)];
+        let measured = anemeter(&[&bench, &requests[..], &fixed[..]].concat());
+        assert_eq!(measured.code, 0, "{}{}", measured.stdout, measured.stderr);
+        let store = scene.path(&format!("{name}-baselines"));
+        let bless =
+            ["bless", arg(&report), "--scratch", "--accept-noise", "a test", "--baselines", arg(&store)];
+        assert_eq!(anemeter(&bless).code, 0);
+        let gate =
+            ["gate", arg(&report), "--baselines", arg(&store), "--rerun", arg(&what), "--budget", "1s"];
+        let gated = anemeter(&gate);
+        assert!([0, 1, 3].contains(&gated.code), "{}{}", gated.stdout, gated.stderr);
+        let compare =
+            ["compare", arg(&what), arg(&what), "--measure", "--budget", "1s", "-p", "4", "-g", "3"];
+        let compared = anemeter(&[&compare[..], &["-n", "2"], &fixed[..]].concat());
+        assert!([0, 1, 3].contains(&compared.code), "{}{}", compared.stdout, compared.stderr);
+        assert_eq!(crate::support::command::names(&folder), before, "nothing is written beside packages");
+    }
+}
+
+#[test]
+fn a_prompt_after_a_context_is_measured_at_each_depth() {
+    let (scene, decoder) = (Scene::empty(), Decoder::new(5));
+    for (number, shape) in [0, 2, 3, 4].map(|number| (number, &SHAPES[number])) {
+        let name = number.to_string();
+        adopt(&scene, &name, shape, &decoder);
+        let (bundle, out) = (scene.path(&name), scene.path(&format!("{name}-report")));
+        let args = ["bench", arg(&bundle), "-o", arg(&out), "-p", "4", "-g", "3", "-n", "2", "-d", "0,6"];
+        let measured = anemeter(&[&args[..], &["--launches", "1", "--runtime", "cpu"]].concat());
+        assert_eq!(measured.code, 0, "{}", measured.stderr);
+        assert!(measured.stdout.contains("Throughput"), "{}", measured.stdout);
+        let report = json(&out.join("report.json"));
+        crate::schema::assert_valid("report", &report);
+        assert_eq!(report["workload"]["depths"]["depths"], serde_json::json!([0, 6]));
+        assert_eq!(report["workload"]["seq_lens"], serde_json::json!([7, 13]));
+        let requests = report["launches"][0]["requests"].as_array().unwrap();
+        assert_eq!(requests.len(), 4);
+        for request in requests {
+            let depth = request["seq_len"].as_u64().unwrap() - 7;
+            // What keeps nothing computes its context with each prompt.
+            let kept = if shape.kv == "none" { 0 } else { depth };
+            let expected = [kept, 4 + depth - kept, 3].map(Value::from);
+            let found = ["context_tokens", "prompt_tokens", "generated_tokens"]
+                .map(|key| request.get(key).cloned().unwrap_or(0.into()));
+            assert_eq!(found, expected, "{}", shape.told);
+        }
+        let lines = anemeter(&["report", arg(&out), "--format", "llama-bench"]);
+        let tests: Vec<[u64; 3]> = lines
+            .stdout
+            .lines()
+            .map(|line| serde_json::from_str::<Value>(line).unwrap())
+            .map(|line| ["n_prompt", "n_gen", "n_depth"].map(|key| line[key].as_u64().unwrap()))
+            .collect();
+        match shape.kv {
+            "none" => assert_eq!(tests, [[0, 2, 4], [0, 2, 10], [4, 0, 0], [10, 0, 0]]),
+            _ => assert_eq!(tests, [[0, 2, 4], [0, 2, 10], [4, 0, 0], [4, 0, 6]]),
+        }
+        let deep = anemeter(&["bench", arg(&bundle), "-p", "4", "-g", "3", "-d", "10"]);
+        assert_eq!(deep.code, 2);
+        let told =
+            "10 tokens of context, 4 of a prompt and 3 generated need a length of 17, the longest is 16";
+        assert!(deep.stderr.contains(told), "{}", deep.stderr);
+    }
+}
+
 #[test]
 fn a_head_that_picks_the_token_is_not_sampled_from() {
     let (scene, decoder) = (Scene::empty(), Decoder::new(5));

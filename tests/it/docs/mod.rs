@@ -1,7 +1,7 @@
 //! Pages whose `console` blocks are executed, in order, in a folder of their own. That folder is a repository with
 //! `merrow`, the checkpoint that comes with the program, `CHECKPOINT`, the same with room for longer sequences, and
-//! `configs`; the guide about packages that one has finds two versions of one. A block with a file name behind its language is written there. The README finds `CHECKPOINT` and nothing
-//! else, in no repository.
+//! `configs`; the guide about packages that one has finds one. A block with a file name behind its language is written
+//! there. The README finds `CHECKPOINT` and nothing else, in no repository.
 //!
 //! A command is expected to end with exit code 0, or as a line `? 3` below it says; a verdict about speed depends on the
 //! machine, so that `gate` and `compare` may give any. Output that is shown is compared: spaces count as one, `...` stands for any
@@ -160,7 +160,7 @@ fn export_your_checkpoint() {
 #[test]
 fn gate_a_package_you_have() {
     let folder = scratch();
-    packages::write_versions(folder.path());
+    packages::write_with_samples(folder.path());
     follow_in(PAGES[6], folder.path(), &|_, _| ());
 }
 

@@ -1,4 +1,4 @@
-//! `docs/ci.md`, followed in a repository that has a checkpoint and nothing else: a runner that executes the `run` steps
+//! `docs/ci.md`, followed in a repository that has a checkpoint or a package and nothing else: a runner that executes the `run` steps
 //! of the reusable workflow as they are written. Checkouts are the repository itself, artifacts are copied between
 //! folders, and `cargo` and `rustup` are scripts that put the program of this build where they would have put theirs.
 
@@ -7,12 +7,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use anemeter::mil::Model;
 use serde_yaml::Value;
 use tempfile::TempDir;
 
 use super::{copy, root};
 use crate::support::checkpoints::write_text;
 use crate::support::command::{self, Outcome};
+use crate::support::packages;
 
 const WORKFLOW: &str = ".github/workflows/evaluate.yml";
 const PAGE: &str = "docs/ci.md";
@@ -42,12 +44,20 @@ fn declared() -> Vec<(String, Option<String>)> {
     inputs.into_iter().map(|(name, input)| (name, input.get("default").map(text))).collect()
 }
 
+/// The examples of the page.
+#[derive(Clone, Copy)]
+enum Example {
+    Checkpoint,
+    Packages,
+}
+
 /// What the page tells to write below `with:`.
-fn shown_inputs() -> Inputs {
+fn shown_inputs(example: Example) -> Inputs {
     let page = fs::read_to_string(root().join(PAGE)).unwrap();
-    let block: String = page
+    let starts = page.match_indices("    jobs:\n").map(|(at, _)| at);
+    let start = starts.into_iter().nth(example as usize).unwrap();
+    let block: String = page[start..]
         .lines()
-        .skip_while(|line| line.trim() != "jobs:")
         .take_while(|line| line.is_empty() || line.starts_with("    "))
         .map(|line| format!("{}\n", line.get(4..).unwrap_or_default()))
         .collect();
@@ -62,13 +72,22 @@ struct Runner {
 }
 
 impl Runner {
-    fn new() -> Runner {
-        let inputs = shown_inputs();
+    fn new(example: Example) -> Runner {
+        let inputs = shown_inputs(example);
         let folder = tempfile::tempdir().unwrap();
         let runner = Runner { folder, inputs };
-        let checkpoint = runner.repository().join(&runner.inputs["checkpoint"]);
-        fs::create_dir_all(checkpoint.parent().unwrap()).unwrap();
-        copy(&root().join("src/quickstart/model"), &checkpoint);
+        let input = match example {
+            Example::Checkpoint => "checkpoint",
+            Example::Packages => "packages",
+        };
+        let model = runner.repository().join(&runner.inputs[input]);
+        fs::create_dir_all(model.parent().unwrap()).unwrap();
+        match example {
+            Example::Checkpoint => copy(&root().join("src/quickstart/model"), &model),
+            Example::Packages => {
+                packages::write(&model, Model::single(packages::convolutions("main", 16, 2)))
+            }
+        }
         runner.git(&["init", "--quiet"]);
         runner.commit("Begin");
         let tools = runner.path("tools");
@@ -134,8 +153,10 @@ impl Runner {
         match step.get("if").map(text).as_deref() {
             None | Some("always()") => true,
             Some("inputs.gate") => self.value("inputs.gate") == "true",
-            Some("inputs.prepare != ''") => !self.value("inputs.prepare").is_empty(),
-            Some(other) => panic!("unknown condition: {other}"),
+            Some(other) => match other.strip_suffix(" != ''") {
+                Some(input) => !self.value(input).is_empty(),
+                None => panic!("unknown condition: {other}"),
+            },
         }
     }
 
@@ -223,11 +244,21 @@ fn copy_all(from: &Path, to: &Path) {
 
 #[test]
 fn the_workflow_runs_in_an_empty_repository_and_gates_once_there_is_a_baseline() {
-    let mut runner = Runner::new();
+    follow(Example::Checkpoint, "TTFT");
+}
+
+#[test]
+fn the_workflow_does_the_same_for_packages_of_others() {
+    follow(Example::Packages, "latency");
+}
+
+/// Runs the workflow twice; the summary speaks of a metric.
+fn follow(example: Example, metric: &str) {
+    let mut runner = Runner::new(example);
     runner.job("linux");
     runner.job("summary");
     let summary = fs::read_to_string(runner.path("summary")).unwrap();
-    assert!(summary.contains("TTFT"), "{summary}");
+    assert!(summary.contains(metric), "{summary}");
 
     // As the page says: bless what the first run measured, commit it, and turn the gate on.
     let page = fs::read_to_string(root().join(PAGE)).unwrap();
@@ -262,7 +293,9 @@ fn every_input_is_documented_with_its_default() {
         })
         .collect();
     assert_eq!(rows, declared());
-    for input in shown_inputs().keys() {
-        assert!(declared().iter().any(|(name, _)| name == input), "{PAGE}: `{input}` is no input");
+    for example in [Example::Checkpoint, Example::Packages] {
+        for input in shown_inputs(example).keys() {
+            assert!(declared().iter().any(|(name, _)| name == input), "{PAGE}: `{input}` is no input");
+        }
     }
 }

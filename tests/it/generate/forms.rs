@@ -135,6 +135,43 @@ fn lengths_can_be_chosen_and_change_little() {
 }
 
 #[test]
+fn a_prompt_after_a_context_gives_the_logits_of_both_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let pairs = TINY.head_dim / 2;
+    let long = RopeScaling::Long {
+        short: vec![1.0; pairs],
+        long: (0..pairs).map(|i| 2.0 + i as f64).collect(),
+        original_positions: 10,
+        magnitude: 1.2,
+    };
+    let all: Vec<u32> = (0..14).map(|i| (i * 5 + 1) % 37).collect();
+    for (name, decoder) in [("plain", llama(TINY, 27)), ("long", rotated(&long))] {
+        let place = folder.path().join(name);
+        std::fs::create_dir(&place).unwrap();
+        let bundle = write(&decoder, &options(1), None, &place);
+        for form in FORMS {
+            let mut driver = driver(&bundle, form);
+            assert_eq!(driver.adds_prompts(), form == KvForm::State, "{form}");
+            driver.prefill(&[&all], Some(16)).unwrap();
+            let together = driver.logits(0).to_vec();
+            driver.step(&[3]).unwrap();
+            let next = driver.logits(0).to_vec();
+            for context in [1, 4, 6, 12, 13] {
+                driver.prefill(&[&all[..context]], Some(16)).unwrap();
+                driver.append(&[&all[context..]]).unwrap();
+                let mut found = vec![driver.logits(0).to_vec()];
+                driver.step(&[3]).unwrap();
+                found.push(driver.logits(0).to_vec());
+                let expected = [together.clone(), next.clone()];
+                assert_close(&found, &expected, &format!("{name} {form}, a context of {context}"));
+            }
+            let error = driver.append(&[&all]).unwrap_err().to_string();
+            assert_eq!(error, "length 16 is too short for 29 tokens");
+        }
+    }
+}
+
+#[test]
 fn given_tokens_are_followed() {
     let folder = tempfile::tempdir().unwrap();
     let decoder = llama(TINY, 24);

@@ -21,6 +21,7 @@ fn request(ids: &[u32], max_tokens: usize) -> Request {
         sampling: Sampling::default(),
         ends: vec![3],
         length: None,
+        continues: false,
         top_logits: 0,
     }
 }

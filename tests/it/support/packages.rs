@@ -32,11 +32,9 @@ pub(crate) fn write(path: &Path, model: Model) {
     package::write(&verify(model).unwrap(), path, WriteOptions::default()).unwrap();
 }
 
-/// `resnet.mlpackage`, `new/resnet.mlpackage` with a layer more, and `images.safetensors`.
-pub(crate) fn write_versions(folder: &Path) {
-    std::fs::create_dir(folder.join("new")).unwrap();
+/// `resnet.mlpackage` and `images.safetensors`.
+pub(crate) fn write_with_samples(folder: &Path) {
     write(&folder.join("resnet.mlpackage"), Model::single(convolutions("main", 16, 2)));
-    write(&folder.join("new/resnet.mlpackage"), Model::single(convolutions("main", 16, 3)));
     write_samples(&folder.join("images.safetensors"), "image", &[&[1, 3, 16, 16], &[1, 3, 16, 16]]);
 }
 

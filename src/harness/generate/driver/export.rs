@@ -103,7 +103,7 @@ impl ExportEngine {
         let result = match self.layout.form {
             KvForm::None => self.run(Call::Whole, &whole),
             KvForm::Io => self.run(Call::Prefill, &whole),
-            KvForm::State => self.extend(&whole),
+            KvForm::State => self.extend(&whole, 0),
         };
         drop(whole);
         self.tokens = tokens;
@@ -131,10 +131,9 @@ impl ExportEngine {
         Ok(())
     }
 
-    /// Takes prompts in by pieces.
-    fn extend(&mut self, prompts: &[&[u32]]) -> Result<()> {
+    /// Takes the tokens of sequences from `start` on in by pieces.
+    fn extend(&mut self, prompts: &[&[u32]], mut start: usize) -> Result<()> {
         let (query, count) = (self.layout.query, prompts[0].len());
-        let mut start = 0;
         while start < count {
             // A piece must not run over the end of the state, so the last one may begin with tokens that are there.
             let begin = start.min(self.length - query);
@@ -263,6 +262,28 @@ impl Engine for ExportEngine {
             tokens.extend_from_slice(prompt);
         }
         self.compute_all()
+    }
+
+    fn adds_prompts(&self) -> bool {
+        self.layout.form == KvForm::State
+    }
+
+    fn append(&mut self, prompts: &[&[u32]]) -> Result<()> {
+        let start = self.fullest();
+        for (tokens, prompt) in self.tokens.iter_mut().zip(prompts) {
+            tokens.extend_from_slice(prompt);
+        }
+        let seq_len = self.tokens.iter().map(Vec::len).max().unwrap_or(0);
+        if !self.adds_prompts() || self.is_rotated_anew(seq_len) {
+            return self.compute_all();
+        }
+        self.seq_len = seq_len;
+        let tokens = std::mem::take(&mut self.tokens);
+        let whole: SmallVec<[&[u32]; 4]> = tokens.iter().map(Vec::as_slice).collect();
+        let result = self.extend(&whole, start);
+        drop(whole);
+        self.tokens = tokens;
+        result
     }
 
     fn step(&mut self, ids: &[u32], longer: Option<usize>) -> Result<()> {

@@ -65,6 +65,12 @@ trait Engine: Send {
     /// Forgets what was before and takes a prompt per sequence at a length that they fit.
     fn prefill(&mut self, prompts: &[&[u32]], length: usize) -> Result<()>;
 
+    /// Whether a prompt can be added to what is kept. Otherwise all tokens are computed again.
+    fn adds_prompts(&self) -> bool;
+
+    /// Takes more tokens per sequence, as prompts are taken in, at the length in use.
+    fn append(&mut self, prompts: &[&[u32]]) -> Result<()>;
+
     /// Takes one more token per sequence, at a longer length if one is given.
     fn step(&mut self, ids: &[u32], longer: Option<usize>) -> Result<()>;
 
@@ -197,6 +203,26 @@ impl Driver {
             let longest = prompts.iter().map(|ids| ids.len()).max().unwrap_or(0);
             let length = engine.layout().start(longest, length)?;
             engine.prefill(prompts, length)
+        })
+    }
+
+    /// Whether a prompt can be added to a context that is kept. Otherwise the packages compute the context again with it.
+    pub fn adds_prompts(&self) -> bool {
+        self.engine.adds_prompts()
+    }
+
+    /// Takes more tokens per sequence after those that are there, as prompts are taken in. They must fit the length in use.
+    pub fn append(&mut self, prompts: &[&[u32]]) -> Result<()> {
+        self.timed(|engine| {
+            engine.layout().check_prompts(prompts)?;
+            let more = prompts.iter().map(|ids| ids.len()).max().unwrap_or(0);
+            let (tokens, length) = (engine.fullest() + more, engine.length());
+            match tokens > length {
+                true => {
+                    Err(GenerateError::request(format!("length {length} is too short for {tokens} tokens")))
+                }
+                false => engine.append(prompts),
+            }
         })
     }
 

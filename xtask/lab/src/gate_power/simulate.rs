@@ -140,7 +140,9 @@ fn request(slot: usize, seq_len: usize, ttft_ms: f64, decoding_ms: f64) -> Reque
     Request {
         slot,
         seq_len,
+        length: None,
         batch: 1,
+        context_tokens: 0,
         prompt_tokens: seq_len - TOKENS,
         generated_tokens: TOKENS,
         started_ms: 0.0,

@@ -162,6 +162,15 @@ impl Engine for ContractEngine {
         if self.keeps_nothing() { self.compute_all() } else { self.extend() }
     }
 
+    fn adds_prompts(&self) -> bool {
+        !self.keeps_nothing()
+    }
+
+    fn append(&mut self, prompts: &[&[u32]]) -> Result<()> {
+        self.tokens.extend_from_slice(prompts[0]);
+        if self.keeps_nothing() { self.compute_all() } else { self.extend() }
+    }
+
     fn step(&mut self, ids: &[u32], longer: Option<usize>) -> Result<()> {
         self.length = longer.unwrap_or(self.length);
         self.tokens.push(ids[0]);

@@ -115,6 +115,7 @@ fn workload(mix: ProductionMix) -> Workload {
         digest: "xxh3:04".to_owned(),
         kind: WorkloadKind::Generate,
         seq_lens: SEQ_LENS.to_vec(),
+        depths: None,
         cases: Vec::new(),
         inputs: None,
         states: None,
@@ -166,7 +167,9 @@ fn request(slot: usize, seq_len: usize, speed: f64, random: &mut fastrand::Rng) 
     Request {
         slot,
         seq_len,
+        length: None,
         batch: 1,
+        context_tokens: 0,
         prompt_tokens: seq_len - 64,
         generated_tokens: STEPS + 1,
         started_ms: 1000.0 * slot as f64,

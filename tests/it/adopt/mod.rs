@@ -1,15 +1,16 @@
 //! Packages that others made: adopted, measured, gated and compared, hostile ones among them.
 
+mod hostile;
+
 use std::fs;
 
 use anemeter::bundle::{Bundle, Origin};
-use anemeter::mil::{Builder, Model, Opset, TensorType};
-use anemeter::tensor::DType;
+use anemeter::mil::Model;
 use serde_json::Value;
 
 use crate::schema::assert_valid;
 use crate::support::checkpoints::write_text;
-use crate::support::command::{Outcome, anemeter, arg, json, program, run};
+use crate::support::command::{Outcome, json, program, run};
 use crate::support::fixtures::{accumulator, enumerated_mlp};
 use crate::support::packages::{convolutions, write, write_samples};
 use crate::support::scene::Scene;
@@ -303,42 +304,4 @@ fn folders_bundles_and_sweeps_are_taken_alike() {
         let outcome = scene.run(&[command, "resnet.mlpackage", "--prompt", "x"]);
         assert_eq!(outcome.code, 2, "{command}: {}{}", outcome.stdout, outcome.stderr);
     }
-}
-
-#[test]
-fn hostile_names_do_no_harm() {
-    let scene = Scene::empty();
-    write_text(&scene.path("bench.yaml"), WORKLOAD);
-    let evil = "x\u{1b}[2J<script>|=cmd";
-    let mut main = Builder::new("main", Opset::Ios16);
-    let x = main.input(evil, TensorType::fixed(DType::F16, &[1, 4]));
-    let y = main.op("relu").arg("x", x).named("y").push().unwrap();
-    let model = Model::single(main.finish(&[y]));
-    let Ok(verified) = anemeter::mil::verify::verify(model) else { return hostile_files(&scene) };
-    let path = scene.path("evil.mlpackage");
-    anemeter::package::write(&verified, &path, anemeter::package::WriteOptions::default()).unwrap();
-    let outcome = scene.measured("evil.mlpackage", &["--launches", "1"]);
-    assert!(!outcome.stdout.contains('\u{1b}') && !outcome.stderr.contains('\u{1b}'), "{}", outcome.stderr);
-    if outcome.code == 0 {
-        let page = fs::read_to_string(scene.path("out/report.html")).unwrap();
-        assert!(!page.contains("<script") && !page.contains('\u{1b}'));
-    }
-    hostile_files(&scene);
-}
-
-/// Packages whose file names are meant to do harm.
-fn hostile_files(scene: &Scene) {
-    let name = "a\u{1b}[31m\n.mlpackage";
-    write(&scene.path(name), Model::single(convolutions("main", 8, 1)));
-    let outcome = scene.measured(name, &["--launches", "1"]);
-    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
-    assert!(!outcome.stdout.contains('\u{1b}') && !outcome.stderr.contains('\u{1b}'), "{}", outcome.stderr);
-    let adopted = scene.run(&["adopt", name, "-o", "safe"]);
-    assert!(!adopted.good().contains('\u{1b}'), "{}", adopted.stdout);
-    assert_eq!(Bundle::open(scene.path("safe")).unwrap().manifest().chunks[0].file.name, name);
-    // A description that leads elsewhere is refused.
-    let text = fs::read_to_string(scene.path("safe/export.json")).unwrap();
-    let elsewhere = text.replace(&serde_json::to_string(name).unwrap(), "\"../outside.mlpackage\"");
-    write_text(&scene.path("safe/export.json"), &elsewhere);
-    assert!(refused(&anemeter(&["bench", arg(&scene.path("safe"))])).contains("which is not a plain name"));
 }
