@@ -55,14 +55,14 @@ fn parameters(decoder: &Decoder) -> u64 {
 }
 
 fn norm_elements(layer: &Layer) -> u64 {
-    let Layer { attention_norm, attention, post_attention_norm, mlp_norm, mlp, post_mlp_norm } = layer;
+    let Layer { attention_norm, attention, post_attention_norm, mlp_norm, mlp, post_mlp_norm, .. } = layer;
     let gate_norm = match mlp {
         Mlp::Inner { gate_norm, .. } => gate_norm.as_ref(),
         Mlp::Plain { .. } | Mlp::Gated { .. } => None,
     };
     let heads = [&attention.query_norm, &attention.key_norm];
-    let optional = [post_attention_norm, post_mlp_norm].into_iter().chain(heads).filter_map(Option::as_ref);
-    [attention_norm, mlp_norm].into_iter().chain(optional).chain(gate_norm).map(elements_of).sum()
+    let around = [attention_norm, mlp_norm, post_attention_norm, post_mlp_norm];
+    around.into_iter().chain(heads).filter_map(Option::as_ref).chain(gate_norm).map(elements_of).sum()
 }
 
 fn elements_of(norm: &Norm) -> u64 {

@@ -6,6 +6,7 @@
 //! stores takes the values of compressed weights from the packages, and nothing else.
 
 mod error;
+mod folds;
 mod network;
 mod reader;
 mod settings;
@@ -46,6 +47,20 @@ const ENTRIES: &[Entry] = &[
     Entry { name: "gpt2", names: GPT2, open: textbook::gpt2::open },
     Entry { name: "pagating", names: GPT2, open: textbook::pagating::open },
     Entry { name: "student", names: LLAMA, open: textbook::llama::open },
+    Entry { name: "smollm3", names: LLAMA, open: textbook::smollm3::open },
+    Entry { name: "granite", names: LLAMA, open: textbook::granite::open },
+    Entry { name: "olmo2", names: LLAMA, open: textbook::olmo::open_2 },
+    Entry { name: "olmo3", names: LLAMA, open: textbook::olmo::open_3 },
+    Entry { name: "gemma2", names: LLAMA, open: textbook::gemma2::open },
+    Entry { name: "ministral", names: LLAMA, open: textbook::ministral::open },
+    Entry { name: "ministral3", names: LLAMA, open: textbook::ministral::open_3 },
+    Entry { name: "starcoder2", names: LLAMA, open: textbook::starcoder2::open },
+    Entry { name: "stablelm", names: LLAMA, open: textbook::stablelm::open },
+    Entry { name: "cohere2", names: LLAMA, open: textbook::cohere2::open },
+    Entry { name: "glm", names: LLAMA, open: textbook::glm::open },
+    Entry { name: "glm4", names: LLAMA, open: textbook::glm::open_4 },
+    Entry { name: "ernie4_5", names: LLAMA, open: textbook::ernie4_5::open },
+    Entry { name: "minicpm", names: LLAMA, open: textbook::minicpm::open },
 ];
 
 /// Opens the reference of a checkpoint for sequences of up to `positions` tokens. All weights are held as f32.
@@ -97,7 +112,8 @@ impl Reference {
         let taken = Mutex::new(Taken::default());
         let open = || {
             let (weights, config) = weights::open(checkpoint)?;
-            let overlay = stored.map(|weights| Overlay { weights, taken: &taken });
+            let folds = folds::of(architecture, &config)?;
+            let overlay = stored.map(|weights| Overlay { weights, taken: &taken, folds });
             (entry.open)(&config, positions, &reader::builder(checkpoint, weights, entry.names, overlay))
         };
         let network = open().map_err(|problem| problem.of(architecture))?;

@@ -70,6 +70,14 @@ impl Keys {
         Ok(self.config.opt_bool(key)?.unwrap_or(self.opt_number(key).is_ok_and(|value| value == Some(1.0))))
     }
 
+    /// A number whose absence is `null`; a key that is left out has the default.
+    pub(super) fn number_unless_null(&self, key: &str, default: f64) -> Result<Option<f64>> {
+        match self.config.values().get(key) {
+            Some(_) => self.config.opt_float(key),
+            None => Ok(Some(default)),
+        }
+    }
+
     pub(super) fn section(&self, key: &str) -> Result<Option<Keys>> {
         Ok(self.config.opt_section(key)?.map(|config| Keys { config, defaults: &[] }))
     }
@@ -186,10 +194,9 @@ impl Settings {
         Rope::read(self, section.as_ref(), base)
     }
 
-    /// The window of Mistral. A key with `null` says that there is none.
-    pub(super) fn mistral_window(&self) -> Result<Option<usize>> {
-        let says_nothing = self.keys.config.values().get("sliding_window").is_none();
-        if says_nothing { Ok(Some(4096)) } else { self.keys.opt_size("sliding_window") }
+    /// The window of Mistral and others. A key with `null` says that there is none.
+    pub(super) fn window_or_4096(&self) -> Result<Option<usize>> {
+        Ok(self.keys.number_unless_null("sliding_window", 4096.0)?.map(|window| window as usize))
     }
 
     /// The window of each layer of Qwen2 and Qwen3.
@@ -354,7 +361,7 @@ mod tests {
 
     #[test]
     fn windows_are_read_where_each_class_has_them() {
-        let mistral = |more| settings(MISTRAL, &more).mistral_window().unwrap();
+        let mistral = |more| settings(MISTRAL, &more).window_or_4096().unwrap();
         assert_eq!(mistral(json!({})), Some(4096));
         assert_eq!(mistral(json!({"sliding_window": null})), None);
         assert_eq!(mistral(json!({"sliding_window": 7})), Some(7));

@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 
 use candle_core::{Device, Result, Tensor};
 
+use crate::folds::Folds;
 use anemeter_harness::verify::{Misstored, Stored, StoredWeights};
 
 /// What was done with the stored weights.
@@ -22,6 +23,8 @@ pub(super) struct Taken {
 pub(super) struct Overlay<'a> {
     pub(super) weights: &'a StoredWeights,
     pub(super) taken: &'a Mutex<Taken>,
+    /// How the program's matrices differ from the checkpoint's.
+    pub(super) folds: Folds,
 }
 
 /// A matrix of one layer: its name after the layer's, and the parts of it in the program, one below the other.
@@ -54,6 +57,8 @@ const ROLES: &[Role] = &[
     by_inputs("attn.c_proj", &["attention_output"]),
     by_inputs("mlp.c_fc", &["mlp_up"]),
     by_inputs("mlp.c_proj", &["mlp_down"]),
+    role("mlp.c_fc", &["mlp_up"]),
+    role("mlp.c_proj", &["mlp_down"]),
     role("mlp.fc_in", &["mlp_into"]),
     role("mlp.act.value_proj", &["mlp_value"]),
     role("mlp.act.gate_proj", &["mlp_gate"]),
@@ -82,8 +87,22 @@ impl Overlay<'_> {
                 let turned = self.parts(layer, role, &tensor.t()?.contiguous()?)?;
                 turned.t()?.contiguous()
             }
-            Some((layer, role)) => self.parts(layer, role, &tensor),
+            Some((layer, role)) => self.folded(layer, role, &tensor),
             None => Ok(tensor),
+        }
+    }
+
+    /// Replaces the parts of a matrix that the program stores with its factor and in its order of rows.
+    fn folded(&self, layer: usize, role: &Role, matrix: &Tensor) -> Result<Tensor> {
+        let Folds { added, pairs } = self.folds;
+        match (role.parts, pairs) {
+            (["attention_output"] | ["mlp_down"], _) if added != 1.0 => {
+                self.parts(layer, role, &(matrix * added)?)? / added
+            }
+            (["attention_query"] | ["attention_key"], Some(pairs)) => {
+                pairs.by_neighbours(&self.parts(layer, role, &pairs.by_halves(matrix)?)?)
+            }
+            _ => self.parts(layer, role, matrix),
         }
     }
 
@@ -124,7 +143,9 @@ fn layer_role(name: &str) -> Option<(usize, &'static Role)> {
     let name = name.strip_suffix(".weight")?;
     let mut words = name.splitn(4, '.').skip(2);
     let (layer, rest) = (words.next()?.parse().ok()?, words.next()?);
-    Some((layer, ROLES.iter().find(|role| role.tensor == rest)?))
+    // GPT-2 and StarCoder 2 have the same names for matrices of different layouts.
+    let is_gpt2 = name.starts_with("transformer.");
+    Some((layer, ROLES.iter().find(|role| role.tensor == rest && (is_gpt2 || !role.by_inputs))?))
 }
 
 #[cfg(test)]
@@ -137,6 +158,7 @@ mod tests {
         assert_eq!(found("model.layers.3.self_attn.k_proj.weight"), Some((3, "attention_key", false)));
         assert_eq!(found("transformer.h.12.mlp.c_proj.weight"), Some((12, "mlp_down", true)));
         assert_eq!(found("transformer.h.0.mlp.act.gate_proj.weight"), Some((0, "mlp_gate", false)));
+        assert_eq!(found("model.layers.1.mlp.c_proj.weight"), Some((1, "mlp_down", false)));
         for other in ["model.layers.3.self_attn.k_proj.bias", "model.norm.weight", "lm_head.weight"] {
             assert_eq!(found(other), None, "{other}");
         }

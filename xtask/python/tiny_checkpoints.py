@@ -215,6 +215,202 @@ def gemma3_with_images():
     )
 
 
+def decoder(kind, **more):
+    """A configuration of a class of transformers by its name."""
+    return lambda: getattr(transformers, f"{kind}Config")(**sizes(**more))
+
+
+def mistral3_with_images(**text):
+    """A Mistral that sees images, of which the text model is exported."""
+    vision = {
+        "model_type": "pixtral",
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "head_dim": 8,
+        "image_size": 28,
+        "patch_size": 14,
+    }
+    return lambda: transformers.Mistral3Config(
+        text_config={"model_type": "ministral3", **sizes(**text)},
+        vision_config=vision,
+        image_token_index=VOCABULARY,
+    )
+
+
+# Sizes that no tile of a kernel divides.
+AWKWARD = {
+    "hidden_size": 60,
+    "intermediate_size": 90,
+    "num_attention_heads": 3,
+    "num_key_value_heads": 1,
+    "num_hidden_layers": 5,
+}
+GRANITE = {
+    "embedding_multiplier": 1.5,
+    "attention_multiplier": 0.2,
+    "residual_multiplier": 0.6,
+    "logits_scaling": 0.8,
+}
+MINISTRAL3 = {"mscale": 1.0, "mscale_all_dim": 1.0, **YARN}
+SOME_WINDOWS = ["sliding_attention", "full_attention", "sliding_attention"]
+
+DECODERS = {
+    "smollm3": Checkpoint(decoder("SmolLM3", no_rope_layer_interval=2), dtype=torch.bfloat16),
+    "smollm3-listed": Checkpoint(
+        decoder(
+            "SmolLM3",
+            **AWKWARD,
+            no_rope_layers=[1, 0, 1, 1, 0],
+            use_sliding_window=True,
+            sliding_window=WINDOW,
+            tie_word_embeddings=False,
+            attention_bias=True,
+        )
+    ),
+    "granite": Checkpoint(decoder("Granite", **GRANITE), dtype=torch.bfloat16),
+    "granite-awkward": Checkpoint(
+        decoder("Granite", **AWKWARD, **GRANITE, tie_word_embeddings=True, attention_bias=True, mlp_bias=True)
+    ),
+    "olmo2": Checkpoint(decoder("Olmo2", num_key_value_heads=4), dtype=torch.bfloat16),
+    "olmo2-awkward": Checkpoint(decoder("Olmo2", **AWKWARD, rope_parameters=rope("yarn", 10_000.0, **YARN))),
+    "olmo3": Checkpoint(decoder("Olmo3", num_hidden_layers=5, sliding_window=WINDOW), dtype=torch.bfloat16),
+    "olmo3-listed": Checkpoint(decoder("Olmo3", sliding_window=WINDOW, layer_types=SOME_WINDOWS)),
+    "gemma2": Checkpoint(
+        decoder(
+            "Gemma2",
+            head_dim=32,
+            query_pre_attn_scalar=24,
+            sliding_window=WINDOW,
+            attn_logit_softcapping=2.0,
+            final_logit_softcapping=4.0,
+        ),
+        dtype=torch.bfloat16,
+    ),
+    "gemma2-uncapped": Checkpoint(
+        decoder(
+            "Gemma2",
+            **AWKWARD,
+            head_dim=22,
+            query_pre_attn_scalar=22,
+            sliding_window=WINDOW,
+            attn_logit_softcapping=None,
+            final_logit_softcapping=None,
+        )
+    ),
+    "ministral": Checkpoint(decoder("Ministral", head_dim=16, sliding_window=WINDOW, layer_types=SOME_WINDOWS)),
+    "ministral-awkward": Checkpoint(
+        decoder("Ministral", **AWKWARD, head_dim=18, sliding_window=WINDOW), dtype=torch.float16
+    ),
+    "ministral3": Checkpoint(
+        decoder("Ministral3", head_dim=16, rope_parameters=rope("yarn", 1e4, llama_4_scaling_beta=0.1, **MINISTRAL3)),
+        dtype=torch.bfloat16,
+    ),
+    "ministral3-unscaled": Checkpoint(
+        decoder(
+            "Ministral3",
+            **AWKWARD,
+            head_dim=26,
+            rope_parameters=rope("yarn", 1e4, llama_4_scaling_beta=0.0, **MINISTRAL3),
+        )
+    ),
+    "mistral3-images": Checkpoint(
+        mistral3_with_images(
+            head_dim=16, rope_parameters=rope("yarn", 1e4, llama_4_scaling_beta=0.1, **MINISTRAL3)
+        ),
+        dtype=torch.bfloat16,
+        model=transformers.AutoModelForImageTextToText,
+    ),
+    "starcoder2": Checkpoint(decoder("Starcoder2"), dtype=torch.bfloat16),
+    "starcoder2-window": Checkpoint(
+        decoder("Starcoder2", **AWKWARD, sliding_window=WINDOW, tie_word_embeddings=False, hidden_act="gelu")
+    ),
+    "stablelm": Checkpoint(
+        decoder("StableLm", use_qkv_bias=True, rope_parameters=rope("default", 1e4, partial_rotary_factor=0.25)),
+        dtype=torch.bfloat16,
+    ),
+    "stablelm-parallel": Checkpoint(
+        decoder(
+            "StableLm",
+            **AWKWARD,
+            use_parallel_residual=True,
+            rope_parameters=rope("default", 1e4, partial_rotary_factor=0.5),
+        )
+    ),
+    "cohere2": Checkpoint(
+        decoder("Cohere2", num_hidden_layers=5, sliding_window=WINDOW, logit_scale=0.6), dtype=torch.bfloat16
+    ),
+    "cohere2-listed": Checkpoint(
+        decoder(
+            "Cohere2",
+            **{**AWKWARD, "num_hidden_layers": 3},
+            sliding_window=WINDOW,
+            layer_types=SOME_WINDOWS,
+            logit_scale=1.4,
+            attention_bias=True,
+            tie_word_embeddings=False,
+        )
+    ),
+    "glm": Checkpoint(
+        decoder("Glm", head_dim=16, rope_parameters=rope("default", 1e4, partial_rotary_factor=0.5)),
+        dtype=torch.bfloat16,
+    ),
+    "glm-awkward": Checkpoint(
+        decoder(
+            "Glm", **AWKWARD, head_dim=22, rope_parameters=rope("default", 1e4, partial_rotary_factor=1.0),
+            attention_bias=False,
+        )
+    ),
+    "glm4": Checkpoint(
+        decoder("Glm4", head_dim=16, rope_parameters=rope("default", 1e4, partial_rotary_factor=0.5)),
+        dtype=torch.bfloat16,
+    ),
+    "glm4-awkward": Checkpoint(
+        decoder("Glm4", **AWKWARD, head_dim=20, rope_parameters=rope("default", 1e4, partial_rotary_factor=0.3))
+    ),
+    "ernie4_5": Checkpoint(decoder("Ernie4_5", head_dim=16), dtype=torch.bfloat16),
+    "ernie4_5-biases": Checkpoint(
+        decoder("Ernie4_5", **AWKWARD, head_dim=22, use_bias=True, tie_word_embeddings=False)
+    ),
+    "minicpm": Checkpoint(
+        decoder("MiniCPM", scale_emb=1.5, scale_depth=1.4, dim_model_base=48), dtype=torch.bfloat16
+    ),
+    "minicpm-awkward": Checkpoint(
+        decoder(
+            "MiniCPM",
+            **AWKWARD,
+            scale_emb=2,
+            scale_depth=None,
+            dim_model_base=None,
+            tie_word_embeddings=False,
+            rope_parameters=rope(
+                "longrope",
+                10_000.0,
+                short_factor=[1.0 + i / 20 for i in range(10)],
+                long_factor=[1.0 + i / 2 for i in range(10)],
+                original_max_position_embeddings=ORIGINAL,
+            ),
+        )
+    ),
+    # The class of Phi-4-mini: a tied head, and three quarters of a head rotated.
+    "phi4-mini": Checkpoint(
+        phi3(
+            tie_word_embeddings=True,
+            original_max_position_embeddings=ORIGINAL,
+            rope_parameters=rope(
+                "longrope",
+                10_000.0,
+                partial_rotary_factor=0.75,
+                short_factor=[1.0, 1.02, 1.05, 1.1, 1.2, 1.4],
+                long_factor=[1.0, 1.5, 2.0, 3.0, 4.0, 5.0],
+                original_max_position_embeddings=ORIGINAL,
+            ),
+        ),
+        dtype=torch.bfloat16,
+    ),
+}
+
 CHECKPOINTS = {
     "llama": Checkpoint(llama(tie_word_embeddings=True)),
     "llama-beyond-trained": Checkpoint(llama(max_position_embeddings=ORIGINAL)),
@@ -298,6 +494,7 @@ CHECKPOINTS = {
     "student-llama3": Checkpoint(
         llama(rope("llama3", 10_000.0, **LLAMA3)), rewrite=as_class("StudentGqaForCausalLM", "student_9b_gqa")
     ),
+    **DECODERS,
 }
 
 
@@ -313,7 +510,7 @@ def randomise(model, generator):
             fan_in = parameter.shape[0] if id(parameter) in transposed else parameter.shape[1]
             value = noise * 1.1 / fan_in**0.5
         elif name.endswith("norm.weight") or ".ln_" in name and name.endswith("weight"):
-            value = noise * 0.3 + (0.0 if "Gemma3" in type(model).__name__ else 1.0)
+            value = noise * 0.3 + (0.0 if "Gemma" in type(model).__name__ else 1.0)
         else:
             value = noise * 0.3
         parameter.data = value
@@ -395,6 +592,9 @@ def boundaries(model):
     kind = section.get("rope_type")
     original = section.get("original_max_position_embeddings")
     original = getattr(config, "original_max_position_embeddings", None) or original
+    if section.get("llama_4_scaling_beta"):
+        yield "original_max_position_embeddings", original, True, None
+        return
     if kind == "dynamic":
         yield "max_position_embeddings", longest, True, None
     elif longest < LENGTHS[-1]:

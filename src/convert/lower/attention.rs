@@ -7,7 +7,7 @@
 
 use super::cache::{AttendedKv, Cache};
 use super::error::{LowerError, Result};
-use super::graph::Graph;
+use super::graph::{CHANNELS, Graph};
 use super::norm::norm;
 use crate::model::{Attention, Norm};
 use anemeter_mil::ValueId;
@@ -83,19 +83,51 @@ pub(super) fn attention(
 
     let place = Placing { attention, tokens, width: heads.width };
     let query = place.place(graph, "query", query, (heads.queries(), attention.query_norm.as_ref()))?;
-    let query = graph.scaled("query_scaled", query, attention.scale)?;
+    let query = graph.scaled("query_scaled", query, attention.scale / cap(graph.scope(), attention)?)?;
     let key = place.place(graph, "key", key, (heads.kv_heads, attention.key_norm.as_ref()))?;
 
     let seen = cache.exchange(graph, heads, tokens, (key, value))?;
     let mask = tokens.masks.iter().find(|(window, _)| *window == attention.window).map(|&(_, id)| id);
     let mask = mask.ok_or_else(|| LowerError::model(graph.scope(), "the layer's mask is not an input"))?;
+    let scoring = Scoring { mask, softcap: attention.softcap };
     let mixed = match tokens.is_one() {
-        true => attend_one(graph, query, &seen, mask, (heads, tokens.batch))?,
-        false => attend_many(graph, query, &seen, mask, (heads, tokens))?,
+        true => attend_one(graph, query, &seen, scoring, (heads, tokens.batch))?,
+        false => attend_many(graph, query, &seen, scoring, (heads, tokens))?,
     };
     let mixed =
         graph.reshape("mixed", mixed, [Some(tokens.batch), Some(q_channels), Some(1), tokens.count])?;
     graph.linear("output", mixed, &attention.output, (hidden, q_channels))
+}
+
+/// What queries are divided by so that scores come out as shares of their cap; 1 without a cap.
+fn cap(at: &str, attention: &Attention) -> Result<f32> {
+    match attention.softcap {
+        None => Ok(1.0),
+        Some(cap) if cap > 0.0 && cap.is_finite() => Ok(cap),
+        Some(cap) => Err(LowerError::model(at, format!("scores cannot be capped at {cap}"))),
+    }
+}
+
+/// What is done to scores before the softmax.
+#[derive(Clone, Copy)]
+struct Scoring {
+    mask: ValueId,
+    softcap: Option<f32>,
+}
+
+impl Scoring {
+    /// Scores within their cap.
+    fn capped(self, graph: &mut Graph<'_>, scores: ValueId) -> Result {
+        let Some(cap) = self.softcap else { return Ok(scores) };
+        let bent = graph.unary("tanh", "scores_bent", scores)?;
+        graph.scaled("scores_capped", bent, cap)
+    }
+
+    /// Capped scores of what is seen.
+    fn masked(self, graph: &mut Graph<'_>, scores: ValueId) -> Result {
+        let scores = self.capped(graph, scores)?;
+        graph.binary("add", "masked", scores, self.mask)
+    }
 }
 
 /// Norm and rotation of query or key heads.
@@ -119,9 +151,17 @@ impl Placing<'_> {
         }
         graph.within(label, |graph| {
             let shape = [Some(tokens.batch), Some(heads), Some(width), tokens.count];
-            let mut x = graph.reshape("heads", x, shape)?;
-            if let Some(head_norm) = head_norm {
-                x = norm(graph, "norm", x, head_norm, (WIDTH, width))?;
+            let (whole, each) = match head_norm {
+                Some(head_norm) if head_norm.weight.shape[..] == [width] => (None, Some(head_norm)),
+                other => (other, None),
+            };
+            let mut x = x;
+            if let Some(whole) = whole {
+                x = norm(graph, "norm", x, whole, (CHANNELS, heads * width))?;
+            }
+            x = graph.reshape("heads", x, shape)?;
+            if let Some(each) = each {
+                x = norm(graph, "norm", x, each, (WIDTH, width))?;
             }
             match &attention.rope {
                 Some(rope) => {
@@ -164,7 +204,7 @@ fn attend_many(
     graph: &mut Graph<'_>,
     query: ValueId,
     seen: &AttendedKv,
-    mask: ValueId,
+    scoring: Scoring,
     (heads, tokens): (Heads, &Tokens),
 ) -> Result {
     let rows = tokens.batch * heads.kv_heads;
@@ -184,7 +224,7 @@ fn attend_many(
     let key = graph.reshape("keys", key, shape)?;
     let value = graph.reshape("values", value, shape)?;
     let scores = graph.matmul("scores", (query, true), (key, by_position))?;
-    let scores = graph.binary("add", "masked", scores, mask)?;
+    let scores = scoring.masked(graph, scores)?;
     let shares = graph.softmax("shares", scores)?;
     graph.matmul("attended", (value, by_position), (shares, true))
 }
@@ -194,7 +234,7 @@ fn attend_one(
     graph: &mut Graph<'_>,
     query: ValueId,
     seen: &AttendedKv,
-    mask: ValueId,
+    scoring: Scoring,
     (heads, batch): (Heads, usize),
 ) -> Result {
     let Heads { kv_heads, group, width } = heads;
@@ -210,7 +250,7 @@ fn attend_one(
     let key = graph.reshape("keys", key, shape)?;
     let value = graph.reshape("values", value, shape)?;
     let scores = graph.matmul("scores", (query, false), (key, by_position))?;
-    let scores = graph.binary("add", "masked", scores, mask)?;
+    let scores = scoring.masked(graph, scores)?;
     let AttendedKv::Past { own_key, own_value, .. } = *seen else {
         let shares = graph.softmax("shares", scores)?;
         return graph.matmul("attended", (shares, false), (value, !by_position));
@@ -219,6 +259,7 @@ fn attend_one(
     let column = [Some(batch), Some(kv_heads), Some(width), Some(1)];
     let own_key = graph.reshape("own_keys", own_key, column)?;
     let own_scores = graph.matmul("own_scores", (query, false), (own_key, false))?;
+    let own_scores = scoring.capped(graph, own_scores)?;
     let scores = graph.concat("joined", &[scores, own_scores], 3)?;
     let shares = graph.softmax("shares", scores)?;
     let (past_shares, own_shares) = graph.split_last(shares, 1)?;

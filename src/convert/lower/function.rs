@@ -11,7 +11,7 @@ use super::norm::norm;
 use super::options::Options;
 use super::positions::Positions;
 use super::weights::{WeightRequest, Weights};
-use crate::model::{Decoder, Layer, Position};
+use crate::model::{Decoder, Layer, Norm, Position, Residual};
 use anemeter_base::vocabulary::{Embeddings, FunctionRole, kv_state_name};
 use anemeter_kernels::tensor::DType;
 use anemeter_mil::{Opset, ValueId};
@@ -235,20 +235,24 @@ fn layer(
     (hidden, tokens): (usize, &Tokens),
     cache: &mut Cache,
 ) -> Result {
-    let axis = (CHANNELS, hidden);
-    let normal = norm(graph, "attention_norm", x, &layer.attention_norm, axis)?;
-    let mut mixed = graph
-        .within("attention", |graph| attention(graph, normal, &layer.attention, (hidden, tokens), cache))?;
-    if let Some(post) = &layer.post_attention_norm {
-        mixed = norm(graph, "post_attention_norm", mixed, post, axis)?;
-    }
-    let x = graph.binary("add", "attended", x, mixed)?;
-    let normal = norm(graph, "mlp_norm", x, &layer.mlp_norm, axis)?;
-    let mut wide = graph.within("mlp", |graph| mlp(graph, normal, &layer.mlp, hidden))?;
-    if let Some(post) = &layer.post_mlp_norm {
-        wide = norm(graph, "post_mlp_norm", wide, post, axis)?;
-    }
-    graph.binary("add", "out", x, wide)
+    let normed = |graph: &mut Graph<'_>, label: &str, x: ValueId, by: Option<&Norm>| match by {
+        Some(by) => norm(graph, label, x, by, (CHANNELS, hidden)),
+        None => Ok(x),
+    };
+    let into = normed(graph, "attention_norm", x, layer.attention_norm.as_ref())?;
+    let mixed = graph
+        .within("attention", |graph| attention(graph, into, &layer.attention, (hidden, tokens), cache))?;
+    let mixed = normed(graph, "post_attention_norm", mixed, layer.post_attention_norm.as_ref())?;
+    let attended = graph.binary("add", "attended", x, mixed)?;
+    let into = match (layer.residual, &layer.mlp_norm) {
+        (Residual::Sequential, _) => attended,
+        (Residual::Parallel, Some(_)) => x,
+        (Residual::Parallel, None) => into,
+    };
+    let into = normed(graph, "mlp_norm", into, layer.mlp_norm.as_ref())?;
+    let wide = graph.within("mlp", |graph| mlp(graph, into, &layer.mlp, hidden))?;
+    let wide = normed(graph, "post_mlp_norm", wide, layer.post_mlp_norm.as_ref())?;
+    graph.binary("add", "out", attended, wide)
 }
 
 /// The function of the head alone: the vectors of so many positions in, the logits of all of them out.

@@ -120,6 +120,14 @@ fn check_lengths(option: &'static str, lengths: &[usize], decoder: &Decoder) -> 
             let message = format!("has {length}, the model learned {} positions", decoder.max_positions);
             return Err(LowerError::option(option, message));
         }
+        let scaled_from = decoder.layers.iter().filter_map(|layer| layer.attention.scaled_from).min();
+        if let Some(most) = scaled_from.filter(|&most| length > most) {
+            let message = format!(
+                "has {length}; from position {most} on the model scales queries by their position, which is not \
+                 supported; should be 2 to {most}"
+            );
+            return Err(LowerError::option(option, message));
+        }
         let ropes = decoder.layers.iter().filter_map(|layer| layer.attention.rope.as_ref());
         if let Some(most) = ropes.filter_map(Rope::fixed_up_to).min().filter(|&most| length > most) {
             let message = format!(

@@ -13,7 +13,7 @@ use super::{ReadStats, fp16_payload};
 use crate::checkpoint::Stored;
 use crate::model::testing::stored;
 use crate::model::{
-    Activation, Attention, Layer, Linear, Mlp, Norm, NormKind, Rope, RopeScaling, Source, Weight,
+    Activation, Attention, Layer, Linear, Mlp, Norm, NormKind, Residual, Rope, RopeScaling, Source, Weight,
 };
 use anemeter_kernels::tensor::DType;
 use anemeter_mil::{Opset, Type, ValueId};
@@ -49,6 +49,8 @@ fn an_attention([heads, kv_heads, head_dim]: [usize; 3], rotated: Option<usize>)
         key_norm: None,
         rope: rotated.map(|dims| Rope { base: 1e4, dims, scaling: RopeScaling::None }),
         window: None,
+        softcap: None,
+        scaled_from: None,
     }
 }
 
@@ -244,12 +246,13 @@ fn a_state_is_updated_before_it_is_seen() {
 #[test]
 fn heads_that_do_not_fit_are_named() {
     let layer = |heads| Layer {
-        attention_norm: a_norm(NormKind::Rms, HIDDEN, 0.0),
+        attention_norm: Some(a_norm(NormKind::Rms, HIDDEN, 0.0)),
         attention: an_attention(heads, None),
         post_attention_norm: None,
-        mlp_norm: a_norm(NormKind::Rms, HIDDEN, 0.0),
+        mlp_norm: None,
         mlp: Mlp::Plain { up: linear(1, 1), activation: Activation::Relu, down: linear(1, 1) },
         post_mlp_norm: None,
+        residual: Residual::Sequential,
     };
     let (same, other) = ([layer(HEADS), layer(HEADS)], [layer(HEADS), layer([4, 4, 8])]);
     assert_eq!(cache::channels(&other, 3).unwrap(), 16 + 32);

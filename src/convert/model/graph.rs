@@ -1,7 +1,7 @@
 //! The model graph: plain data between a checkpoint and a MIL program.
 
 use super::rope::Rope;
-use super::weight::Weight;
+use super::weight::{Pairs, Weight};
 
 /// A decoder-only language model.
 #[derive(Debug, Clone)]
@@ -49,21 +49,32 @@ pub struct Head {
     pub softcap: Option<f32>,
 }
 
-/// One layer: attention, then the MLP, each behind a norm and added to the residual stream.
+/// One layer: attention, then the MLP, each between norms and added to the residual stream.
 #[derive(Debug, Clone)]
 pub struct Layer {
     /// Norm before attention.
-    pub attention_norm: Norm,
+    pub attention_norm: Option<Norm>,
     /// Self-attention.
     pub attention: Attention,
     /// After attention, before the addition.
     pub post_attention_norm: Option<Norm>,
     /// Norm before the MLP.
-    pub mlp_norm: Norm,
+    pub mlp_norm: Option<Norm>,
     /// The MLP.
     pub mlp: Mlp,
     /// After the MLP, before the addition.
     pub post_mlp_norm: Option<Norm>,
+    /// What the MLP sees.
+    pub residual: Residual,
+}
+
+/// How attention and MLP follow each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Residual {
+    /// The MLP sees what attention has added.
+    Sequential,
+    /// Both see the layer's input (Wang and Komatsuzaki 2021). An MLP without a norm of its own shares attention's.
+    Parallel,
 }
 
 /// Causal self-attention with grouped keys and values.
@@ -85,14 +96,19 @@ pub struct Attention {
     pub value: Linear,
     #[expect(missing_docs, reason = "see query")]
     pub output: Linear,
-    /// Norm of each query head.
+    /// Norm of queries before they are rotated: one as wide as a head is taken of each head, one as wide as all heads of
+    /// all of them together.
     pub query_norm: Option<Norm>,
-    /// Norm of each key head.
+    /// Norm of keys, as that of queries.
     pub key_norm: Option<Norm>,
-    /// Rotation of queries and keys.
+    /// Rotation of queries and keys; none in layers without positions (NoPE).
     pub rope: Option<Rope>,
     /// Only this many latest positions are seen, a query's own among them.
     pub window: Option<usize>,
+    /// Cap of the scores through `cap * tanh(x / cap)`, before the mask.
+    pub softcap: Option<f32>,
+    /// From this position on queries are scaled by their position, which no program does.
+    pub scaled_from: Option<usize>,
 }
 
 /// The MLP of a layer.
@@ -177,6 +193,14 @@ pub enum NormKind {
     Layer,
 }
 
+impl Norm {
+    /// The norm times a number.
+    pub fn scaled(self, factor: f32) -> Norm {
+        let bias = self.bias.map(|bias| bias.scaled(factor));
+        Norm { weight: self.weight.scaled(factor), bias, ..self }
+    }
+}
+
 /// A linear map, `[out, in]`.
 #[derive(Debug, Clone)]
 pub struct Linear {
@@ -184,4 +208,17 @@ pub struct Linear {
     pub weight: Weight,
     /// Added to the product, if any.
     pub bias: Option<Weight>,
+}
+
+impl Linear {
+    /// The map times a number.
+    pub fn scaled(self, factor: f32) -> Linear {
+        Linear { weight: self.weight.scaled(factor), bias: self.bias.map(|bias| bias.scaled(factor)) }
+    }
+
+    /// The map into heads whose neighbouring dimensions are rotated against each other, in the order in which halves of a
+    /// head are.
+    pub fn by_halves(self, pairs: Pairs) -> Linear {
+        Linear { weight: self.weight.by_halves(pairs), bias: self.bias.map(|bias| bias.by_halves(pairs)) }
+    }
 }

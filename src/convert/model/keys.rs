@@ -119,6 +119,19 @@ impl Keys {
         Ok(self.opt_positive(key)?.unwrap_or(default))
     }
 
+    /// A number above zero; `null` says that there is none, a key that is left out the default.
+    pub(super) fn positive_unless_null(&self, key: &str, default: f64) -> Result<Option<f64>> {
+        let found = self.opt_positive(key)?;
+        Ok(if self.config.values().contains_key(key) { found } else { Some(default) })
+    }
+
+    /// A size; `null` says that there is none, a key that is left out the default.
+    pub(super) fn size_unless_null(&self, key: &str, default: usize) -> Result<Option<Size>> {
+        let found = self.opt_size(key)?;
+        let default = Size { value: default, from: format!("{}{key} by default", self.section) };
+        Ok(if self.config.values().contains_key(key) { found } else { Some(default) })
+    }
+
     pub(super) fn floats(&self, key: &str) -> Result<Vec<f64>> {
         self.named(self.config.opt_floats(key))?.ok_or_else(|| self.wrong(key, "is missing"))
     }

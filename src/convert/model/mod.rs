@@ -12,6 +12,8 @@ mod weight;
 
 pub use arch::{ARCHITECTURES, Architecture, Structure, build};
 pub use error::{Expected, ModelError, TensorProblem};
-pub use graph::{Activation, Attention, Decoder, Gate, Head, Layer, Linear, Mlp, Norm, NormKind, Position};
+pub use graph::{
+    Activation, Attention, Decoder, Gate, Head, Layer, Linear, Mlp, Norm, NormKind, Position, Residual,
+};
 pub use rope::{LongFrequencies, Rope, RopeScaling};
-pub use weight::{Source, Weight};
+pub use weight::{Pairs, Source, Weight};

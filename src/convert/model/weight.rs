@@ -30,6 +30,28 @@ pub enum Source {
     TransposedColumns(Stored, usize),
     /// One added to each element.
     PlusOne(Stored),
+    /// Rows of heads whose neighbouring dimensions form pairs, in the order of halves.
+    Halves(Stored, Pairs),
+    /// Each element of another source times a number.
+    Scaled(Box<Source>, f32),
+}
+
+/// Heads in which neighbouring dimensions are rotated against each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pairs {
+    /// Width of a head.
+    pub head_dim: usize,
+    /// How many of its first dimensions are rotated.
+    pub dims: usize,
+}
+
+impl Pairs {
+    /// The stored row of a row in the order of halves: the first of each pair, then the second, then the rest.
+    fn stored_row(self, row: usize) -> usize {
+        let at = row % self.head_dim;
+        let (half, first) = (self.dims / 2, row - at);
+        first + if at < half { 2 * at } else if at < 2 * half { 2 * (at - half) + 1 } else { at }
+    }
 }
 
 impl Weight {
@@ -38,9 +60,31 @@ impl Weight {
         count(&self.shape)
     }
 
+    /// The weight times a number, which is multiplied before anything is rounded.
+    #[must_use]
+    pub fn scaled(self, factor: f32) -> Weight {
+        if factor == 1.0 {
+            return self;
+        }
+        Weight { source: Source::Scaled(Box::new(self.source), factor), ..self }
+    }
+
+    /// The rows of heads whose neighbouring dimensions form pairs, in the order of halves.
+    #[must_use]
+    pub fn by_halves(self, pairs: Pairs) -> Weight {
+        match self.source {
+            Source::Stored(stored) => Weight { source: Source::Halves(stored, pairs), ..self },
+            source => Weight { source, ..self },
+        }
+    }
+
     /// Writes the elements of a row-major range as f32.
     pub fn read(&self, range: Range<usize>, out: &mut [f32]) {
-        match &self.source {
+        self.read_source(&self.source, range, out);
+    }
+
+    fn read_source(&self, source: &Source, range: Range<usize>, out: &mut [f32]) {
+        match source {
             Source::Stored(stored) => stored.read(range, out),
             Source::Rows(stored, row) => {
                 let start = self.row_start(*row);
@@ -53,6 +97,24 @@ impl Weight {
                 stored.read(range, out);
                 out.iter_mut().for_each(|x| *x += 1.0);
             }
+            Source::Halves(stored, pairs) => self.read_halves(stored, *pairs, range, out),
+            Source::Scaled(inner, factor) => {
+                let out = &mut out[..range.len()];
+                self.read_source(inner, range, out);
+                out.iter_mut().for_each(|x| *x *= factor);
+            }
+        }
+    }
+
+    fn read_halves(&self, stored: &Stored, pairs: Pairs, range: Range<usize>, out: &mut [f32]) {
+        let width = self.row_start(1).max(1);
+        let mut at = range.start;
+        while at < range.end {
+            let (row, column) = (at / width, at % width);
+            let len = (width - column).min(range.end - at);
+            let start = pairs.stored_row(row) * width + column;
+            stored.read(start..start + len, &mut out[at - range.start..][..len]);
+            at += len;
         }
     }
 
@@ -60,7 +122,11 @@ impl Weight {
     pub fn halves(&self, range: Range<usize>) -> Option<&[u8]> {
         let is_plain = match &self.source {
             Source::Stored(stored) | Source::Rows(stored, _) => stored.is_plain(DType::F16),
-            Source::Transposed(_) | Source::TransposedColumns(..) | Source::PlusOne(_) => false,
+            Source::Transposed(_)
+            | Source::TransposedColumns(..)
+            | Source::PlusOne(_)
+            | Source::Halves(..)
+            | Source::Scaled(..) => false,
         };
         is_plain.then(|| self.source_bytes(range))
     }
@@ -99,10 +165,17 @@ impl Weight {
     }
 
     fn source_range(&self, range: Range<usize>) -> (&Stored, Range<usize>) {
-        let (stored, offset) = match &self.source {
+        self.range_of(&self.source, range)
+    }
+
+    fn range_of<'a>(&self, source: &'a Source, range: Range<usize>) -> (&'a Stored, Range<usize>) {
+        let (stored, offset) = match source {
+            Source::Scaled(inner, _) => return self.range_of(inner, range),
             Source::Stored(stored) | Source::PlusOne(stored) => (stored, 0),
             Source::Rows(stored, row) => (stored, self.row_start(*row)),
-            Source::Transposed(stored) | Source::TransposedColumns(stored, _) => {
+            Source::Transposed(stored)
+            | Source::TransposedColumns(stored, _)
+            | Source::Halves(stored, _) => {
                 return (stored, 0..stored.bytes.len());
             }
         };
@@ -120,7 +193,11 @@ impl Weight {
         let (stored, start) = match &self.source {
             Source::Stored(stored) => (stored, 0),
             Source::Rows(stored, row) => (stored, self.row_start(*row)),
-            Source::Transposed(_) | Source::TransposedColumns(..) | Source::PlusOne(_) => return None,
+            Source::Transposed(_)
+            | Source::TransposedColumns(..)
+            | Source::PlusOne(_)
+            | Source::Halves(..)
+            | Source::Scaled(..) => return None,
         };
         stored.quantized_blocks()?.starting_at(start + first)
     }
@@ -205,7 +282,11 @@ mod tests {
     fn every_source_gives_any_range() {
         let matrix = stored(&[130, 201]);
         let element = |row: usize, column: usize| (row * 201 + column) as f32;
-        let cases: [(Weight, &dyn Fn(usize) -> f32); 5] = [
+        let by_halves = |row: usize| row / 10 * 10 + [0, 2, 4, 1, 3, 5, 6, 7, 8, 9][row % 10];
+        let pairs = Pairs { head_dim: 10, dims: 6 };
+        let halves = weight(&[130, 201], Source::Stored(matrix.clone())).by_halves(pairs);
+        let rows = weight(&[30, 201], Source::Rows(matrix.clone(), 7));
+        let cases: [(Weight, &dyn Fn(usize) -> f32); 8] = [
             (weight(&[130, 201], Source::Stored(matrix.clone())), &|i| i as f32),
             (weight(&[30, 201], Source::Rows(matrix.clone(), 7)), &|i| (7 * 201 + i) as f32),
             (weight(&[201, 130], Source::Transposed(matrix.clone())), &|i| element(i % 130, i / 130)),
@@ -213,6 +294,9 @@ mod tests {
                 element(i % 130, 67 + i / 130)
             }),
             (weight(&[130, 201], Source::PlusOne(matrix.clone())), &|i| i as f32 + 1.0),
+            (halves.clone(), &|i| element(by_halves(i / 201), i % 201)),
+            (halves.scaled(0.5), &|i| element(by_halves(i / 201), i % 201) * 0.5),
+            (rows.scaled(3.0), &|i| (7 * 201 + i) as f32 * 3.0),
         ];
         for (weight, expected) in cases {
             let count = weight.element_count();

@@ -1,5 +1,6 @@
 //! A decoder in its textbook form, put together from the parts that an architecture gives it.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use candle_core::{D, Device, Module, Result, Tensor};
@@ -20,17 +21,23 @@ pub(super) struct Decoder {
     pub(super) norm: LayerNorm,
     /// `[vocabulary, hidden]`.
     pub(super) head: Linear,
+    /// Factor on the logits.
+    pub(super) logit_scale: f64,
     pub(super) softcap: Option<f64>,
 }
 
-/// Attention and an MLP, each behind a norm.
+/// Attention and an MLP, each between norms.
 pub(super) struct Layer {
-    pub(super) attention_norm: LayerNorm,
+    pub(super) attention_norm: Option<LayerNorm>,
     pub(super) attention: Attention,
     pub(super) post_attention_norm: Option<LayerNorm>,
-    pub(super) mlp_norm: LayerNorm,
+    pub(super) mlp_norm: Option<LayerNorm>,
     pub(super) mlp: Box<dyn Module>,
     pub(super) post_mlp_norm: Option<LayerNorm>,
+    /// Whether attention and MLP see the same normed input.
+    pub(super) is_parallel: bool,
+    /// Factor on what attention and MLP add.
+    pub(super) added: f64,
 }
 
 /// Attention with its cache.
@@ -43,6 +50,10 @@ pub(super) struct Attention {
     pub(super) key_norm: Option<LayerNorm>,
     pub(super) rotary: Option<Rc<Rotary>>,
     pub(super) shape: Heads,
+    /// Cap of the scores.
+    pub(super) softcap: Option<f64>,
+    /// `1 + beta * ln(1 + floor(position / length))` times each query.
+    pub(super) query_growth: Option<(f64, usize)>,
     pub(super) cache: Option<(Tensor, Tensor)>,
 }
 
@@ -67,13 +78,13 @@ impl Network for Decoder {
         }
         watch(Point::Embedding, &x)?;
         for (index, layer) in self.layers.iter_mut().enumerate() {
-            x = layer.attend(&x, offset)?;
-            watch(Point::Attention(index), &x)?;
-            x = layer.transform(&x)?;
+            let (attended, seen) = layer.attend(&x, offset)?;
+            watch(Point::Attention(index), &attended)?;
+            x = layer.transform(&attended, &seen)?;
             watch(Point::Layer(index), &x)?;
         }
         let last = self.norm.forward(&x.narrow(0, tokens - 1, 1)?)?;
-        let logits = self.head.forward(&last)?;
+        let logits = (self.head.forward(&last)? * self.logit_scale)?;
         match self.softcap {
             Some(cap) => (logits / cap)?.tanh()? * cap,
             None => Ok(logits),
@@ -94,23 +105,24 @@ impl Network for Decoder {
 }
 
 impl Layer {
-    /// Adds what attention makes of the hidden states.
-    fn attend(&mut self, x: &Tensor, offset: usize) -> Result<Tensor> {
-        let mut mixed = self.attention.forward(&self.attention_norm.forward(x)?, offset)?;
-        if let Some(norm) = &self.post_attention_norm {
-            mixed = norm.forward(&mixed)?;
-        }
-        x + mixed
+    /// Adds what attention makes of the hidden states, and gives what it saw.
+    fn attend(&mut self, x: &Tensor, offset: usize) -> Result<(Tensor, Tensor)> {
+        let seen = normed(self.attention_norm.as_ref(), x)?;
+        let mixed = self.attention.forward(&seen, offset)?;
+        let mixed = normed(self.post_attention_norm.as_ref(), &mixed)?;
+        Ok(((x + (mixed * self.added)?)?, seen))
     }
 
-    /// Adds what the MLP makes of them.
-    fn transform(&self, x: &Tensor) -> Result<Tensor> {
-        let mut wide = self.mlp.forward(&self.mlp_norm.forward(x)?)?;
-        if let Some(norm) = &self.post_mlp_norm {
-            wide = norm.forward(&wide)?;
-        }
-        x + wide
+    /// Adds what the MLP makes of them, or of what attention saw.
+    fn transform(&self, x: &Tensor, seen: &Tensor) -> Result<Tensor> {
+        let into = if self.is_parallel { seen.clone() } else { normed(self.mlp_norm.as_ref(), x)? };
+        let wide = normed(self.post_mlp_norm.as_ref(), &self.mlp.forward(&into)?)?;
+        x + (wide * self.added)?
     }
+}
+
+fn normed(norm: Option<&LayerNorm>, x: &Tensor) -> Result<Tensor> {
+    norm.map_or_else(|| Ok(x.clone()), |norm| norm.forward(x))
 }
 
 impl Attention {
@@ -119,11 +131,20 @@ impl Attention {
         let tokens = x.dim(0)?;
         let Heads { heads, kv_heads, head_dim, scale, window } = self.shape;
         let place = |projection: &Linear, count: usize, norm: Option<&LayerNorm>| {
-            let split = split(&projection.forward(x)?, count, head_dim)?;
-            let normal = norm.map_or(Ok(split.clone()), |norm| norm.forward(&split))?;
+            let mut all = projection.forward(x)?;
+            // A norm that is wider than a head is one of all heads.
+            let is_each = norm.is_some_and(|norm| norm.weight().elem_count() == head_dim);
+            if !is_each {
+                all = normed(norm, &all)?;
+            }
+            let split = split(&all, count, head_dim)?;
+            let normal = normed(norm.filter(|_| is_each), &split)?;
             self.rotary.as_ref().map_or(Ok(normal.clone()), |rotary| rotary.apply(&normal, offset))
         };
-        let query = place(&self.query, heads, self.query_norm.as_ref())?;
+        let mut query = place(&self.query, heads, self.query_norm.as_ref())?;
+        if let Some((beta, length)) = self.query_growth {
+            query = query.broadcast_mul(&growth(beta, length, offset..offset + tokens)?)?;
+        }
         let mut key = place(&self.key, kv_heads, self.key_norm.as_ref())?;
         let mut value = split(&self.value.forward(x)?, kv_heads, head_dim)?;
         if let Some((keys, values)) = &self.cache {
@@ -133,10 +154,22 @@ impl Attention {
         self.cache = Some((key.clone(), value.clone()));
         let key = repeat(&key, heads / kv_heads)?;
         let scores = (query.contiguous()?.matmul(&key.transpose(1, 2)?.contiguous()?)? * scale)?;
+        let scores = match self.softcap {
+            Some(cap) => ((scores / cap)?.tanh()? * cap)?,
+            None => scores,
+        };
         let scores = scores.broadcast_add(&mask(tokens, offset, window)?)?;
         let mixed = ops::softmax(&scores, D::Minus1)?.matmul(&repeat(&value, heads / kv_heads)?)?;
         self.output.forward(&mixed.transpose(0, 1)?.reshape((tokens, heads * head_dim))?)
     }
+}
+
+/// Factors of queries by position, `[tokens, 1]`.
+fn growth(beta: f64, length: usize, positions: Range<usize>) -> Result<Tensor> {
+    let factor = |position: usize| (1.0 + beta * ((1 + position / length.max(1)) as f64).ln()) as f32;
+    let factors: Vec<f32> = positions.map(factor).collect();
+    let count = factors.len();
+    Tensor::from_vec(factors, (count, 1), &Device::Cpu)
 }
 
 /// `[tokens, count * head_dim]` to `[count, tokens, head_dim]`.
@@ -187,6 +220,16 @@ impl Module for PlainMlp {
     fn forward(&self, x: &Tensor) -> Result<Tensor> {
         self.down.forward(&self.activation.forward(&self.up.forward(x)?)?)
     }
+}
+
+/// A layer norm without bias.
+pub(super) fn centred(width: usize, epsilon: f64, at: &VarBuilder<'_>) -> Result<LayerNorm> {
+    Ok(LayerNorm::new_no_bias(at.get(width, "weight")?, epsilon))
+}
+
+/// A layer norm with bias.
+pub(super) fn centred_and_shifted(width: usize, epsilon: f64, at: &VarBuilder<'_>) -> Result<LayerNorm> {
+    Ok(LayerNorm::new(at.get(width, "weight")?, at.get(width, "bias")?, epsilon))
 }
 
 /// An RMS norm.

@@ -57,6 +57,8 @@ pub(super) fn attention(
             scale: 1.0 / (settings.head_dim as f64).sqrt(),
             window,
         },
+        softcap: None,
+        query_growth: None,
         cache: None,
     }
 }
@@ -81,12 +83,14 @@ pub(super) fn layer(
 ) -> Result<Layer> {
     let norm = |name: &str| rms(settings.hidden, settings.epsilon, &at.pp(name));
     Ok(Layer {
-        attention_norm: norm("input_layernorm")?,
+        attention_norm: Some(norm("input_layernorm")?),
         attention,
         post_attention_norm: None,
-        mlp_norm: norm("post_attention_layernorm")?,
+        mlp_norm: Some(norm("post_attention_layernorm")?),
         mlp,
         post_mlp_norm: None,
+        is_parallel: false,
+        added: 1.0,
     })
 }
 
@@ -125,6 +129,7 @@ pub(super) fn decoder(
         layers: (0..settings.layers).map(|i| layer(i, &at.pp(i))).collect::<Result<_>>()?,
         norm: rms(settings.hidden, settings.epsilon, &body.pp("norm"))?,
         head: Linear::new(head, None),
+        logit_scale: 1.0,
         softcap: None,
     })
 }

@@ -20,6 +20,7 @@ pub(crate) fn open(config: &Config, positions: usize, tensors: &VarBuilder<'_>) 
     let global = (Rc::new(Rotary::new(&global, positions)?), None);
     let is_local = settings.local_layers()?;
     let scale = settings.keys.number("query_pre_attn_scalar")?.powf(-0.5);
+    let softcap = settings.keys.opt_number("attn_logit_softcapping")?;
     let bias = settings.attention_bias;
     let mut decoder = family::decoder(&settings, tensors, |i, at| {
         let norm = |width: usize, name: &str| plus_one(width, settings.epsilon, &at.pp(name));
@@ -30,15 +31,18 @@ pub(crate) fn open(config: &Config, positions: usize, tensors: &VarBuilder<'_>) 
             query_norm: Some(norm(settings.head_dim, "self_attn.q_norm")?),
             key_norm: Some(norm(settings.head_dim, "self_attn.k_norm")?),
             shape: Heads { scale, ..plain.shape },
+            softcap,
             ..plain
         };
         Ok(Layer {
-            attention_norm: norm(settings.hidden, "input_layernorm")?,
+            attention_norm: Some(norm(settings.hidden, "input_layernorm")?),
             attention,
             post_attention_norm: Some(norm(settings.hidden, "post_attention_layernorm")?),
-            mlp_norm: norm(settings.hidden, "pre_feedforward_layernorm")?,
+            mlp_norm: Some(norm(settings.hidden, "pre_feedforward_layernorm")?),
             mlp: family::gated_mlp(&settings, at, false)?,
             post_mlp_norm: Some(norm(settings.hidden, "post_feedforward_layernorm")?),
+            is_parallel: false,
+            added: 1.0,
         })
     })?;
     decoder.norm = plus_one(settings.hidden, settings.epsilon, &tensors.pp("model.norm"))?;
@@ -47,6 +51,6 @@ pub(crate) fn open(config: &Config, positions: usize, tensors: &VarBuilder<'_>) 
     Ok(Box::new(decoder))
 }
 
-fn plus_one(width: usize, epsilon: f64, at: &VarBuilder<'_>) -> CandleResult<LayerNorm> {
+pub(super) fn plus_one(width: usize, epsilon: f64, at: &VarBuilder<'_>) -> CandleResult<LayerNorm> {
     Ok(LayerNorm::rms_norm((at.get(width, "weight")? + 1.0)?, epsilon))
 }

@@ -1,9 +1,9 @@
 //! GPT-2: learned positions, layer norms, fused projections stored as `[in, out]`.
 
 use candle_core::{Module, Result as CandleResult, Tensor};
-use candle_nn::{Activation, LayerNorm, Linear, VarBuilder};
+use candle_nn::{Activation, Linear, VarBuilder};
 
-use super::decoder::{Attention, Decoder, Heads, Layer, PlainMlp};
+use super::decoder::{Attention, Decoder, Heads, Layer, PlainMlp, centred_and_shifted};
 use crate::error::Result;
 use crate::network::Network;
 use crate::reader;
@@ -66,12 +66,14 @@ impl Trunk {
         let layer = |i: usize| {
             let at = body.pp("h").pp(i);
             Ok(Layer {
-                attention_norm: layer_norm(self.hidden, self.epsilon, &at.pp("ln_1"))?,
+                attention_norm: Some(centred_and_shifted(self.hidden, self.epsilon, &at.pp("ln_1"))?),
                 attention: self.attention(i, &at.pp("attn"))?,
                 post_attention_norm: None,
-                mlp_norm: layer_norm(self.hidden, self.epsilon, &at.pp("ln_2"))?,
+                mlp_norm: Some(centred_and_shifted(self.hidden, self.epsilon, &at.pp("ln_2"))?),
                 mlp: mlp(&at.pp("mlp"))?,
                 post_mlp_norm: None,
+                is_parallel: false,
+                added: 1.0,
             })
         };
         Ok(Decoder {
@@ -79,8 +81,9 @@ impl Trunk {
             embedding_scale: 1.0,
             positions: Some(body.get((self.keys.size("n_positions")?, self.hidden), "wpe.weight")?),
             layers: (0..self.layers).map(layer).collect::<CandleResult<_>>()?,
-            norm: layer_norm(self.hidden, self.epsilon, &body.pp("ln_f"))?,
+            norm: centred_and_shifted(self.hidden, self.epsilon, &body.pp("ln_f"))?,
             head: Linear::new(head, None),
+            logit_scale: 1.0,
             softcap: None,
         })
     }
@@ -109,13 +112,11 @@ impl Trunk {
             key_norm: None,
             rotary: None,
             shape: Heads { heads: self.heads, kv_heads: self.heads, head_dim, scale, window: None },
+            softcap: None,
+            query_growth: None,
             cache: None,
         })
     }
-}
-
-pub(super) fn layer_norm(width: usize, epsilon: f64, at: &VarBuilder<'_>) -> CandleResult<LayerNorm> {
-    Ok(LayerNorm::new(at.get(width, "weight")?, at.get(width, "bias")?, epsilon))
 }
 
 /// A linear map whose matrix is stored as `[in, out]`.

@@ -10,6 +10,6 @@ use anemeter_convert::checkpoint::Config;
 
 pub(crate) fn open(config: &Config, positions: usize, tensors: &VarBuilder<'_>) -> Result<Box<dyn Network>> {
     let settings = Settings::read(config, MISTRAL, positions)?;
-    let window = settings.mistral_window()?;
+    let window = settings.window_or_4096()?;
     family::open(&settings, tensors, [false; 3], |_| window)
 }

@@ -3,7 +3,8 @@
 use candle_core::{Module, Result as CandleResult, Tensor};
 use candle_nn::{Activation, LayerNorm, Linear, VarBuilder, linear};
 
-use super::gpt2::{Trunk, layer_norm};
+use super::decoder::centred_and_shifted;
+use super::gpt2::Trunk;
 use crate::error::Result;
 use crate::network::Network;
 use crate::settings::wrong;
@@ -28,7 +29,7 @@ pub(crate) fn open(config: &Config, _positions: usize, tensors: &VarBuilder<'_>)
             into: linear(hidden, inner, at.pp("fc_in"))?,
             value: linear(inner, inner, act.pp("value_proj"))?,
             gate: linear(inner, inner, act.pp("gate_proj"))?,
-            gate_norm: normed.then(|| layer_norm(inner, epsilon, &act.pp("gate_norm"))).transpose()?,
+            gate_norm: normed.then(|| centred_and_shifted(inner, epsilon, &act.pp("gate_norm"))).transpose()?,
             out: linear(inner, hidden, at.pp("fc_out"))?,
             activation,
             alpha: alpha(&act)?,

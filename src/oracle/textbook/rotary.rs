@@ -12,6 +12,16 @@ pub(super) struct Rotary {
     /// Those of sequences of more tokens than a number.
     long: Option<(usize, Table)>,
     dims: usize,
+    pairs: Pairs,
+}
+
+/// Which dimensions are rotated against each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Pairs {
+    /// Those half of the rotated dimensions apart.
+    Halves,
+    /// Neighbours.
+    Neighbours,
 }
 
 /// Each `[positions, dims / 2]`.
@@ -32,7 +42,12 @@ impl Rotary {
         };
         let boundary = boundary.filter(|&boundary| positions > boundary);
         let long = boundary.map(|boundary| Ok::<_, candle_core::Error>((boundary, table(boundary + 1)?)));
-        Ok(Rotary { table: table(0)?, long: long.transpose()?, dims: rope.dims })
+        Ok(Rotary { table: table(0)?, long: long.transpose()?, dims: rope.dims, pairs: Pairs::Halves })
+    }
+
+    /// As [`Rotary::new`], with neighbouring dimensions as pairs.
+    pub(super) fn of_neighbours(rope: &Rope, positions: usize) -> Result<Rotary> {
+        Ok(Rotary { pairs: Pairs::Neighbours, ..Rotary::new(rope, positions)? })
     }
 
     /// Sequences of more tokens than this are rotated otherwise.
@@ -48,12 +63,27 @@ impl Rotary {
             _ => &self.table,
         };
         let (cos, sin) = (table.cos.narrow(0, offset, tokens)?, table.sin.narrow(0, offset, tokens)?);
-        let half = self.dims / 2;
-        let (first, second) = (x.narrow(2, 0, half)?, x.narrow(2, half, half)?);
+        let (first, second) = self.pairs(&x.narrow(2, 0, self.dims)?)?;
         let turned_first = (first.broadcast_mul(&cos)? - second.broadcast_mul(&sin)?)?;
         let turned_second = (second.broadcast_mul(&cos)? + first.broadcast_mul(&sin)?)?;
-        let rest = x.narrow(2, self.dims, width - self.dims)?;
-        Tensor::cat(&[turned_first, turned_second, rest], 2)
+        let turned = match self.pairs {
+            Pairs::Halves => Tensor::cat(&[turned_first, turned_second], 2)?,
+            Pairs::Neighbours => Tensor::stack(&[turned_first, turned_second], 3)?.flatten(2, 3)?,
+        };
+        Tensor::cat(&[turned, x.narrow(2, self.dims, width - self.dims)?], 2)
+    }
+
+    /// The first and the second of every pair, each `[heads, tokens, dims / 2]`.
+    fn pairs(&self, x: &Tensor) -> Result<(Tensor, Tensor)> {
+        let half = self.dims / 2;
+        match self.pairs {
+            Pairs::Halves => Ok((x.narrow(2, 0, half)?, x.narrow(2, half, half)?)),
+            Pairs::Neighbours => {
+                let (heads, tokens, _) = x.dims3()?;
+                let pairs = x.contiguous()?.reshape((heads, tokens, half, 2))?;
+                Ok((pairs.narrow(3, 0, 1)?.squeeze(3)?, pairs.narrow(3, 1, 1)?.squeeze(3)?))
+            }
+        }
     }
 }
 
@@ -156,6 +186,19 @@ mod tests {
             turned[0][1][1].atan2(turned[0][1][0])
         };
         assert!((angle(4) - 1.0).abs() < 1e-6 && (angle(5) - 0.25).abs() < 1e-6);
+    }
+
+    #[test]
+    fn neighbours_turn_as_halves_do_in_another_order() {
+        let rope = Rope { base: 100.0, dims: 4, scaling: Scaling::None };
+        let turned = |rotary: Rotary, head: [f32; 6]| {
+            let x = Tensor::new(&[[head; 3]], &Device::Cpu).unwrap();
+            rotary.apply(&x, 0).unwrap().to_vec3::<f32>().unwrap()[0][2].clone()
+        };
+        let halves = turned(Rotary::new(&rope, 3).unwrap(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+        let neighbours = turned(Rotary::of_neighbours(&rope, 3).unwrap(), [1.0, 3.0, 2.0, 4.0, 5.0, 6.0]);
+        assert_eq!([0, 2, 1, 3, 4, 5].map(|i: usize| neighbours[i]), halves[..]);
+        assert!((halves[0] - (2f32.cos() - 3.0 * 2f32.sin())).abs() < 1e-6, "{halves:?}");
     }
 
     #[test]

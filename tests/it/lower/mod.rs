@@ -10,7 +10,7 @@ use anemeter::lower::{Options, lower};
 use anemeter::mil::op::Numerics;
 use anemeter::mil::verify::verify;
 use anemeter::mil::{Opset, Type};
-use anemeter::model::{Activation, Decoder, Gate, Head, Linear, Mlp, NormKind, Position};
+use anemeter::model::{Activation, Decoder, Gate, Head, Linear, Mlp, Norm, NormKind, Position, Residual};
 use anemeter::package::{self, WriteOptions};
 use anemeter::vocabulary::{Embeddings, KvForm};
 
@@ -156,8 +156,8 @@ pub(crate) fn gpt2() -> Decoder {
     decoder.position = Position::Learned(random.weight(&[64, TINY.hidden], 0.5));
     decoder.final_norm = random.norm(NormKind::Layer, TINY.hidden);
     for layer in &mut decoder.layers {
-        layer.attention_norm = random.norm(NormKind::Layer, TINY.hidden);
-        layer.mlp_norm = random.norm(NormKind::Layer, TINY.hidden);
+        layer.attention_norm = Some(random.norm(NormKind::Layer, TINY.hidden));
+        layer.mlp_norm = Some(random.norm(NormKind::Layer, TINY.hidden));
         layer.attention.rope = None;
         let attention = &mut layer.attention;
         for linear in [&mut attention.query, &mut attention.key, &mut attention.value, &mut attention.output]
@@ -230,9 +230,78 @@ fn inner() -> Decoder {
     decoder
 }
 
+/// Every other layer without rotation or any position.
+fn without_positions() -> Decoder {
+    let mut decoder = llama(TINY, 13);
+    decoder.layers.iter_mut().step_by(2).for_each(|layer| layer.attention.rope = None);
+    decoder
+}
+
+/// Scores capped so low that the cap matters.
+fn capped_scores() -> Decoder {
+    let mut decoder = llama(TINY, 14);
+    decoder.layers.iter_mut().for_each(|layer| layer.attention.softcap = Some(0.6));
+    decoder
+}
+
+/// One norm of all query heads and one of all key heads, and norms after attention and MLP alone.
+fn wide_norms() -> Decoder {
+    let mut decoder = llama(TINY, 15);
+    let mut random = Random { seed: 150_000 };
+    for layer in &mut decoder.layers {
+        let Sizes { heads, kv_heads, head_dim, hidden, .. } = TINY;
+        layer.attention.query_norm = Some(random.norm(NormKind::Rms, heads * head_dim));
+        layer.attention.key_norm = Some(random.norm(NormKind::Rms, kv_heads * head_dim));
+        layer.attention_norm = None;
+        layer.mlp_norm = None;
+        layer.post_attention_norm = Some(random.norm(NormKind::Rms, hidden));
+        layer.post_mlp_norm = Some(random.norm(NormKind::Rms, hidden));
+    }
+    decoder
+}
+
+/// Attention and MLP side by side: with one norm for both, which has no bias, and with one each.
+fn side_by_side() -> Decoder {
+    let mut decoder = llama(TINY, 16);
+    let mut random = Random { seed: 160_000 };
+    for (i, layer) in decoder.layers.iter_mut().enumerate() {
+        let centred = random.norm(NormKind::Layer, TINY.hidden);
+        layer.attention_norm = Some(Norm { bias: None, ..centred });
+        layer.residual = Residual::Parallel;
+        if i != 1 {
+            layer.mlp_norm = None;
+        }
+    }
+    decoder
+}
+
+/// What layers add, and logits, times numbers that are folded into weights.
+fn multiplied() -> Decoder {
+    let mut decoder = llama(TINY, 17);
+    for layer in &mut decoder.layers {
+        layer.attention.output = layer.attention.output.clone().scaled(0.22);
+        if let Mlp::Gated { down, .. } = &mut layer.mlp {
+            *down = down.clone().scaled(0.22);
+        }
+    }
+    decoder.final_norm = decoder.final_norm.clone().scaled(1.0 / 8.0);
+    decoder
+}
+
 #[test]
 fn every_feature_agrees_with_the_reference() {
-    for (name, decoder) in [("gpt2", gpt2()), ("gemma", gemma()), ("phi", phi()), ("inner", inner())] {
+    let models = [
+        ("gpt2", gpt2()),
+        ("gemma", gemma()),
+        ("phi", phi()),
+        ("inner", inner()),
+        ("without positions", without_positions()),
+        ("capped scores", capped_scores()),
+        ("wide norms", wide_norms()),
+        ("side by side", side_by_side()),
+        ("multiplied", multiplied()),
+    ];
+    for (name, decoder) in models {
         let expected = expected(&decoder);
         for embeddings in [Embeddings::Function, Embeddings::Graph] {
             let options = Options { embeddings, chunks: 2, ..options(&FORMS) };
@@ -357,6 +426,16 @@ fn what_cannot_be_lowered_is_named() {
     let mut wrong = decoder.clone();
     wrong.final_norm.epsilon = f32::NAN;
     assert_eq!(error(&wrong, io()), "lower `final_norm`: epsilon is NaN, should be 0 to 1");
+    let mut wrong = capped_scores();
+    wrong.layers[1].attention.softcap = Some(0.0);
+    assert_eq!(error(&wrong, io()), "lower `layers_1_attention`: scores cannot be capped at 0");
+    let mut wrong = decoder.clone();
+    wrong.layers[1].attention.scaled_from = Some(12);
+    assert_eq!(
+        error(&wrong, io()),
+        "option `shapes`: has 16; from position 12 on the model scales queries by their position, which is not \
+         supported; should be 2 to 12"
+    );
     let mut wrong = gpt2();
     wrong.max_positions = 10;
     assert_eq!(error(&wrong, io()), "option `shapes`: has 16, the model learned 10 positions");

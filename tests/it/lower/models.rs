@@ -2,8 +2,8 @@
 
 use anemeter::checkpoint::{Encoding, Stored};
 use anemeter::model::{
-    Activation, Attention, Decoder, Head, Layer, Linear, Mlp, Norm, NormKind, Position, Rope, RopeScaling,
-    Source, Weight,
+    Activation, Attention, Decoder, Head, Layer, Linear, Mlp, Norm, NormKind, Position, Residual, Rope,
+    RopeScaling, Source, Weight,
 };
 use anemeter::tensor::{AlignedBuf, DType};
 use half::f16;
@@ -68,7 +68,7 @@ pub(crate) fn llama(sizes: Sizes, seed: u32) -> Decoder {
     let mut random = Random { seed: seed * 1000 };
     let Sizes { hidden, heads, kv_heads, head_dim, wide, vocabulary, .. } = sizes;
     let layers = (0..sizes.layers).map(|_| Layer {
-        attention_norm: random.norm(NormKind::Rms, hidden),
+        attention_norm: Some(random.norm(NormKind::Rms, hidden)),
         attention: Attention {
             heads,
             kv_heads,
@@ -82,9 +82,11 @@ pub(crate) fn llama(sizes: Sizes, seed: u32) -> Decoder {
             key_norm: None,
             rope: Some(rope(10_000.0, head_dim)),
             window: None,
+            softcap: None,
+            scaled_from: None,
         },
         post_attention_norm: None,
-        mlp_norm: random.norm(NormKind::Rms, hidden),
+        mlp_norm: Some(random.norm(NormKind::Rms, hidden)),
         mlp: Mlp::Gated {
             gate: random.linear(wide, hidden, false),
             up: random.linear(wide, hidden, false),
@@ -92,6 +94,7 @@ pub(crate) fn llama(sizes: Sizes, seed: u32) -> Decoder {
             down: random.linear(hidden, wide, false),
         },
         post_mlp_norm: None,
+        residual: Residual::Sequential,
     });
     let layers = layers.collect();
     Decoder {

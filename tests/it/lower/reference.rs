@@ -1,6 +1,6 @@
 //! What a decoder computes, in f32 and in the plainest way: one position after the other, one number at a time.
 
-use anemeter::model::{Activation, Attention, Decoder, Linear, Mlp, Norm, NormKind, Weight};
+use anemeter::model::{Activation, Attention, Decoder, Linear, Mlp, Norm, NormKind, Residual, Weight};
 
 use super::host::embed;
 
@@ -8,18 +8,18 @@ use super::host::embed;
 pub(crate) fn logits(decoder: &Decoder, ids: &[i32]) -> Vec<Vec<f32>> {
     let mut stream: Vec<Vec<f32>> = ids.iter().enumerate().map(|(p, &id)| embed(decoder, id, p)).collect();
     for layer in &decoder.layers {
-        let normal: Vec<_> = stream.iter().map(|x| norm(&layer.attention_norm, x)).collect();
+        let normal: Vec<_> = stream.iter().map(|x| normed(layer.attention_norm.as_ref(), x)).collect();
         let mixed = attention(&layer.attention, &normal);
-        for (x, mut mixed) in stream.iter_mut().zip(mixed) {
-            if let Some(post) = &layer.post_attention_norm {
-                mixed = norm(post, &mixed);
-            }
-            add(x, &mixed);
-            let mut wide = mlp(&layer.mlp, &norm(&layer.mlp_norm, x));
-            if let Some(post) = &layer.post_mlp_norm {
-                wide = norm(post, &wide);
-            }
-            add(x, &wide);
+        for ((x, mixed), normal) in stream.iter_mut().zip(mixed).zip(normal) {
+            let before = x.clone();
+            add(x, &normed(layer.post_attention_norm.as_ref(), &mixed));
+            let seen = match (layer.residual, &layer.mlp_norm) {
+                (Residual::Sequential, own) => normed(own.as_ref(), x),
+                (Residual::Parallel, Some(own)) => norm(own, &before),
+                (Residual::Parallel, None) => normal,
+            };
+            let wide = mlp(&layer.mlp, &seen);
+            add(x, &normed(layer.post_mlp_norm.as_ref(), &wide));
         }
     }
     let head = if decoder.head.tied { &decoder.embedding } else { &decoder.head.weight };
@@ -60,6 +60,10 @@ fn linear(linear: &Linear, x: &[f32]) -> Vec<f32> {
     out
 }
 
+fn normed(by: Option<&Norm>, x: &[f32]) -> Vec<f32> {
+    by.map_or_else(|| x.to_vec(), |by| norm(by, x))
+}
+
 fn norm(norm: &Norm, x: &[f32]) -> Vec<f32> {
     let n = x.len() as f32;
     let mean = if norm.kind == NormKind::Layer { x.iter().sum::<f32>() / n } else { 0.0 };
@@ -78,8 +82,13 @@ fn attention(attention: &Attention, x: &[Vec<f32>]) -> Vec<Vec<f32>> {
     let place = |map: &Linear, head_norm: Option<&Norm>| -> Vec<Vec<f32>> {
         let one = |(position, x): (usize, &Vec<f32>)| {
             let mut all = linear(map, x);
+            let (whole, each) = match head_norm {
+                Some(head_norm) if head_norm.weight.shape[0] == head_dim => (None, Some(head_norm)),
+                other => (other, None),
+            };
+            all = normed(whole, &all);
             for head in all.chunks_mut(head_dim) {
-                if let Some(head_norm) = head_norm {
+                if let Some(head_norm) = each {
                     head.copy_from_slice(&norm(head_norm, head));
                 }
                 if let Some(rope) = &attention.rope {
@@ -101,7 +110,8 @@ fn attention(attention: &Attention, x: &[Vec<f32>]) -> Vec<Vec<f32>> {
             let query = &queries[p][head * head_dim..][..head_dim];
             let score = |j: usize| {
                 let key = &keys[j][kv..][..head_dim];
-                attention.scale * query.iter().zip(key).map(|(q, k)| q * k).sum::<f32>()
+                let score = attention.scale * query.iter().zip(key).map(|(q, k)| q * k).sum::<f32>();
+                attention.softcap.map_or(score, |cap| cap * (score / cap).tanh())
             };
             let weights: Vec<f32> = (first..=p).map(|j| score(j).exp()).collect();
             let total: f32 = weights.iter().sum();

@@ -9,6 +9,7 @@ use half::f16;
 use safetensors::tensor::{Dtype, TensorView};
 use serde_json::{Value, json};
 
+use super::decoders;
 use super::numbers::numbers;
 
 /// A checkpoint before it is written.
@@ -21,12 +22,12 @@ pub(crate) struct Tiny {
     pub(crate) tensors: BTreeMap<String, (Vec<usize>, Vec<f16>)>,
 }
 
-const LAYERS: usize = 3;
+pub(super) const LAYERS: usize = 3;
 const VOCABULARY: usize = 37;
-const HIDDEN: usize = 24;
-const HEADS: usize = 4;
+pub(super) const HIDDEN: usize = 24;
+pub(super) const HEADS: usize = 4;
 const KV_HEADS: usize = 2;
-const WIDE: usize = 40;
+pub(super) const WIDE: usize = 40;
 
 impl Tiny {
     /// A configuration over a common one, and no tensors yet.
@@ -38,7 +39,7 @@ impl Tiny {
     }
 
     /// A checkpoint of a configuration over common sizes of Llama's family.
-    fn family(name: &'static str, class: &str, config: &Value) -> Tiny {
+    pub(super) fn family(name: &'static str, class: &str, config: &Value) -> Tiny {
         let common = json!({
             "architectures": [class], "hidden_size": HIDDEN, "intermediate_size": WIDE, "vocab_size": VOCABULARY,
             "num_hidden_layers": LAYERS, "num_attention_heads": HEADS, "num_key_value_heads": KV_HEADS,
@@ -55,32 +56,32 @@ impl Tiny {
         self.tensors.insert(name.to_owned(), (shape.to_vec(), values));
     }
 
-    fn matrix(&mut self, name: &str, out: usize, input: usize) {
+    pub(super) fn matrix(&mut self, name: &str, out: usize, input: usize) {
         self.tensor(&format!("{name}.weight"), &[out, input], (0.0, 1.5 / (input as f32).sqrt()));
     }
 
-    fn bias(&mut self, name: &str, width: usize) {
+    pub(super) fn bias(&mut self, name: &str, width: usize) {
         self.tensor(&format!("{name}.bias"), &[width], (0.0, 0.3));
     }
 
-    fn norm(&mut self, name: &str, width: usize, middle: f32) {
+    pub(super) fn norm(&mut self, name: &str, width: usize, middle: f32) {
         self.tensor(&format!("{name}.weight"), &[width], (middle, 0.3));
     }
 
-    fn flag(&self, key: &str) -> bool {
+    pub(super) fn flag(&self, key: &str) -> bool {
         self.config[key].as_bool().unwrap_or(false)
     }
 
-    fn kv_heads(&self) -> usize {
+    pub(super) fn kv_heads(&self) -> usize {
         usize::try_from(self.config["num_key_value_heads"].as_u64().unwrap()).unwrap()
     }
 
-    fn head_dim(&self) -> usize {
+    pub(super) fn head_dim(&self) -> usize {
         self.config["head_dim"].as_u64().map_or(HIDDEN / HEADS, |dim| usize::try_from(dim).unwrap())
     }
 
     /// Embedding, final norm, and a head unless it is tied.
-    fn ends(&mut self, tied: bool, norm_middle: f32) {
+    pub(super) fn ends(&mut self, tied: bool, norm_middle: f32) {
         self.tensor("model.embed_tokens.weight", &[VOCABULARY, HIDDEN], (0.0, 1.0));
         self.norm("model.norm", HIDDEN, norm_middle);
         if !tied {
@@ -88,7 +89,7 @@ impl Tiny {
         }
     }
 
-    fn projections(&mut self, at: &str, inner_bias: bool, output_bias: bool) {
+    pub(super) fn projections(&mut self, at: &str, inner_bias: bool, output_bias: bool) {
         let (kv_heads, head_dim) = (self.kv_heads(), self.head_dim());
         for (part, heads) in [("q", HEADS), ("k", kv_heads), ("v", kv_heads)] {
             let name = format!("{at}.self_attn.{part}_proj");
@@ -103,7 +104,7 @@ impl Tiny {
         }
     }
 
-    fn gated_mlp(&mut self, at: &str, bias: bool) {
+    pub(super) fn gated_mlp(&mut self, at: &str, bias: bool) {
         for (part, out, input) in [("gate", WIDE, HIDDEN), ("up", WIDE, HIDDEN), ("down", HIDDEN, WIDE)] {
             self.matrix(&format!("{at}.mlp.{part}_proj"), out, input);
             if bias {
@@ -112,7 +113,7 @@ impl Tiny {
         }
     }
 
-    fn norms(&mut self, at: &str, names: &[&str], middle: f32) {
+    pub(super) fn norms(&mut self, at: &str, names: &[&str], middle: f32) {
         for name in names {
             self.norm(&format!("{at}.{name}_layernorm"), HIDDEN, middle);
         }
@@ -138,7 +139,7 @@ impl Tiny {
     }
 }
 
-fn llama_like(name: &'static str, class: &str, config: &Value, inner_bias: bool) -> Tiny {
+pub(super) fn llama_like(name: &'static str, class: &str, config: &Value, inner_bias: bool) -> Tiny {
     let mut tiny = Tiny::family(name, class, config);
     let bias = tiny.flag("attention_bias");
     let mlp_bias = tiny.flag("mlp_bias");
@@ -262,7 +263,7 @@ pub(crate) fn all() -> Vec<Tiny> {
         "original_max_position_embeddings": 32}});
     let windows = json!({"use_sliding_window": true, "sliding_window": 3, "max_window_layers": 1});
     let student = json!({"model_type": "student_gqa"});
-    vec![
+    let mut tinies = vec![
         llama("llama", &json!({})),
         llama("llama3", &llama3),
         llama("llama-biased", &json!({"attention_bias": true, "mlp_bias": true})),
@@ -286,7 +287,9 @@ pub(crate) fn all() -> Vec<Tiny> {
         gpt2("gpt2-relu", &json!({"activation_function": "relu", "scale_attn_by_inverse_layer_idx": true})),
         pagating("pagating", &json!({})),
         pagating("pagating-silu", &json!({"pagating_unit": "paSiLU"})),
-    ]
+    ];
+    tinies.extend(decoders::all());
+    tinies
 }
 
 /// The largest difference of two lists of logits; infinite if any is not a finite number.

@@ -5,6 +5,7 @@ pub(crate) mod checkpoints;
 pub(crate) mod command;
 pub(crate) mod compile;
 pub(crate) mod damage;
+pub(crate) mod decoders;
 pub(crate) mod fixtures;
 pub(crate) mod mlmodelc;
 pub(crate) mod numbers;

@@ -10,17 +10,17 @@ use crate::support::architectures::{self, Tiny};
 use crate::support::command::arg;
 
 /// A model and what spoils it.
-struct Fault {
-    name: &'static str,
-    sound: Tiny,
-    spoil: fn(&mut Tiny),
+pub(super) struct Fault {
+    pub(super) name: &'static str,
+    pub(super) sound: Tiny,
+    pub(super) spoil: fn(&mut Tiny),
     /// The first point that drifts; none if the fault is after the last layer.
-    expected: Option<&'static str>,
+    pub(super) expected: Option<&'static str>,
 }
 
 const FEW: [&str; 4] = ["--shapes", "16", "--tokens", "6"];
 
-fn values<'a>(tiny: &'a mut Tiny, tensor: &str) -> &'a mut Vec<f16> {
+pub(super) fn values<'a>(tiny: &'a mut Tiny, tensor: &str) -> &'a mut Vec<f16> {
     &mut tiny.tensors.get_mut(tensor).unwrap().1
 }
 
@@ -119,9 +119,13 @@ fn first_drifts(report: &Value) -> Vec<Option<&str>> {
 
 #[test]
 fn every_fault_is_found_and_its_layer_named() {
+    all_are_found(faults());
+}
+
+pub(super) fn all_are_found(faults: Vec<Fault>) {
     let folder = tempfile::tempdir().unwrap();
     let mut bundles: Vec<(Value, PathBuf)> = Vec::new();
-    for (number, fault) in faults().into_iter().enumerate() {
+    for (number, fault) in faults.into_iter().enumerate() {
         let folder = folder.path().join(number.to_string());
         let known = bundles.iter().find(|(config, _)| *config == fault.sound.config);
         let bundle = known.map(|(_, bundle)| bundle.clone()).unwrap_or_else(|| {

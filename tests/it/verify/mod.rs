@@ -2,6 +2,7 @@
 
 mod against;
 mod compressed;
+mod decoder_faults;
 mod faults;
 
 use std::path::{Path, PathBuf};

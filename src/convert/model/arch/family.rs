@@ -2,10 +2,13 @@
 
 use super::rotary::{self, Rotary};
 use super::{activation, head};
-use crate::model::graph::{Activation, Attention, Decoder, Layer, Linear, Mlp, Norm, NormKind, Position};
+use crate::model::graph::{
+    Activation, Attention, Decoder, Layer, Linear, Mlp, Norm, NormKind, Position, Residual,
+};
 use crate::model::keys::{Keys, Result, Size};
 use crate::model::rope::Rope;
 use crate::model::tensors::{Prefix, Tensors};
+use crate::model::weight::Pairs;
 
 /// Where the names start.
 pub(super) const PREFIXES: &[Prefix] = &[Prefix { body: "model.", head: "" }, Prefix { body: "", head: "" }];
@@ -30,6 +33,10 @@ pub(super) struct Family {
     pub(super) layers: usize,
     pub(super) epsilon: f32,
     pub(super) activation: Activation,
+    /// Whether norms centre what they scale.
+    pub(super) norm_kind: NormKind,
+    /// Whether norms add a bias.
+    pub(super) norm_bias: bool,
     /// Whether norms scale by one more than their weight.
     pub(super) adds_one: bool,
     /// Whether the head is the embedding where the configuration is silent.
@@ -64,13 +71,20 @@ impl Family {
             hidden,
             heads,
             kv_heads,
+            norm_kind: NormKind::Rms,
+            norm_bias: false,
             adds_one: false,
             tied_by_default: false,
         })
     }
 
     pub(super) fn rotary(&self, keys: &Keys) -> Result<Rotary> {
-        rotary::read(keys, &self.head_dim)
+        self.rotary_or(keys, rotary::USUAL)
+    }
+
+    /// The rotation, with what the architecture takes where the configuration is silent.
+    pub(super) fn rotary_or(&self, keys: &Keys, defaults: rotary::Defaults) -> Result<Rotary> {
+        rotary::read(keys, &self.head_dim, defaults)
     }
 
     /// The width of all query heads.
@@ -90,7 +104,8 @@ impl Family {
         } else {
             tensors.weight(&name, &[width])
         };
-        Norm { kind: NormKind::Rms, weight, bias: None, epsilon: self.epsilon }
+        let bias = self.norm_bias.then(|| tensors.weight(&format!("{module}.bias"), &[width]));
+        Norm { kind: self.norm_kind, weight, bias, epsilon: self.epsilon }
     }
 
     /// Four projections, with biases on the first three and on the last as told.
@@ -112,6 +127,13 @@ impl Family {
         }
     }
 
+    /// The projections of heads whose neighbouring dimensions are rotated against each other, with the rows of queries and
+    /// keys in the order in which halves of a head are: their products stay the same.
+    pub(super) fn pairs_by_halves(&self, parts: Projections, rope: &Rope) -> Projections {
+        let pairs = Pairs { head_dim: self.head_dim.value, dims: rope.dims };
+        Projections { query: parts.query.by_halves(pairs), key: parts.key.by_halves(pairs), ..parts }
+    }
+
     /// Attention without norms of heads, scaled by the root of their width.
     pub(super) fn attention(&self, parts: Projections, rope: &Rope, window: Option<usize>) -> Attention {
         let Projections { query, key, value, output } = parts;
@@ -128,6 +150,8 @@ impl Family {
             key_norm: None,
             rope: Some(rope.clone()),
             window,
+            softcap: None,
+            scaled_from: None,
         }
     }
 
@@ -143,15 +167,24 @@ impl Family {
         }
     }
 
+    /// A gated MLP whose gate and value are stored one after the other in one matrix.
+    pub(super) fn fused_mlp(&self, tensors: &mut Tensors<'_>, at: &str) -> Mlp {
+        let parts = [("gate", &self.intermediate), ("up", &self.intermediate)];
+        let [gate, up] = tensors.fused(&format!("{at}.mlp.gate_up_proj"), parts, &self.hidden);
+        let down = tensors.linear(&format!("{at}.mlp.down_proj"), &self.hidden, &self.intermediate, false);
+        Mlp::Gated { gate, up, activation: self.activation, down }
+    }
+
     /// A layer with a norm before attention and one before the MLP.
     pub(super) fn layer(&self, tensors: &mut Tensors<'_>, at: &str, attention: Attention, mlp: Mlp) -> Layer {
         Layer {
-            attention_norm: self.norm(tensors, &format!("{at}.input_layernorm"), &self.hidden),
+            attention_norm: Some(self.norm(tensors, &format!("{at}.input_layernorm"), &self.hidden)),
             attention,
             post_attention_norm: None,
-            mlp_norm: self.norm(tensors, &format!("{at}.post_attention_layernorm"), &self.hidden),
+            mlp_norm: Some(self.norm(tensors, &format!("{at}.post_attention_layernorm"), &self.hidden)),
             mlp,
             post_mlp_norm: None,
+            residual: Residual::Sequential,
         }
     }
 

@@ -6,10 +6,10 @@
 use half::{bf16, f16};
 
 use super::family::{self, Family};
-use super::rotary::{self, BASE, Rotary};
+use super::rotary::{self, BASE, Defaults, Rotary, USUAL};
 use super::{Architecture, activation, windowed};
 use crate::checkpoint::{Config, Encoding};
-use crate::model::graph::{Activation, Attention, Decoder, Layer};
+use crate::model::graph::{Activation, Attention, Decoder, Layer, Residual};
 use crate::model::keys::{Keys, Result};
 use crate::model::tensors::{Prefix, Tensors};
 use crate::model::weight::{Source, Weight};
@@ -51,7 +51,7 @@ const GLOBAL_BASE: f64 = 1_000_000.0;
 fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
     let whole = Keys::new(config, &[]);
     let keys = whole.section("text_config")?.unwrap_or(whole).with_defaults(DEFAULTS);
-    refuse_unsupported(&keys)?;
+    refuse_bidirectional(&keys)?;
     let family = Family {
         activation: activation(&keys, "hidden_activation", Activation::GeluTanh)?,
         adds_one: true,
@@ -63,11 +63,13 @@ fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
     let windowed = windowed_layers(&keys, family.layers)?;
     let bias = keys.bool_or("attention_bias", false)?;
     let scale = keys.positive_or("query_pre_attn_scalar", 256.0)?.powf(-0.5) as f32;
+    let softcap = keys.opt_positive("attn_logit_softcapping")?.map(|cap| cap as f32);
     let mut decoder = family.decoder(&keys, tensors, global.max_positions, |tensors, i, at| {
         let (rope, window) = if windowed[i] { (&local, Some(window)) } else { (&global, None) };
         let projections = family.projections(tensors, at, (bias, bias));
         let attention = Attention {
             scale,
+            softcap,
             query_norm: Some(family.norm(tensors, &format!("{at}.self_attn.q_norm"), &family.head_dim)),
             key_norm: Some(family.norm(tensors, &format!("{at}.self_attn.k_norm"), &family.head_dim)),
             ..family.attention(projections, &rope.rope, window)
@@ -75,12 +77,13 @@ fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
         let mlp = family.gated_mlp(tensors, at, false);
         let mut norm = |name: &str| family.norm(tensors, &format!("{at}.{name}"), &family.hidden);
         Layer {
-            attention_norm: norm("input_layernorm"),
+            attention_norm: Some(norm("input_layernorm")),
             attention,
             post_attention_norm: Some(norm("post_attention_layernorm")),
-            mlp_norm: norm("pre_feedforward_layernorm"),
+            mlp_norm: Some(norm("pre_feedforward_layernorm")),
             mlp,
             post_mlp_norm: Some(norm("post_feedforward_layernorm")),
+            residual: Residual::Sequential,
         }
     })?;
     decoder.embedding_scale = embedding_scale(&decoder.embedding, decoder.hidden);
@@ -88,12 +91,7 @@ fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
     Ok(decoder)
 }
 
-fn refuse_unsupported(keys: &Keys) -> Result<()> {
-    if let Some(cap) = keys.opt_float("attn_logit_softcapping")? {
-        return Err(
-            keys.wrong("attn_logit_softcapping", &format!("is {cap}, but capped scores are not supported"))
-        );
-    }
+pub(super) fn refuse_bidirectional(keys: &Keys) -> Result<()> {
     if keys.bool_or("use_bidirectional_attention", false)? {
         return Err(
             keys.wrong("use_bidirectional_attention", "is true, but only causal attention is supported")
@@ -106,7 +104,9 @@ fn refuse_unsupported(keys: &Keys) -> Result<()> {
 fn rotations(keys: &Keys, family: &Family) -> Result<(Rotary, Rotary)> {
     let local_base = keys.positive_or("rope_local_base_freq", BASE)?;
     let global_base = keys.positive_or("rope_theta", GLOBAL_BASE)?;
-    let scaled = |section: Option<&Keys>, base| rotary::scaled(keys, section, base, &family.head_dim);
+    let scaled = |section: Option<&Keys>, base| {
+        rotary::scaled(keys, section, &family.head_dim, Defaults { base, ..USUAL })
+    };
     if let Some(parameters) = keys.section("rope_parameters")? {
         let local = parameters.section("sliding_attention")?;
         let global = parameters.section("full_attention")?;
@@ -124,7 +124,7 @@ fn windowed_layers(keys: &Keys, layers: usize) -> Result<Vec<bool>> {
 }
 
 /// The root of the width, rounded to the type that the embedding is stored in.
-fn embedding_scale(embedding: &Weight, hidden: usize) -> f32 {
+pub(super) fn embedding_scale(embedding: &Weight, hidden: usize) -> f32 {
     let scale = (hidden as f64).sqrt() as f32;
     let Source::Stored(stored) = &embedding.source else { return scale };
     match stored.encoding {

@@ -2,7 +2,7 @@
 
 use super::{Architecture, activation, head};
 use crate::checkpoint::Config;
-use crate::model::graph::{Activation, Attention, Decoder, Layer, Mlp, Position};
+use crate::model::graph::{Activation, Attention, Decoder, Layer, Mlp, Position, Residual};
 use crate::model::keys::{Keys, Result, Size};
 use crate::model::tensors::{Prefix, Tensors};
 
@@ -79,12 +79,13 @@ impl Trunk {
         let layers = (0..self.layers).map(|i| {
             let at = format!("h.{i}");
             Layer {
-                attention_norm: tensors.layer_norm(&format!("{at}.ln_1"), &self.hidden, self.epsilon),
+                attention_norm: Some(tensors.layer_norm(&format!("{at}.ln_1"), &self.hidden, self.epsilon)),
                 attention: self.attention(tensors, &at, i),
                 post_attention_norm: None,
-                mlp_norm: tensors.layer_norm(&format!("{at}.ln_2"), &self.hidden, self.epsilon),
+                mlp_norm: Some(tensors.layer_norm(&format!("{at}.ln_2"), &self.hidden, self.epsilon)),
                 mlp: mlp(tensors, &format!("{at}.mlp")),
                 post_mlp_norm: None,
+                residual: Residual::Sequential,
             }
         });
         Ok(Decoder {
@@ -119,6 +120,8 @@ impl Trunk {
             key_norm: None,
             rope: None,
             window: None,
+            softcap: None,
+            scaled_from: None,
         }
     }
 }

@@ -22,10 +22,7 @@ fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
     let keys = Keys::new(config, &[("max_position_embeddings", 131_072)]);
     let family = Family::read(DEF.name, &keys, tensors)?;
     let rotary = family.rotary(&keys)?;
-    let window = match config.values().contains_key("sliding_window") {
-        true => keys.opt_size("sliding_window")?.map(|size| size.value),
-        false => Some(DEFAULT_WINDOW),
-    };
+    let window = keys.size_unless_null("sliding_window", DEFAULT_WINDOW)?.map(|size| size.value);
     family.decoder(&keys, tensors, rotary.max_positions, |tensors, _, at| {
         let projections = family.projections(tensors, at, (false, false));
         let attention = family.attention(projections, &rotary.rope, window);

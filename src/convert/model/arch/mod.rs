@@ -1,15 +1,29 @@
 //! The architectures: one file each, and the table that finds the one a configuration names.
 
+mod cohere2;
+mod ernie4_5;
 mod family;
+mod gemma2;
 mod gemma3;
+mod glm;
+mod glm4;
 mod gpt2;
+mod granite;
 mod llama;
+mod minicpm;
+mod ministral;
+mod ministral3;
 mod mistral;
+mod olmo2;
+mod olmo3;
 mod pagating;
 mod phi3;
 mod qwen2;
 mod qwen3;
 mod rotary;
+mod smollm3;
+mod stablelm;
+mod starcoder2;
 mod structure;
 mod student;
 #[cfg(test)]
@@ -53,6 +67,20 @@ pub const ARCHITECTURES: &[Architecture] = &[
     gpt2::DEF,
     pagating::DEF,
     student::DEF,
+    smollm3::DEF,
+    granite::DEF,
+    olmo2::DEF,
+    olmo3::DEF,
+    gemma2::DEF,
+    ministral::DEF,
+    ministral3::DEF,
+    starcoder2::DEF,
+    stablelm::DEF,
+    cohere2::DEF,
+    glm::DEF,
+    glm4::DEF,
+    ernie4_5::DEF,
+    minicpm::DEF,
 ];
 
 /// The model of a checkpoint, once every tensor is known to be there in its shape and none is left over.

@@ -3,7 +3,7 @@
 use super::family::{Family, Projections};
 use super::{Architecture, llama};
 use crate::checkpoint::Config;
-use crate::model::graph::{Decoder, Mlp};
+use crate::model::graph::Decoder;
 use crate::model::keys::{Keys, Result};
 use crate::model::tensors::Tensors;
 
@@ -31,14 +31,7 @@ fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
             output: tensors.linear(&format!("{at}.self_attn.o_proj"), &family.hidden, &query, false),
         };
         let attention = family.attention(projections, &rotary.rope, window);
-        let mlp = mlp(&family, tensors, at);
+        let mlp = family.fused_mlp(tensors, at);
         family.layer(tensors, at, attention, mlp)
     })
-}
-
-fn mlp(family: &Family, tensors: &mut Tensors<'_>, at: &str) -> Mlp {
-    let parts = [("gate", &family.intermediate), ("up", &family.intermediate)];
-    let [gate, up] = tensors.fused(&format!("{at}.mlp.gate_up_proj"), parts, &family.hidden);
-    let down = tensors.linear(&format!("{at}.mlp.down_proj"), &family.hidden, &family.intermediate, false);
-    Mlp::Gated { gate, up, activation: family.activation, down }
 }

@@ -8,6 +8,17 @@ use crate::model::rope::{Rope, RopeScaling};
 /// The base that most architectures take where none is given.
 pub(super) const BASE: f64 = 10_000.0;
 
+/// What an architecture takes where a configuration is silent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Defaults {
+    pub(super) base: f64,
+    /// Share of a head's dimensions that is rotated.
+    pub(super) partial: f64,
+}
+
+/// Those of most architectures.
+pub(super) const USUAL: Defaults = Defaults { base: BASE, partial: 1.0 };
+
 /// Rotary positions and how many of them the model was trained for.
 pub(super) struct Rotary {
     pub(super) rope: Rope,
@@ -15,19 +26,25 @@ pub(super) struct Rotary {
 }
 
 /// The rotary positions of all layers.
-pub(super) fn read(keys: &Keys, head_dim: &Size) -> Result<Rotary> {
+pub(super) fn read(keys: &Keys, head_dim: &Size, defaults: Defaults) -> Result<Rotary> {
     let section = match keys.section("rope_parameters")? {
         Some(section) => Some(section),
         None => keys.section("rope_scaling")?,
     };
-    let base = keys.positive_or("rope_theta", BASE)?;
-    scaled(keys, section.as_ref(), base, head_dim)
+    let base = keys.positive_or("rope_theta", defaults.base)?;
+    scaled(keys, section.as_ref(), head_dim, Defaults { base, ..defaults })
 }
 
 /// Rotary positions of a section, or without change if there is none.
-pub(super) fn scaled(keys: &Keys, section: Option<&Keys>, base: f64, head_dim: &Size) -> Result<Rotary> {
+pub(super) fn scaled(
+    keys: &Keys,
+    section: Option<&Keys>,
+    head_dim: &Size,
+    defaults: Defaults,
+) -> Result<Rotary> {
     let max_positions = keys.size("max_position_embeddings")?.value;
-    let partial = keys.positive_or("partial_rotary_factor", 1.0)?;
+    let base = defaults.base;
+    let partial = keys.positive_or("partial_rotary_factor", defaults.partial)?;
     let Some(section) = section else {
         let dims = rotated(keys, head_dim, partial)?;
         return Ok(Rotary { rope: Rope { base, dims, scaling: RopeScaling::None }, max_positions });
@@ -175,7 +192,7 @@ mod tests {
 
     fn rotary(head_dim: usize, config: &str) -> Result<Rotary> {
         let keys = Keys::new(&Config::new(serde_json::from_str(config).unwrap()), &[]);
-        read(&keys, &Size { value: head_dim, from: "head_dim".to_owned() })
+        read(&keys, &Size { value: head_dim, from: "head_dim".to_owned() }, USUAL)
     }
 
     /// `xtask/python/rope_frequencies.py` writes them.

@@ -1,5 +1,6 @@
 //! Tensor lists as transformers writes them, and configurations of the same sizes.
 
+mod decoders;
 mod refusals;
 mod wiring;
 

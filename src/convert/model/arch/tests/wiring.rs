@@ -34,8 +34,9 @@ fn llama() {
     assert_eq!(attention.key.weight.name, "model.layers.0.self_attn.k_proj.weight");
     assert_eq!(attention.key.weight.shape[..], [4, 8]);
     assert!(attention.query.bias.is_none() && layer.post_attention_norm.is_none());
-    assert_eq!(layer.mlp_norm.weight.name, "model.layers.0.post_attention_layernorm.weight");
-    assert_eq!(layer.mlp_norm.epsilon, 1e-5);
+    let mlp_norm = layer.mlp_norm.as_ref().unwrap();
+    assert_eq!(mlp_norm.weight.name, "model.layers.0.post_attention_layernorm.weight");
+    assert_eq!(mlp_norm.epsilon, 1e-5);
     let (gate, up, down, activation) = gated(&layer.mlp);
     assert_eq!((gate.shape[0], up.shape[0], down.shape[0]), (12, 12, 8));
     assert_eq!(activation, Activation::Silu);
@@ -126,12 +127,11 @@ fn gemma3() {
     let layer = &decoder.layers[0];
     assert_eq!((layer.attention.scale, layer.attention.window), (0.25, Some(32)));
     assert_eq!(layer.attention.rope.as_ref().unwrap().base, 10_000.0);
-    let names = [&layer.attention_norm, layer.post_attention_norm.as_ref().unwrap()];
-    let more = [&layer.mlp_norm, layer.post_mlp_norm.as_ref().unwrap()];
-    let names: Vec<&str> = names.iter().chain(&more).map(|norm| norm.weight.name.as_str()).collect();
+    let norms = [&layer.attention_norm, &layer.post_attention_norm, &layer.mlp_norm, &layer.post_mlp_norm];
+    let names = norms.map(|norm| norm.as_ref().unwrap().weight.name.as_str());
     let expected = ["input", "post_attention", "pre_feedforward", "post_feedforward"];
     assert_eq!(names, expected.map(|name| format!("model.layers.0.{name}_layernorm.weight")));
-    for norm in [&layer.mlp_norm, &decoder.final_norm] {
+    for norm in [layer.mlp_norm.as_ref().unwrap(), &decoder.final_norm] {
         assert_eq!(read(&norm.weight), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
     }
     assert_eq!(read(&layer.attention.query_norm.as_ref().unwrap().weight)[0], 1.0);
@@ -155,9 +155,11 @@ fn gemma3_layers_that_see_everything() {
         assert_eq!((rope.base, &rope.scaling), (1e6, &RopeScaling::Linear(8.0)));
         assert_eq!(attention.window, None);
     }
-    let config = family("Gemma3ForCausalLM", r#", "attn_logit_softcapping": 50.0"#);
+    let config = family("Gemma3ForCausalLM", &format!(r#"{GEMMA3}, "attn_logit_softcapping": 50.0"#));
+    assert_eq!(built(&config, &[WIDE_HEADS, FEEDFORWARD_NORMS]).layers[0].attention.softcap, Some(50.0));
+    let config = family("Gemma3ForCausalLM", r#", "use_bidirectional_attention": true"#);
     let error = refused(&config, &[WIDE_HEADS, FEEDFORWARD_NORMS]);
-    assert!(error.contains("config key `attn_logit_softcapping` is 50"), "{error}");
+    assert!(error.contains("config key `use_bidirectional_attention` is true"), "{error}");
 }
 
 #[test]

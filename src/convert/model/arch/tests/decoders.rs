@@ -1,0 +1,269 @@
+//! What the plain decoders change about Llama: positions, norms, multipliers, windows.
+
+use super::*;
+use crate::model::graph::{Activation, Layer, Mlp, NormKind, Residual};
+use crate::model::weight::Weight;
+
+/// A list of tensors with so many layers like its first.
+fn layered(tensors: &str, layers: usize) -> String {
+    let is_inner = |line: &&str| line.contains(".layers.0.");
+    let inner: Vec<&str> = tensors.lines().filter(is_inner).collect();
+    let outer: Vec<&str> = tensors.lines().filter(|line| !is_inner(line)).collect();
+    let layer = |i: usize| inner.join("\n").replace(".layers.0.", &format!(".layers.{i}."));
+    [vec![outer.join("\n")], (0..layers).map(layer).collect()].concat().join("\n")
+}
+
+fn configured(class: &str, layers: usize, more: &str) -> String {
+    let count = format!(r#""num_hidden_layers": {layers}"#);
+    family(class, more).replace(r#""num_hidden_layers": 1"#, &count)
+}
+
+fn read(weight: &Weight) -> Vec<f32> {
+    let mut values = vec![0.0; weight.element_count()];
+    weight.read(0..values.len(), &mut values);
+    values
+}
+
+fn rotated(decoder: &Decoder) -> Vec<bool> {
+    decoder.layers.iter().map(|layer| layer.attention.rope.is_some()).collect()
+}
+
+fn windows(decoder: &Decoder) -> Vec<Option<usize>> {
+    decoder.layers.iter().map(|layer| layer.attention.window).collect()
+}
+
+fn without(tensors: &str, names: &[&str]) -> String {
+    let keeps = |line: &&str| names.iter().all(|name| !line.contains(name));
+    tensors.lines().filter(keeps).collect::<Vec<_>>().join("\n")
+}
+
+fn renamed(tensors: &str, pairs: &[(&str, &str)]) -> String {
+    pairs.iter().fold(tensors.to_owned(), |tensors, (from, to)| tensors.replace(from, to))
+}
+
+/// The tensors that the names of norms have beside their weights.
+const NORM_BIASES: &str = "
+    model.layers.0.input_layernorm.bias [8]
+    model.layers.0.post_attention_layernorm.bias [8]
+    model.norm.bias [8]";
+
+#[test]
+fn smollm3_has_layers_without_positions() {
+    let tensors = layered(&without(LLAMA, &["lm_head"]), 5);
+    let decoder = built(&configured("SmolLM3ForCausalLM", 5, ""), &[&tensors]);
+    assert_eq!(rotated(&decoder), [true, true, true, false, true]);
+    assert!(decoder.head.tied);
+    assert_eq!(decoder.layers[0].attention.rope.as_ref().unwrap().base, 2e6);
+    let listed = r#", "no_rope_layers": [0, 1, 1, 0, 1], "use_sliding_window": true, "sliding_window": 7"#;
+    let decoder = built(&configured("SmolLM3ForCausalLM", 5, listed), &[&tensors]);
+    assert_eq!(rotated(&decoder), [false, true, true, false, true]);
+    assert_eq!(windows(&decoder), [Some(7), None, None, Some(7), None]);
+    let error = refused(&configured("SmolLM3ForCausalLM", 5, r#", "no_rope_layers": [1]"#), &[&tensors]);
+    assert!(error.contains("`no_rope_layers` has 1 entries for 5 layers"), "{error}");
+}
+
+#[test]
+fn multipliers_become_part_of_weights() {
+    let granite = r#", "embedding_multiplier": 12.0, "attention_multiplier": 0.25, "residual_multiplier": 0.5,
+        "logits_scaling": 4.0, "attention_bias": true, "mlp_bias": true"#;
+    let decoder = built(&family("GraniteForCausalLM", granite), &[LLAMA, QKV_BIASES, OTHER_BIASES]);
+    let minicpm = r#", "scale_emb": 12, "scale_depth": 0.5, "dim_model_base": 2, "attention_bias": true,
+        "mlp_bias": true, "tie_word_embeddings": false"#;
+    let other = built(&family("MiniCPMForCausalLM", minicpm), &[LLAMA, QKV_BIASES, OTHER_BIASES]);
+    for decoder in [&decoder, &other] {
+        assert_eq!(decoder.embedding_scale, 12.0);
+        let Layer { attention, mlp: Mlp::Gated { down, up, .. }, .. } = &decoder.layers[0] else {
+            panic!("a gated MLP")
+        };
+        for scaled in [&attention.output.weight, attention.output.bias.as_ref().unwrap(), &down.weight] {
+            assert_eq!(read(scaled)[..4], [0.0, 0.5, 1.0, 1.5], "{}", scaled.name);
+        }
+        for plain in [&attention.value.weight, &up.weight, &decoder.head.weight] {
+            assert_eq!(read(plain)[..3], [0.0, 1.0, 2.0], "{}", plain.name);
+        }
+        assert_eq!(read(&decoder.final_norm.weight)[..4], [0.0, 0.25, 0.5, 0.75]);
+    }
+    assert_eq!(decoder.layers[0].attention.scale, 0.25);
+    let plain = r#", "scale_depth": null, "dim_model_base": null, "scale_emb": 1"#;
+    let plain = built(&family("MiniCPMForCausalLM", plain), &[&without(LLAMA, &["lm_head"])]);
+    assert_eq!(read(&plain.final_norm.weight)[..3], [0.0, 1.0, 2.0]);
+    assert_eq!(read(&plain.layers[0].attention.output.weight)[..3], [0.0, 1.0, 2.0]);
+    let error = refused(&family("MiniCPMForCausalLM", r#", "sparse_config": {"block_size": 64}"#), &[LLAMA]);
+    assert!(error.contains("`sparse_config` is there, but only dense attention is supported"), "{error}");
+}
+
+/// OLMo 2 and 3.
+fn olmo(layers: usize) -> String {
+    let tensors = renamed(LLAMA, &[("input_layernorm", "post_feedforward_layernorm")]);
+    let norms = "
+    model.layers.0.self_attn.q_norm.weight [8]
+    model.layers.0.self_attn.k_norm.weight [4]";
+    layered(&[&tensors, norms].concat(), layers)
+}
+
+#[test]
+fn olmo_norms_come_after_and_are_of_all_heads() {
+    let decoder = built(&configured("Olmo2ForCausalLM", 2, ""), &[&olmo(2)]);
+    let layer = &decoder.layers[1];
+    assert!(layer.attention_norm.is_none() && layer.mlp_norm.is_none());
+    let names = [&layer.post_attention_norm, &layer.post_mlp_norm];
+    let names = names.map(|norm| norm.as_ref().unwrap().weight.name.as_str());
+    let expected = ["post_attention", "post_feedforward"];
+    assert_eq!(names, expected.map(|name| format!("model.layers.1.{name}_layernorm.weight")));
+    assert_eq!(layer.attention.query_norm.as_ref().unwrap().weight.shape[..], [8]);
+    assert_eq!(layer.attention.key_norm.as_ref().unwrap().weight.shape[..], [4]);
+    assert_eq!((decoder.final_norm.epsilon, windows(&decoder)), (1e-5, vec![None, None]));
+
+    let olmo3 = |more: &str| built(&configured("Olmo3ForCausalLM", 5, more), &[&olmo(5)]);
+    let five = |window| vec![window, window, window, None, window];
+    assert_eq!(windows(&olmo3("")), five(Some(4096)));
+    assert_eq!(windows(&olmo3(r#", "sliding_window": 6"#)), five(Some(6)));
+    assert_eq!(windows(&olmo3(r#", "sliding_window": null"#)), five(None));
+}
+
+#[test]
+fn gemma2_caps_scores_and_logits() {
+    let norms = ["q_norm", "k_norm"];
+    let tensors = layered(&without(&[WIDE_HEADS, FEEDFORWARD_NORMS].concat(), &norms), 3);
+    let gemma2 = |more: &str| {
+        let more = format!(r#", "head_dim": 6, "query_pre_attn_scalar": 16 {more}"#);
+        built(&configured("Gemma2ForCausalLM", 3, &more), &[&tensors])
+    };
+    let decoder = gemma2("");
+    let attention = &decoder.layers[0].attention;
+    assert_eq!((attention.softcap, decoder.head.softcap), (Some(50.0), Some(30.0)));
+    assert_eq!((attention.scale, decoder.embedding_scale), (0.25, 8f32.sqrt()));
+    assert_eq!(windows(&decoder), [Some(4096), None, Some(4096)]);
+    assert_eq!(read(&decoder.final_norm.weight)[..2], [1.0, 2.0], "one is added");
+    let bare = gemma2(r#", "attn_logit_softcapping": null, "final_logit_softcapping": null"#);
+    assert_eq!((bare.layers[0].attention.softcap, bare.head.softcap), (None, None));
+}
+
+#[test]
+fn mistrals_newer_forms() {
+    let types = r#", "sliding_window": 5, "layer_types": ["sliding_attention", "full_attention"]"#;
+    let decoder = built(&configured("MinistralForCausalLM", 2, types), &[&layered(LLAMA, 2)]);
+    assert_eq!(windows(&decoder), [Some(5), None]);
+
+    let rope = |more: &str| {
+        format!(
+            r#", "head_dim": 2, "rope_parameters": {{"rope_type": "yarn", "rope_theta": 1e6, "factor": 16.0,
+            "original_max_position_embeddings": 32, "mscale": 1.0, "mscale_all_dim": 1.0 {more}}}"#
+        )
+    };
+    let scaled = rope(r#", "llama_4_scaling_beta": 0.1"#);
+    let decoder = built(&family("Ministral3ForCausalLM", &scaled), &[LLAMA]);
+    let attention = &decoder.layers[0].attention;
+    assert_eq!((attention.scaled_from, attention.rope.as_ref().unwrap().magnitude()), (Some(32), 1.0));
+    let decoder = built(&family("Ministral3ForCausalLM", &rope("")), &[LLAMA]);
+    assert_eq!(decoder.layers[0].attention.scaled_from, None);
+    let error = refused(&family("Ministral3ForCausalLM", ""), &[LLAMA]);
+    assert!(error.contains("`rope_parameters` is missing"), "{error}");
+
+    let text = family("MistralForCausalLM", r#", "head_dim": 2, "rope_theta": 1e9, "sliding_window": null"#);
+    let config = format!(r#"{{"architectures": ["Mistral3ForConditionalGeneration"], "text_config": {text}}}"#);
+    let image = "\nvision_tower.patch_conv.weight [8]\nmulti_modal_projector.norm.weight [8]";
+    let tensors = renamed(LLAMA, &[("model.", "language_model.model."), ("lm_head", "language_model.lm_head")]);
+    assert_eq!(built(&config, &[&tensors, image]).architecture, "ministral3");
+}
+
+#[test]
+fn starcoder2_has_layer_norms_and_plain_mlps() {
+    let mlp = [("mlp.gate_proj", "mlp.c_fc"), ("mlp.down_proj", "mlp.c_proj")];
+    let tensors = [LLAMA, QKV_BIASES, OTHER_BIASES, NORM_BIASES].concat();
+    let tensors = renamed(&without(&tensors, &["up_proj", "lm_head"]), &mlp);
+    let decoder = built(&family("Starcoder2ForCausalLM", r#", "sliding_window": 9"#), &[&tensors]);
+    let layer = &decoder.layers[0];
+    let Mlp::Plain { up, activation, down } = &layer.mlp else { panic!("a plain MLP") };
+    assert_eq!((up.weight.shape[0], down.weight.shape[0], *activation), (12, 8, Activation::GeluTanh));
+    let norm = layer.attention_norm.as_ref().unwrap();
+    assert!(norm.kind == NormKind::Layer && norm.bias.is_some() && decoder.final_norm.bias.is_some());
+    assert_eq!((layer.attention.window, decoder.head.tied), (Some(9), true));
+}
+
+#[test]
+fn stablelm_runs_side_by_side_if_told() {
+    let tensors = [LLAMA, QKV_BIASES, NORM_BIASES].concat();
+    let keys = r#", "use_qkv_bias": true, "partial_rotary_factor": 1.0"#;
+    let decoder = built(&family("StableLmForCausalLM", keys), &[&tensors]);
+    let layer = &decoder.layers[0];
+    assert_eq!((layer.residual, layer.attention.output.bias.is_none()), (Residual::Sequential, true));
+    let parallel = format!(r#"{keys}, "use_parallel_residual": true"#);
+    let one_norm = without(&tensors, &["post_attention_layernorm"]);
+    let decoder = built(&family("StableLmForCausalLM", &parallel), &[&one_norm]);
+    let layer = &decoder.layers[0];
+    assert_eq!((layer.residual, layer.mlp_norm.is_none()), (Residual::Parallel, true));
+    let error = refused(&family("StableLmForCausalLM", r#", "qk_layernorm": true"#), &[&tensors]);
+    assert!(error.contains("`qk_layernorm` is true, but"), "{error}");
+    let error = refused(&family("StableLmForCausalLM", ""), &[&tensors]);
+    assert!(error.contains("is 0.25, so that 0 of"), "a quarter by default: {error}");
+}
+
+/// Queries of four heads of four dimensions.
+const FOUR_BY_FOUR: &str = "
+    model.embed_tokens.weight [11, 8]
+    model.layers.0.self_attn.q_proj.weight [16, 8]
+    model.layers.0.self_attn.k_proj.weight [8, 8]
+    model.layers.0.self_attn.v_proj.weight [8, 8]
+    model.layers.0.self_attn.o_proj.weight [8, 16]
+    model.layers.0.input_layernorm.weight [8]
+    model.norm.weight [8]";
+
+const GATED: &str = "
+    model.layers.0.mlp.gate_proj.weight [12, 8]
+    model.layers.0.mlp.up_proj.weight [12, 8]
+    model.layers.0.mlp.down_proj.weight [8, 12]";
+
+/// The stored rows of queries in their order in the model.
+fn rows_of(weight: &Weight) -> Vec<f32> {
+    read(weight).iter().step_by(8).map(|first| first / 8.0).collect()
+}
+
+#[test]
+fn pairs_of_neighbours_become_halves() {
+    let norm = "\nmodel.layers.0.post_attention_layernorm.weight [8]";
+    let ernie = family("Ernie4_5ForCausalLM", r#", "head_dim": 4"#);
+    let decoder = built(&ernie, &[FOUR_BY_FOUR, GATED, norm]);
+    let attention = &decoder.layers[0].attention;
+    assert_eq!(rows_of(&attention.query.weight)[..8], [0.0, 2.0, 1.0, 3.0, 4.0, 6.0, 5.0, 7.0]);
+    assert_eq!(rows_of(&attention.key.weight)[4..], [4.0, 6.0, 5.0, 7.0]);
+    assert_eq!(rows_of(&attention.value.weight)[..4], [0.0, 1.0, 2.0, 3.0]);
+    assert_eq!(attention.rope.as_ref().unwrap().base, 500_000.0);
+
+    let fused = "
+    model.layers.0.mlp.gate_up_proj.weight [24, 8]
+    model.layers.0.mlp.down_proj.weight [8, 12]
+    model.layers.0.self_attn.q_proj.bias [16]
+    model.layers.0.self_attn.k_proj.bias [8]
+    model.layers.0.self_attn.v_proj.bias [8]
+    lm_head.weight [11, 8]";
+    let config = |class: &str| family(class, r#", "head_dim": 4, "partial_rotary_factor": 1.0"#);
+    let decoder = built(&config("GlmForCausalLM"), &[FOUR_BY_FOUR, fused, norm]);
+    let layer = &decoder.layers[0];
+    assert!(layer.post_attention_norm.is_none() && layer.post_mlp_norm.is_none());
+    assert_eq!(read(layer.attention.query.bias.as_ref().unwrap())[..4], [0.0, 2.0, 1.0, 3.0]);
+    let more = "
+    model.layers.0.post_self_attn_layernorm.weight [8]
+    model.layers.0.post_mlp_layernorm.weight [8]";
+    let half = config("Glm4ForCausalLM").replace("1.0", "0.5");
+    let decoder = built(&half, &[FOUR_BY_FOUR, fused, norm, more]);
+    let layer = &decoder.layers[0];
+    assert!(layer.post_attention_norm.is_some() && layer.post_mlp_norm.is_some());
+    assert_eq!(layer.attention.rope.as_ref().unwrap().dims, 2, "a pair is its own halves");
+    assert_eq!(rows_of(&layer.attention.query.weight)[..4], [0.0, 1.0, 2.0, 3.0]);
+}
+
+#[test]
+fn cohere2_has_one_norm_and_layers_without_positions() {
+    let tensors = layered(&[FOUR_BY_FOUR, GATED].concat(), 4);
+    let config = configured("Cohere2ForCausalLM", 4, r#", "head_dim": 4, "sliding_window": 6"#);
+    let decoder = built(&config, &[&tensors]);
+    assert_eq!(windows(&decoder), [Some(6), Some(6), Some(6), None]);
+    assert_eq!(rotated(&decoder), [true, true, true, false]);
+    let layer = &decoder.layers[3];
+    let norm = layer.attention_norm.as_ref().unwrap();
+    assert!(norm.kind == NormKind::Layer && norm.bias.is_none() && layer.mlp_norm.is_none());
+    assert_eq!((layer.residual, decoder.head.tied), (Residual::Parallel, true));
+    assert_eq!(rows_of(&layer.attention.query.weight)[..4], [0.0, 2.0, 1.0, 3.0]);
+    assert_eq!(read(&decoder.final_norm.weight)[..2], [0.0, 0.0625]);
+}
