@@ -18,4 +18,4 @@ pub use error::CalibrateError;
 pub use hidden::Hidden;
 pub use layer::{head_input, run_layer};
 pub use linear::{LoadedLinear, Observer};
-pub use quantizer::quantize;
+pub use quantizer::{Quantizer, quantize};

@@ -26,7 +26,7 @@ pub fn quantize(
     scratch: &Path,
     began: &dyn Fn(&str),
 ) -> Result<Solutions, CalibrateError> {
-    let mut quantizer = Quantizer { plan, writer: SolutionWriter::new(scratch)? };
+    let mut quantizer = Quantizer::new(plan, scratch)?;
     let mut changed = BTreeMap::new();
     if decoder.head.tied
         && let Some(precision) = quantizer.precision("embedding_weight", &decoder.embedding, true)
@@ -59,7 +59,7 @@ pub fn quantize(
         let wanted = (&decoder.head.weight, "head_weight", precision, 0.0);
         in_pool(|| quantizer.table(&head_input(&hidden, decoder), wanted, &[]))?;
     }
-    Ok(quantizer.writer.finish()?)
+    quantizer.finish()
 }
 
 /// Runs something on a thread of the pool: kernels share work among the threads of the pool that they are called from.
@@ -67,21 +67,32 @@ fn in_pool<T: Send>(run: impl FnOnce() -> T + Send) -> T {
     rayon::scope(|_| run())
 }
 
-/// Chooses codes for what it sees.
-struct Quantizer<'a> {
+/// Chooses codes for the linear maps that it sees, and replaces their weights by what is read back.
+pub struct Quantizer<'a> {
     plan: &'a Plan,
     writer: SolutionWriter,
 }
 
-impl Quantizer<'_> {
+impl<'a> Quantizer<'a> {
+    /// Stores weights as a plan says. Codes are kept in a file in `scratch`.
+    pub fn new(plan: &'a Plan, scratch: &Path) -> Result<Quantizer<'a>, CalibrateError> {
+        Ok(Quantizer { plan, writer: SolutionWriter::new(scratch)? })
+    }
+
+    /// All codes.
+    pub fn finish(self) -> Result<Solutions, CalibrateError> {
+        Ok(self.writer.finish()?)
+    }
+
     /// How the plan stores a weight, if data can choose its codes.
     fn precision(&self, name: &str, weight: &Weight, is_looked_up: bool) -> Option<Precision> {
         let planned = PlannedWeight { name, elements: weight.element_count(), is_looked_up };
         Some(self.plan.precision(&planned)).filter(Precision::is_solvable)
     }
 
-    /// Chooses the codes of a large table strip by strip; gives back what is read for some of its rows.
-    fn table(
+    /// Chooses the codes of a large table strip by strip; gives back what is read for some of its rows. `ridge` is the share of
+    /// the inputs' mean weight by which every error counts besides.
+    pub fn table(
         &mut self,
         inputs: &[f32],
         (weight, name, precision, ridge): (&Weight, &str, Precision, f32),
