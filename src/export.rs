@@ -27,7 +27,7 @@ use phases::Phases;
 
 use crate::bundle::{self, Bundle, Manifest, Origin, Sensitivity, Settings};
 use crate::checkpoint::{self, Checkpoint};
-use crate::compress::{self, Calibration, Importance};
+use crate::compress::{self, Calibration, Solutions};
 use crate::lower::{self, ReadStats, lower_counted};
 use crate::mil::verify::verify;
 use crate::model::{self, Decoder};
@@ -73,7 +73,7 @@ impl Request {
 pub enum PrecisionPlan {
     /// As the options say.
     Fixed,
-    /// As the options say, with palettes weighted by how much inputs matter on a text.
+    /// As the options say, with codes chosen by what outputs lose on a text.
     Calibrated {
         /// The text.
         text: String,
@@ -86,7 +86,7 @@ pub enum PrecisionPlan {
 #[derive(Default)]
 struct Measured {
     sensitivity: Option<Sensitivity>,
-    importance: Importance,
+    solutions: Solutions,
     calibration: Option<Calibration>,
 }
 
@@ -112,15 +112,19 @@ pub fn export(request: &Request, progress: &dyn Progress) -> Result<Bundle, Expo
     match &request.precision {
         PrecisionPlan::Fixed => export_as(request, &source, Measured::default(), phases, progress),
         PrecisionPlan::Calibrated { text } => {
-            let (importance, calibration) = calibration::measure(request, &source, text, progress)?;
-            let measured = Measured { importance, calibration: Some(calibration), ..Measured::default() };
+            let (solutions, calibration) = calibration::solve(request, &source, text, progress)?;
+            let measured = Measured { solutions, calibration: Some(calibration), ..Measured::default() };
             export_as(request, &source, measured, phases, progress)
         }
         PrecisionPlan::Auto(wanted) => {
             let (plan, sensitivity) = automatic::choose(request, &source, wanted, progress)?;
             let mut chosen = request.clone();
             chosen.options.precision = Some(plan);
-            let measured = Measured { sensitivity: Some(sensitivity), ..Measured::default() };
+            let mut measured = Measured { sensitivity: Some(sensitivity), ..Measured::default() };
+            if let Some(text) = &wanted.calibration {
+                let (solutions, calibration) = calibration::solve(&chosen, &source, text, progress)?;
+                (measured.solutions, measured.calibration) = (solutions, Some(calibration));
+            }
             export_as(&chosen, &source, measured, phases, progress)
         }
     }
@@ -140,7 +144,7 @@ fn export_as(
     mut phases: Phases,
     progress: &dyn Progress,
 ) -> Result<Bundle, ExportError> {
-    let Measured { sensitivity, importance, calibration } = measured;
+    let Measured { sensitivity, solutions, calibration } = measured;
     let mut resolved = request.options.resolve(decoder)?;
     resolved.check_training(request.training_lengths.as_deref())?;
     let stats = Arc::new(ReadStats::new(checkpoint.shards.iter().map(|shard| &shard.bytes[..])));
@@ -155,7 +159,7 @@ fn export_as(
         let file = format!("{}.mlpackage", chunk.name);
         progress.began(&file, Some(describe::weight_bytes(&chunk.model)));
         let lower::Chunk { layers, positions, model, .. } = chunk;
-        let (model, compression) = compress::apply_weighted(model, &resolved.precision, &importance)?;
+        let (model, compression) = compress::apply_solved(model, &resolved.precision, &solutions)?;
         let model = phases.time("check", || verify(model))?;
         let path = staging.path().join(&file);
         let summary = write_watched(&model, &path, staged, progress)?;
@@ -165,6 +169,7 @@ fn export_as(
     }
     phases.read(&checkpoint.shards, &stats);
     resolved.warnings.extend(remarks(checkpoint));
+    resolved.warnings.extend(calibration.as_ref().and_then(calibration::remark));
     let host_embeddings = embeddings::write(decoder, &resolved.options, staging.path(), &stats)?;
     let tokenizer = write_tokenizer(checkpoint, staging.path())?;
     let manifest = Manifest {

@@ -2,6 +2,7 @@
 //! weight compression, and the bundle that an export leaves behind.
 
 pub mod bundle;
+pub mod calibrate;
 pub mod checkpoint;
 pub mod compress;
 pub mod contract;

@@ -1,6 +1,9 @@
-//! The oracle against itself: prompts at once and token by token. `check conformance --oracle` has candle-transformers.
+//! The oracle against itself, prompts at once and token by token, and against the layer-by-layer engine of calibration.
+//! `check conformance --oracle` has candle-transformers.
 
+use anemeter::calibrate::{Hidden, head_input, run_layer};
 use anemeter::checkpoint;
+use anemeter::model::{self, Decoder};
 use anemeter::oracle;
 use anemeter::verify::Oracle;
 
@@ -38,4 +41,36 @@ fn logits_that_are_not_numbers_are_infinitely_far_apart() {
     assert_eq!(architectures::max_abs_difference(&nan, &one), f32::INFINITY);
     assert_eq!(architectures::max_abs_difference(&nan, &nan), f32::INFINITY);
     assert_eq!(architectures::max_abs_difference(&one, &one), 0.0);
+}
+
+/// Logits of all positions of several sequences, layer by layer.
+fn layer_by_layer(decoder: &Decoder, sequences: &[Vec<u32>]) -> Vec<Vec<f32>> {
+    let mut hidden = Hidden::embed(decoder, sequences, |_, _| ()).unwrap();
+    for (index, layer) in decoder.layers.iter().enumerate() {
+        run_layer(&mut hidden, index, layer, &mut ()).unwrap();
+    }
+    let mut head = vec![0.0; decoder.vocabulary * decoder.hidden];
+    decoder.head.weight.read(0..head.len(), &mut head);
+    let cap = |x: f32| decoder.head.softcap.map_or(x, |cap| cap * (x / cap).tanh());
+    let inputs = head_input(&hidden, decoder);
+    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
+    let row = |input: &[f32]| head.chunks(decoder.hidden).map(|row| cap(dot(row, input))).collect();
+    inputs.chunks(decoder.hidden).map(row).collect()
+}
+
+#[test]
+fn layer_by_layer_is_what_the_reference_computes() {
+    let folder = tempfile::tempdir().unwrap();
+    for tiny in architectures::all() {
+        let checkpoint = checkpoint::open(tiny.write(folder.path())).unwrap();
+        let decoder = model::build(&checkpoint).unwrap();
+        let mut oracle = oracle::open(&checkpoint, POSITIONS).unwrap();
+        let expected = logits(oracle.as_mut(), 1);
+        // The second sequence sees nothing of the first.
+        let found = layer_by_layer(&decoder, &[IDS.to_vec(), IDS[..4].to_vec()]);
+        let distance = architectures::max_abs_difference(&found[..IDS.len()], &expected);
+        assert!(distance < 5e-4, "{}: {distance}", tiny.name);
+        let distance = architectures::max_abs_difference(&found[IDS.len()..], &expected[..4]);
+        assert!(distance < 5e-4, "{}, second sequence: {distance}", tiny.name);
+    }
 }

@@ -49,8 +49,8 @@ pub(super) struct Args {
     /// Mean bits per weight to reach with `--precision auto`.
     #[arg(long, value_name = "BITS", required_if_eq("precision", "auto"))]
     target_bits: Option<f64>,
-    /// Calibration text: `--precision auto` measures sensitivity on it [default: a built-in text], and `lut1` to `lut8` weight
-    /// their k-means by the activations it causes.
+    /// Calibration text: codes of int4, int8 and lut1 to lut8 are chosen by what each layer's output loses on it (GPTQ), and
+    /// `--precision auto` measures sensitivity on it [default of `auto`: a built-in text].
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
     /// KV cache forms [default: io].
@@ -212,7 +212,7 @@ fn print(bundle: &Bundle, (checkpoint, args): (&Path, &Args), output: &mut Outpu
     }
     if let Some(log) = &manifest.compression {
         output.text(compression(log))?;
-        if let Some(line) = expected_loss(log) {
+        if let Some(line) = expected_loss(log).filter(|_| log.calibration.is_none()) {
             output.line(line)?;
         }
     }
@@ -268,12 +268,12 @@ fn expected_loss(log: &Log) -> Option<String> {
     Some(match ExpectedLoss::at(db) {
         ExpectedLoss::Small => format!("{db:.1} dB of signal to noise on average: little loss is expected"),
         ExpectedLoss::Noticeable => format!(
-            "warning: {db:.1} dB of signal to noise on average: expect tens of percent of perplexity; int8 and \
-             lut6:group=16 lose less, and `anemeter eval --text` measures it"
+            "warning: {db:.1} dB of signal to noise on average: expect tens of percent of perplexity; int8, \
+             lut6:group=16 and --calibration TEXT lose less, and `anemeter eval --text` measures it"
         ),
         ExpectedLoss::Severe => format!(
             "warning: {db:.1} dB of signal to noise on average: such a model is rarely of use; use --precision int4, \
-             lut6:group=16 or int8, or --calibration TEXT for palettes, and `anemeter eval --text` to measure it"
+             lut6:group=16 or int8, or --calibration TEXT, and `anemeter eval --text` to measure it"
         ),
     })
 }

@@ -37,6 +37,16 @@ pub(super) trait Scheme: Send + Sync {
     fn form(&self) -> Option<String> {
         None
     }
+
+    /// The bytes of the tables for parameters that were chosen by data; nothing if the form has no such.
+    fn solved_tables(&self, _parameters: &[f32], _scales: &[f32]) -> Option<Vec<Vec<u8>>> {
+        None
+    }
+
+    /// Whether codes were chosen by data.
+    fn is_solved(&self) -> bool {
+        false
+    }
 }
 
 /// What encoding a weight tells besides its streamed pieces.

@@ -70,23 +70,20 @@ pub(super) fn is_finite(keys: &[u16]) -> bool {
 /// Counts of keys, and the code of each.
 pub(super) struct Histogram {
     counts: Box<[u32]>,
-    /// How much the keys matter; empty until that is told of one.
-    weights: Vec<f64>,
     codes: Box<[u8]>,
 }
 
-/// A number, how often it occurs, and how much it matters.
+/// A number and how often it occurs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Point {
     key: u16,
     pub(super) value: f32,
     pub(super) count: u32,
-    weight: f64,
 }
 
 impl Default for Histogram {
     fn default() -> Histogram {
-        Histogram { counts: vec![0; KEYS].into(), weights: Vec::new(), codes: vec![0; KEYS].into() }
+        Histogram { counts: vec![0; KEYS].into(), codes: vec![0; KEYS].into() }
     }
 }
 
@@ -95,15 +92,6 @@ impl Histogram {
     pub(super) fn add(&mut self, keys: &[u16]) {
         for &key in keys {
             self.counts[usize::from(key)] += 1;
-        }
-    }
-
-    /// Counts keys that matter so much each.
-    pub(super) fn add_weighted(&mut self, keys: &[u16], weights: impl Iterator<Item = f32>) {
-        self.weights.resize(KEYS, 0.0);
-        for (&key, weight) in keys.iter().zip(weights) {
-            self.counts[usize::from(key)] += 1;
-            self.weights[usize::from(key)] += f64::from(weight);
         }
     }
 
@@ -116,11 +104,7 @@ impl Histogram {
             }
             for (i, count) in counts.iter_mut().enumerate().filter(|(_, count)| **count > 0) {
                 let key = (block * 64 + i) as u16;
-                let weight = match self.weights.get_mut(usize::from(key)) {
-                    Some(weight) => std::mem::take(weight),
-                    None => f64::from(*count),
-                };
-                points.push(Point { key, value: keys.number(key), count: *count, weight });
+                points.push(Point { key, value: keys.number(key), count: *count });
                 *count = 0;
             }
         }
@@ -150,7 +134,7 @@ impl Histogram {
 
 /// Points as what is clustered.
 pub(super) fn weighted_samples(points: &[Point]) -> WeightedSamples {
-    WeightedSamples::new(points.iter().map(|point| (point.value, point.weight)))
+    WeightedSamples::new(points.iter().map(|point| (point.value, f64::from(point.count))))
 }
 
 #[cfg(test)]

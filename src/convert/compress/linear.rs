@@ -169,6 +169,10 @@ impl Scheme for LinearScheme {
         Some(format!("{}, requantised", self.linear))
     }
 
+    fn solved_tables(&self, parameters: &[f32], _: &[f32]) -> Option<Vec<Vec<u8>>> {
+        Some(self.table_pieces(parameters))
+    }
+
     fn steps(&self) -> Vec<Step> {
         let piece = Operand::Piece;
         if self.opset >= Opset::Ios18 {
@@ -210,7 +214,7 @@ pub(super) fn first_bad(values: &[f32]) -> f32 {
 /// Every number of a weight and how often it occurs.
 pub(super) fn count(weight: &Weight, keys: Keys) -> io::Result<Vec<Point>> {
     let mut histogram = Histogram::default();
-    let (mut floats, mut found, mut at) = (Vec::new(), Vec::new(), 0);
+    let (mut floats, mut found) = (Vec::new(), Vec::new());
     weight.for_each_batch(PIECE, &mut |bytes| {
         for piece in bytes.chunks(PIECE * weight.element()) {
             keys.read(piece, &mut floats, &mut found);
@@ -218,11 +222,7 @@ pub(super) fn count(weight: &Weight, keys: Keys) -> io::Result<Vec<Point>> {
                 numbers(weight.dtype, piece, &mut floats);
                 return Err(weight.not_finite(first_bad(&floats)));
             }
-            match &weight.importance {
-                None => histogram.add(&found),
-                Some(row) => histogram.add_weighted(&found, row.iter().copied().cycle().skip(at % row.len())),
-            }
-            at += found.len();
+            histogram.add(&found);
         }
         Ok(())
     })?;
@@ -268,7 +268,7 @@ fn fit_points(linear: Linear, dtype: DType, points: &[Point]) -> Affine {
     })
 }
 
-fn symmetric_range(bits: u32) -> Range {
+pub(super) fn symmetric_range(bits: u32) -> Range {
     let half = (1u32 << (bits - 1)) as f32;
     Range { low: -half, high: half - 1.0 }
 }
@@ -322,7 +322,7 @@ fn fit(linear: Linear, dtype: DType, extent: Extent, evaluate: impl Fn(f32, Rang
 }
 
 /// The nearest scale that the type can hold, with which no number is read back as infinite.
-fn storable(dtype: DType, scale: f32, extent: Extent, range: Range) -> f32 {
+pub(super) fn storable(dtype: DType, scale: f32, extent: Extent, range: Range) -> f32 {
     if dtype != DType::F16 {
         return if scale.is_finite() { scale.max(f32::MIN_POSITIVE) } else { f32::MIN_POSITIVE };
     }

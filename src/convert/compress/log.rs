@@ -10,12 +10,12 @@ pub struct Log {
     pub tensors: Vec<TensorLog>,
     /// All of them together.
     pub totals: Totals,
-    /// What palettes were weighted by; absent if by nothing.
+    /// What codes were chosen by; absent if by the weights alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub calibration: Option<Calibration>,
 }
 
-/// The text on which it was measured how much inputs matter.
+/// The text whose activations codes were chosen by.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Calibration {
     /// Tokens of it that were taken.
@@ -43,7 +43,7 @@ pub struct TensorLog {
     pub snr_db: Option<f64>,
     /// Cosine between the elements before and after.
     pub cosine: f64,
-    /// Whether errors counted by how much the inputs matter on the calibration text.
+    /// Whether codes were chosen by what the outputs lose on the calibration text.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub weighted: bool,
 }

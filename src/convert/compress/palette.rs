@@ -6,8 +6,7 @@
 //! ```
 //!
 //! The palette has the least squared error: it is the optimal one-dimensional k-means (Ckmeans.1d.dp) of the histogram
-//! of all numbers. If it is known how much the inputs of the weight matter, errors count by that, a weighted k-means as
-//! SqueezeLLM's (Kim et al. 2024) but by the mean squares of inputs; what is lost is told without.
+//! of all numbers.
 
 use std::io::{self, Write};
 
@@ -135,6 +134,10 @@ impl Scheme for PaletteScheme {
         tables.map(Some)
     }
 
+    fn solved_tables(&self, parameters: &[f32], scales: &[f32]) -> Option<Vec<Vec<u8>>> {
+        Some(self.tables(parameters, scales, Loss::default()).pieces)
+    }
+
     fn steps(&self) -> Vec<Step> {
         let arguments = vec![("indices", Operand::Piece(0)), ("lut", Operand::Piece(1))];
         if self.opset < Opset::Ios18 {
@@ -236,16 +239,7 @@ impl Group {
                 keys
             }
         };
-        match &weight.importance {
-            None => self.histogram.add(&self.keys),
-            Some(inputs) => {
-                let each = |channel: usize| {
-                    let scale = scales.get(channel).copied().unwrap_or(1.0);
-                    inputs.iter().map(move |input| input * scale * scale)
-                };
-                self.histogram.add_weighted(&self.keys, (0..).flat_map(each));
-            }
-        }
+        self.histogram.add(&self.keys);
         self.histogram.take(keys, &mut self.points);
         Ok(())
     }
@@ -307,30 +301,6 @@ mod tests {
                     check(&weight(dtype, &[24, 32], &values), &format!("lut{bits}"), Opset::Ios16, bound);
                 }
             }
-        }
-    }
-
-    #[test]
-    fn errors_count_by_how_much_inputs_matter() {
-        let inputs: Vec<f32> = (0..48).map(|i| if i % 6 == 0 { 9.0 } else { 0.05 }).collect();
-        let mut values = normal(32 * 48, 5);
-        values.iter_mut().step_by(6).for_each(|value| *value *= 0.2);
-        let error = |got: &[f32]| -> f64 {
-            let pairs = values.iter().zip(got).enumerate();
-            pairs.map(|(at, (w, got))| f64::from(inputs[at % 48]) * f64::from(w - got).powi(2)).sum()
-        };
-        for dtype in [DType::F16, DType::F32] {
-            let blind = weight(dtype, &[32, 48], &values);
-            let (mut knowing, mut even) = (blind.clone(), blind.clone());
-            knowing.importance = Some(inputs.as_slice().into());
-            even.importance = Some(vec![8.0; 48].into());
-            for kind in ["lut2", "lut3:group=8", "lut4:group=16", "lut3:scale"] {
-                let (without, with) =
-                    (decoded(&blind, kind, Opset::Ios18), decoded(&knowing, kind, Opset::Ios18));
-                assert!(error(&with) < 0.8 * error(&without), "{kind}: {} {}", error(&with), error(&without));
-            }
-            let [even, blind] = [even, blind].map(|weight| decoded(&weight, "lut4:group=8", Opset::Ios18));
-            assert_eq!(even, blind);
         }
     }
 

@@ -36,11 +36,11 @@ pub struct Rule {
 }
 
 /// What the plan needs to know of a weight.
-pub(super) struct Candidate<'a> {
-    pub(super) name: &'a str,
-    pub(super) elements: usize,
+pub(crate) struct Candidate<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) elements: usize,
     /// Whether rows of it are looked up, as those of an embedding.
-    pub(super) is_looked_up: bool,
+    pub(crate) is_looked_up: bool,
 }
 
 /// Whether a pattern stands for a name. Case does not matter, and the dots of a checkpoint's names and the underscores of a
@@ -69,12 +69,12 @@ impl Plan {
         self.rules.iter().position(|rule| is_match(&rule.pattern, name))
     }
 
-    /// Whether errors of some weights can count by how much inputs matter.
-    pub fn is_weighted(&self) -> bool {
-        self.default.is_weighted() || self.rules.iter().any(|rule| rule.precision.is_weighted())
+    /// Whether codes of some weights can be chosen by data.
+    pub fn is_solvable(&self) -> bool {
+        self.default.is_solvable() || self.rules.iter().any(|rule| rule.precision.is_solvable())
     }
 
-    pub(super) fn precision(&self, candidate: &Candidate<'_>) -> Precision {
+    pub(crate) fn precision(&self, candidate: &Candidate<'_>) -> Precision {
         let Candidate { name, elements, is_looked_up } = *candidate;
         if let Some(rule) = self.rule(name) {
             return self.rules[rule].precision;

@@ -89,9 +89,9 @@ impl Precision {
         }
     }
 
-    /// Whether errors can count by how much inputs matter.
-    pub fn is_weighted(&self) -> bool {
-        matches!(self, Precision::Palette(Palette { vector: 1, .. }))
+    /// Whether codes can be chosen by data.
+    pub fn is_solvable(&self) -> bool {
+        matches!(self, Precision::Linear(_) | Precision::Palette(Palette { vector: 1, .. }))
     }
 }
 

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use super::Result;
 use super::encoder::{WeightEncoder, scheme};
 use super::encoding::operations;
-use super::importance::Importance;
 use super::layout::Layout;
 use super::log::{Log, TensorLog};
 use super::plan::{Candidate, Plan};
 use super::precision::Precision;
+use super::solution::Solutions;
 use super::stored::StoredWeight;
 use super::weight::{Identity, Weight};
 use anemeter_mil::op::WeightAxes;
@@ -55,12 +55,11 @@ type Key = (Identity, String, [usize; 2], Option<usize>, bool);
 /// Replaces the weights of a model by what the plan says. Weights that several functions or operations share
 /// are encoded once and stay shared. A program of ios15 is raised to ios16 if it gets compressed weights, as coremltools does.
 pub fn apply(model: Model, plan: &Plan) -> Result<(Model, Compression)> {
-    apply_weighted(model, plan, &Importance::default())
+    apply_solved(model, plan, &Solutions::default())
 }
 
-/// The same; palettes are those that lose least by how much the inputs of weights matter, where that is known. Weights of
-/// which rows are looked up have no inputs.
-pub fn apply_weighted(mut model: Model, plan: &Plan, by: &Importance) -> Result<(Model, Compression)> {
+/// The same; weights whose codes were chosen by data get those.
+pub fn apply_solved(mut model: Model, plan: &Plan, solutions: &Solutions) -> Result<(Model, Compression)> {
     let mut compression = Compression::default();
     let uses: Vec<Uses> = model.program.functions.iter().map(Uses::of).collect();
     let mut looked_up = BTreeSet::new();
@@ -68,8 +67,7 @@ pub fn apply_weighted(mut model: Model, plan: &Plan, by: &Importance) -> Result<
         collect_looked_up(function, &function.body, uses, &mut looked_up);
     }
     let (seen, stored, matched) = Default::default();
-    let mut pass =
-        Pass { plan, importance: by, looked_up, compression: &mut compression, seen, stored, matched };
+    let mut pass = Pass { plan, solutions, looked_up, compression: &mut compression, seen, stored, matched };
     for (function, uses) in model.program.functions.iter_mut().zip(&uses) {
         let mut body = std::mem::take(&mut function.body);
         pass.stored.clear();
@@ -111,7 +109,9 @@ impl Compression {
                     let loss = encoder.tables()?.loss;
                     let precision = encoder.form();
                     let after = encoder.byte_len();
-                    log.push(tensor_log(&encoder.weight, precision, after, loss.snr(), loss.cosine()), true);
+                    let log_entry = tensor_log(&encoder.weight, precision, after, loss.snr(), loss.cosine());
+                    let weighted = encoder.scheme.is_solved();
+                    log.push(TensorLog { weighted, ..log_entry }, true);
                 }
             }
         }
@@ -130,7 +130,7 @@ fn tensor_log(weight: &Weight, precision: String, bytes: u64, snr_db: Option<f64
         bytes_after: bytes,
         snr_db,
         cosine,
-        weighted: weight.importance.is_some(),
+        weighted: false,
     }
 }
 
@@ -227,7 +227,7 @@ fn collect_looked_up(function: &Function, block: &Block, uses: &Uses, out: &mut 
 
 struct Pass<'p> {
     plan: &'p Plan,
-    importance: &'p Importance,
+    solutions: &'p Solutions,
     /// Weights of which rows are looked up somewhere.
     looked_up: BTreeSet<Identity>,
     compression: &'p mut Compression,
@@ -304,7 +304,7 @@ impl Pass<'_> {
         }
     }
 
-    fn constant(&mut self, into: &mut Function, op: Operation, mut weight: Weight) -> Result<Vec<Operation>> {
+    fn constant(&mut self, into: &mut Function, op: Operation, weight: Weight) -> Result<Vec<Operation>> {
         let identity = weight.identity();
         let is_looked_up = self.looked_up.contains(&identity);
         self.matched.extend(self.plan.rule(&weight.name));
@@ -313,14 +313,12 @@ impl Pass<'_> {
             elements: weight.layout.elements(),
             is_looked_up,
         });
-        if precision.is_weighted() && !is_looked_up {
-            weight.importance = self.importance.of_row(&weight.name, &weight.layout);
-        }
         let opset = into.opset.max(FIRST);
         let (Some(scheme), &[id]) = (scheme(precision, &weight, opset)?, &op.outputs[..]) else {
             self.keep(into, &op);
             return Ok(vec![op]);
         };
+        let scheme = self.solutions.scheme(&weight, precision, scheme)?;
         if into.opset < opset {
             self.compression.raised = Some(Raised { from: into.opset, to: opset });
             into.opset = opset;

@@ -22,8 +22,6 @@ pub(super) struct Weight {
     pub(super) dtype: DType,
     /// Its shape.
     pub(super) layout: Layout,
-    /// How much each element of a channel matters, where errors are to count by that.
-    pub(super) importance: Option<Arc<[f32]>>,
     data: Data,
 }
 
@@ -69,7 +67,7 @@ impl Weight {
             _ => return None,
         };
         let is_compressible = matches!(dtype, DType::F16 | DType::F32);
-        is_compressible.then(|| Weight { name: name.to_owned(), dtype, layout, importance: None, data })
+        is_compressible.then(|| Weight { name: name.to_owned(), dtype, layout, data })
     }
 
     /// The same elements, seen otherwise.

@@ -1,0 +1,35 @@
+//! Why a text cannot be taken through a checkpoint.
+
+use std::io;
+
+use crate::compress::CompressError;
+
+/// A pass over a checkpoint that cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum CalibrateError {
+    /// There is no token.
+    #[error("there are no tokens")]
+    NoTokens,
+    /// A token that the model does not have.
+    #[error("token {token} is beyond the vocabulary of {vocabulary}")]
+    Token {
+        /// The token.
+        token: u32,
+        /// How many there are.
+        vocabulary: usize,
+    },
+    /// A sequence beyond the learned positions.
+    #[error("a sequence of {found} tokens is longer than the {most} positions of the model")]
+    Length {
+        /// Its tokens.
+        found: usize,
+        /// Positions of the model.
+        most: usize,
+    },
+    /// A weight has no codes.
+    #[error(transparent)]
+    Compress(#[from] CompressError),
+    /// Codes cannot be kept.
+    #[error("codes cannot be written: {0}")]
+    Io(#[from] io::Error),
+}

@@ -1,0 +1,115 @@
+//! One layer over all sequences.
+
+use rayon::prelude::*;
+
+use super::attention::{Projected, attend};
+use super::error::CalibrateError;
+use super::hidden::{Hidden, normalize};
+use super::linear::{LoadedLinear, Observer};
+use crate::model::{Activation, Decoder, Gate, Layer, Linear, Mlp};
+use anemeter_kernels::elementwise::{Unary, unary};
+
+/// Takes the hidden states through a layer. Each weight is in memory while it is needed.
+pub fn run_layer(
+    hidden: &mut Hidden,
+    index: usize,
+    layer: &Layer,
+    observer: &mut dyn Observer,
+) -> Result<(), CalibrateError> {
+    let mut mixed = attention(hidden, index, layer, observer)?;
+    if let Some(norm) = &layer.post_attention_norm {
+        normalize(&mut mixed, norm);
+    }
+    hidden.add(&mixed);
+    let mut out = mlp(&hidden.normalized(&layer.mlp_norm), index, &layer.mlp, observer)?;
+    if let Some(norm) = &layer.post_mlp_norm {
+        normalize(&mut out, norm);
+    }
+    hidden.add(&out);
+    Ok(())
+}
+
+/// What the head takes: the hidden states of the last layer after the last norm.
+pub fn head_input(hidden: &Hidden, decoder: &Decoder) -> Vec<f32> {
+    hidden.normalized(&decoder.final_norm)
+}
+
+/// Applies maps that take the same rows.
+fn apply<const N: usize>(
+    rows: &[f32],
+    maps: [(String, &Linear); N],
+    observer: &mut dyn Observer,
+) -> Result<[Vec<f32>; N], CalibrateError> {
+    let mut loaded = maps.map(|(place, linear)| LoadedLinear::load(&place, linear));
+    observer.before(rows, &mut loaded)?;
+    Ok(loaded.map(|map| map.apply(rows)))
+}
+
+fn attention(
+    hidden: &Hidden,
+    index: usize,
+    layer: &Layer,
+    observer: &mut dyn Observer,
+) -> Result<Vec<f32>, CalibrateError> {
+    let attention = &layer.attention;
+    let place = |name: &str| format!("layers_{index}_attention_{name}");
+    let maps = [
+        (place("query"), &attention.query),
+        (place("key"), &attention.key),
+        (place("value"), &attention.value),
+    ];
+    let [query, key, value] = apply(&hidden.normalized(&layer.attention_norm), maps, observer)?;
+    let mixed = attend(attention, Projected { query, key, value }, &hidden.ranges());
+    let [out] = apply(&mixed, [(place("output"), &attention.output)], observer)?;
+    Ok(out)
+}
+
+fn mlp(
+    rows: &[f32],
+    index: usize,
+    mlp: &Mlp,
+    observer: &mut dyn Observer,
+) -> Result<Vec<f32>, CalibrateError> {
+    let place = |name: &str| format!("layers_{index}_mlp_{name}");
+    let (wide, last) = match mlp {
+        Mlp::Plain { up, activation, down } => {
+            let [mut wide] = apply(rows, [(place("up"), up)], observer)?;
+            activate(&mut wide, *activation);
+            (wide, (place("down"), down))
+        }
+        Mlp::Gated { gate, up, activation, down } => {
+            let [mut gated, wide] = apply(rows, [(place("gate"), gate), (place("up"), up)], observer)?;
+            activate(&mut gated, *activation);
+            gated.par_iter_mut().zip(&wide).for_each(|(gate, x)| *gate *= x);
+            (gated, (place("down"), down))
+        }
+        Mlp::Inner { into, value, gate, how, gate_norm, out } => {
+            let Gate { activation, alpha } = *how;
+            let [wide] = apply(rows, [(place("into"), into)], observer)?;
+            let [value, mut gated] =
+                apply(&wide, [(place("value"), value), (place("gate"), gate)], observer)?;
+            activate(&mut gated, activation);
+            if let Some(norm) = gate_norm {
+                normalize(&mut gated, norm);
+            }
+            let share = |gate: f32| alpha * gate + 1.0 - alpha;
+            gated.par_iter_mut().zip(&value).for_each(|(gate, x)| *gate = share(*gate) * x);
+            (gated, (place("out"), out))
+        }
+    };
+    let [out] = apply(&wide, [last], observer)?;
+    Ok(out)
+}
+
+fn activate(rows: &mut Vec<f32>, activation: Activation) {
+    let function = match activation {
+        Activation::Relu => return rows.par_iter_mut().for_each(|x| *x = x.max(0.0)),
+        Activation::Silu => Unary::Silu,
+        Activation::Sigmoid => Unary::Sigmoid,
+        Activation::Gelu => Unary::Gelu,
+        Activation::GeluTanh => Unary::GeluTanh,
+    };
+    let mut out = vec![0.0; rows.len()];
+    unary(function, rows, &mut out);
+    *rows = out;
+}

@@ -1,0 +1,21 @@
+//! A checkpoint layer by layer: token sequences go through one layer after the other, with the weights of one layer and the
+//! hidden states of all sequences in memory. An [`Observer`] sees what every linear map takes and may change its weights
+//! before they are applied.
+//!
+//! [`quantize`] is the observer that chooses codes: each layer gets what the layers before it give with the codes that they
+//! got.
+
+mod attention;
+mod error;
+mod hidden;
+mod layer;
+mod linear;
+mod quantizer;
+#[cfg(test)]
+mod tests;
+
+pub use error::CalibrateError;
+pub use hidden::Hidden;
+pub use layer::{head_input, run_layer};
+pub use linear::{LoadedLinear, Observer};
+pub use quantizer::{Quantizer, quantize};

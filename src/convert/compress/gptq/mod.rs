@@ -1,0 +1,185 @@
+//! Codes chosen by data: each is rounded with the errors of those before it carried on, so that the outputs of a layer lose
+//! least on the inputs that were seen (GPTQ, Frantar et al. 2023), for integers and palettes alike.
+//!
+//! ```text
+//! statistics   sum of x xᵀ over tokens                          what an error of one input's element does to the others'
+//! factor       H = (U + I) D (U + I)ᵀ, heavy columns first
+//! feedback     round target k; carry its error on by U          scales searched within their block, palettes by k-means
+//! descent      each code again, all others as they are          then scales or palettes again, by least squares
+//! ```
+
+mod factor;
+mod feedback;
+mod integers;
+mod palettes;
+mod statistics;
+
+use std::collections::BTreeMap;
+
+use factor::Factor;
+use feedback::{Grid, Rows};
+pub use statistics::Gram;
+
+use super::precision::{Granularity, Linear, Palette, Precision};
+use super::weight::rounded;
+use super::{CompressError, Result};
+use anemeter_kernels::quantize::{Loss, extent};
+use anemeter_kernels::tensor::DType;
+
+/// Elements that are solved at a time, as far as rows are independent of each other.
+const STRIP: usize = 4 << 20;
+
+/// The type that exported weights have.
+const DTYPE: DType = DType::F16;
+
+/// Chooses codes for weights that take the same inputs.
+pub struct Solver<'a> {
+    gram: &'a Gram,
+    ridge: f32,
+    /// Factors by how many columns stay together.
+    factors: BTreeMap<usize, Factor>,
+}
+
+/// Some rows of a weight with their codes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct SolvedRows {
+    /// A code for each element.
+    pub(super) codes: Vec<u8>,
+    /// Pairs of scale and zero point by row and block, or palettes one after the other.
+    pub(super) parameters: Vec<f32>,
+    /// Scales of rows, where palettes have such.
+    pub(super) scales: Vec<f32>,
+    /// What is read back for each element.
+    pub read: Vec<f32>,
+    pub(super) loss: Loss,
+}
+
+impl<'a> Solver<'a> {
+    /// For inputs with these statistics. `ridge` is the share of their mean weight by which every error counts besides.
+    pub fn new(gram: &'a Gram, ridge: f32) -> Solver<'a> {
+        Solver { gram, ridge, factors: BTreeMap::new() }
+    }
+
+    /// How many of so many rows to solve at a time.
+    pub fn strip(&self, precision: Precision, rows: usize) -> usize {
+        let group = match precision {
+            Precision::Palette(Palette { group, .. }) => group.unwrap_or(rows),
+            Precision::Linear(Linear { granularity: Granularity::Tensor, .. }) => rows,
+            _ => 1,
+        };
+        let group = group.max(1);
+        (STRIP / self.gram.columns().max(1) / group).max(1) * group
+    }
+
+    /// Chooses codes for some rows of a weight.
+    ///
+    /// # Panics
+    /// If the rows have not as many elements as the statistics have inputs.
+    pub fn solve(&mut self, weight: &str, rows: &[f32], precision: Precision) -> Result<SolvedRows> {
+        let columns = self.gram.columns();
+        assert!(rows.len().is_multiple_of(columns.max(1)), "rows are whole");
+        if let Some(bad) = rows.iter().find(|value| !value.is_finite()) {
+            let message = format!("weight `{weight}` has an element that is {bad} and cannot be compressed");
+            return Err(CompressError::new(message));
+        }
+        if !self.gram.is_finite() {
+            let message = format!("the inputs of weight `{weight}` on the calibration text are not finite");
+            return Err(CompressError::new(message).with_help("calibrate with another text"));
+        }
+        match precision {
+            Precision::Linear(linear) => self.integers(rows, linear),
+            Precision::Palette(palette) if palette.vector == 1 => self.palettes(rows, palette),
+            other => Err(CompressError::new(format!(
+                "weight `{weight}` cannot be stored as {other} by calibration"
+            ))
+            .with_help("calibration is for int4, int8 and lut1 to lut8 without vectors")),
+        }
+    }
+
+    fn factor(&mut self, block: usize) -> &Factor {
+        let (gram, ridge) = (self.gram, self.ridge);
+        self.factors.entry(block).or_insert_with(|| Factor::new(gram, block, ridge))
+    }
+
+    fn integers(&mut self, weights: &[f32], linear: Linear) -> Result<SolvedRows> {
+        let columns = self.gram.columns().max(1);
+        let block = integers::block(linear, columns);
+        let factor = self.factor(if block < columns { block } else { 1 });
+        let rows = integers::solve(factor, weights, linear, DTYPE);
+        let count = columns.div_ceil(block);
+        let mut parameters = Vec::with_capacity(2 * count * rows.coded.len());
+        for row in &rows.coded {
+            let mut pairs = vec![0.0; 2 * count];
+            for (at, grid) in row.grids.iter().enumerate() {
+                // Blocks are in the order of the factor.
+                let block = factor.order[at * block] / block;
+                (pairs[2 * block], pairs[2 * block + 1]) = (grid.scale, grid.zero);
+            }
+            parameters.extend(pairs);
+        }
+        if linear.granularity == Granularity::Tensor {
+            parameters.truncate(2);
+        }
+        Ok(solved(&rows, weights, parameters, Vec::new()))
+    }
+
+    fn palettes(&mut self, weights: &[f32], palette: Palette) -> Result<SolvedRows> {
+        let columns = self.gram.columns().max(1);
+        let count = weights.len() / columns;
+        let group = palette.group.unwrap_or(count).clamp(1, count.max(1));
+        let scales: Vec<f32> = match palette.scaled {
+            true => weights.chunks(columns).map(magnitude).collect(),
+            false => Vec::new(),
+        };
+        let divided: Vec<f32>;
+        let units = match palette.scaled {
+            true => {
+                let rows = weights.chunks(columns).zip(&scales);
+                divided = rows.flat_map(|(row, scale)| row.iter().map(move |value| value / scale)).collect();
+                &divided[..]
+            }
+            false => weights,
+        };
+        let factor = self.factor(1);
+        let rows = palettes::solve(factor, units, (palette, group), &scales, DTYPE);
+        let firsts = rows.coded.iter().step_by(group);
+        let parameters = firsts.flat_map(|row| row.grids[0].values.iter().copied()).collect();
+        Ok(solved(&rows, weights, parameters, scales))
+    }
+}
+
+/// The largest magnitude of a row, as its scale.
+fn magnitude(row: &[f32]) -> f32 {
+    let extent = extent(row);
+    match rounded(DTYPE, extent.max.max(-extent.min)) {
+        0.0 => 1.0,
+        largest => largest,
+    }
+}
+
+/// Rows with their columns back in the order of the weight.
+fn solved<G: Grid>(
+    rows: &Rows<'_, G>,
+    weights: &[f32],
+    parameters: Vec<f32>,
+    scales: Vec<f32>,
+) -> SolvedRows {
+    let columns = rows.factor.columns().max(1);
+    let mut codes = vec![0; weights.len()];
+    let mut read = vec![0.0; weights.len()];
+    for (at, row) in rows.coded.iter().enumerate() {
+        let scale = scales.get(at).copied().unwrap_or(1.0);
+        for (place, &column) in rows.factor.order.iter().enumerate() {
+            let (from, to) = (at * columns + place, at * columns + column);
+            codes[to] = row.codes[place];
+            read[to] = rounded(DTYPE, (rows.weights[from] - rows.errors[from]) * scale);
+        }
+    }
+    let loss = Loss::between(weights, &read);
+    SolvedRows { codes, parameters, scales, read, loss }
+}
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
