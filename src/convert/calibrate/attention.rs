@@ -78,7 +78,7 @@ fn one_head(
     range: &std::ops::Range<usize>,
     head: usize,
 ) -> Vec<f32> {
-    let Attention { heads, kv_heads, head_dim, scale, window, .. } = *attention;
+    let Attention { heads, kv_heads, head_dim, scale, window, softcap, .. } = *attention;
     let (tokens, shared) = (range.len(), head / (heads / kv_heads.max(1)).max(1));
     let of = |rows: &'_ [f32], count: usize, index: usize| -> std::ops::Range<usize> {
         let start = range.start * count * head_dim + index * head_dim;
@@ -104,7 +104,7 @@ fn one_head(
     multiply(Extents { m: tokens, k: head_dim, n: tokens }, query, key.transposed(), &mut scores);
     for (token, row) in scores.chunks_mut(tokens).enumerate() {
         let first = window.map_or(0, |window| (token + 1).saturating_sub(window));
-        softmax(row, first..token + 1, scale);
+        softmax(row, first..token + 1, (scale, softcap));
     }
     let mut out = vec![0.0; tokens * head_dim];
     let scores = Matrix::row_major(&scores, tokens);
@@ -113,9 +113,12 @@ fn one_head(
 }
 
 /// Shares of the visible scores; the others are zero.
-fn softmax(row: &mut [f32], visible: std::ops::Range<usize>, scale: f32) {
+fn softmax(row: &mut [f32], visible: std::ops::Range<usize>, (scale, softcap): (f32, Option<f32>)) {
     let seen = &mut row[visible.clone()];
     seen.iter_mut().for_each(|x| *x *= scale);
+    if let Some(cap) = softcap {
+        seen.iter_mut().for_each(|x| *x = cap * (*x / cap).tanh());
+    }
     let most = seen.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let mut sum = 0.0;
     for x in seen.iter_mut() {

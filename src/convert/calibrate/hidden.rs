@@ -86,10 +86,12 @@ impl Hidden {
         ends.zip(&self.lengths).map(|(end, length)| end - length..end).collect()
     }
 
-    /// The rows after a norm.
-    pub(super) fn normalized(&self, norm: &Norm) -> Vec<f32> {
+    /// The rows after a norm, if there is one.
+    pub(super) fn normalized(&self, norm: Option<&Norm>) -> Vec<f32> {
         let mut rows = self.rows.clone();
-        normalize(&mut rows, norm);
+        if let Some(norm) = norm {
+            normalize(&mut rows, norm);
+        }
         rows
     }
 

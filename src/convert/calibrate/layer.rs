@@ -1,12 +1,14 @@
 //! One layer over all sequences.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use super::attention::{Projected, attend};
 use super::error::CalibrateError;
 use super::hidden::{Hidden, normalize};
 use super::linear::{LoadedLinear, Observer};
-use crate::model::{Activation, Decoder, Gate, Layer, Linear, Mlp};
+use crate::model::{Activation, Attention, Decoder, Gate, Layer, Linear, Mlp, Residual};
 use anemeter_kernels::elementwise::{Unary, unary};
 
 /// Takes the hidden states through a layer. Each weight is in memory while it is needed.
@@ -16,12 +18,19 @@ pub fn run_layer(
     layer: &Layer,
     observer: &mut dyn Observer,
 ) -> Result<(), CalibrateError> {
-    let mut mixed = attention(hidden, index, layer, observer)?;
+    let shared = hidden.normalized(layer.attention_norm.as_ref());
+    // A parallel MLP does not see what attention adds; without a norm of its own it shares attention's.
+    let aside = (layer.residual == Residual::Parallel).then(|| match &layer.mlp_norm {
+        Some(norm) => hidden.normalized(Some(norm)),
+        None => shared.clone(),
+    });
+    let mut mixed = attention(&shared, &hidden.ranges(), (index, &layer.attention), observer)?;
     if let Some(norm) = &layer.post_attention_norm {
         normalize(&mut mixed, norm);
     }
     hidden.add(&mixed);
-    let mut out = mlp(&hidden.normalized(&layer.mlp_norm), index, &layer.mlp, observer)?;
+    let into = aside.unwrap_or_else(|| hidden.normalized(layer.mlp_norm.as_ref()));
+    let mut out = mlp(&into, index, &layer.mlp, observer)?;
     if let Some(norm) = &layer.post_mlp_norm {
         normalize(&mut out, norm);
     }
@@ -31,7 +40,7 @@ pub fn run_layer(
 
 /// What the head takes: the hidden states of the last layer after the last norm.
 pub fn head_input(hidden: &Hidden, decoder: &Decoder) -> Vec<f32> {
-    hidden.normalized(&decoder.final_norm)
+    hidden.normalized(Some(&decoder.final_norm))
 }
 
 /// Applies maps that take the same rows.
@@ -46,20 +55,19 @@ fn apply<const N: usize>(
 }
 
 fn attention(
-    hidden: &Hidden,
-    index: usize,
-    layer: &Layer,
+    rows: &[f32],
+    ranges: &[Range<usize>],
+    (index, attention): (usize, &Attention),
     observer: &mut dyn Observer,
 ) -> Result<Vec<f32>, CalibrateError> {
-    let attention = &layer.attention;
     let place = |name: &str| format!("layers_{index}_attention_{name}");
     let maps = [
         (place("query"), &attention.query),
         (place("key"), &attention.key),
         (place("value"), &attention.value),
     ];
-    let [query, key, value] = apply(&hidden.normalized(&layer.attention_norm), maps, observer)?;
-    let mixed = attend(attention, Projected { query, key, value }, &hidden.ranges());
+    let [query, key, value] = apply(rows, maps, observer)?;
+    let mixed = attend(attention, Projected { query, key, value }, ranges);
     let [out] = apply(&mixed, [(place("output"), &attention.output)], observer)?;
     Ok(out)
 }

@@ -32,6 +32,8 @@ fn attention(window: Option<usize>) -> Attention {
         key_norm: None,
         rope: None,
         window,
+        softcap: None,
+        scaled_from: None,
     }
 }
 
