@@ -404,7 +404,8 @@ mod tests {
                 });
             }
             // Two predictions at once on one pool, whose threads find the work of both.
-            [scope.spawn(predict), scope.spawn(predict)].map(|prediction| prediction.join().unwrap());
+            let predictions = [scope.spawn(predict), scope.spawn(predict)];
+            predictions.into_iter().for_each(|prediction| prediction.join().unwrap());
         });
     }
 

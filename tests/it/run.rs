@@ -250,13 +250,13 @@ fn inputs_are_arrays_of_numpy_and_outputs_can_be() {
     let outputs = folder.path().join("out.npz");
     let named = |name: &str, file: &str| format!("{name}={}", array(file).display());
     let mut sum = None;
-    // Pixels are bytes, and a transposed matrix is written column by column.
-    for (file, dtype) in [("uint8.npy", "uint8"), ("fortran.npy", "fp32"), ("float32.npy", "fp32")] {
+    // A transposed matrix is written column by column.
+    for file in ["fortran.npy", "float32.npy"] {
         let (a, b) = (named("a", "float16.npy"), named("b", file));
         let outcome =
             anemeter(&["run", arg(&package), "--inputs", &a, "--inputs", &b, "--outputs", arg(&outputs)]);
         outcome.good();
-        assert_eq!(outcome.stderr, format!("note: input b: {dtype} values converted to fp16\n"));
+        assert_eq!(outcome.stderr, "note: input b: fp32 values converted to fp16\n");
         let found = npz(&outputs).remove("sum").unwrap();
         assert_eq!(found.shape(), [2, 3]);
         let halves = [0, 2, 4, 6, 8, 10].map(|x| f16::from_f32(x as f32));

@@ -1,6 +1,6 @@
 //! Inputs as a function declares them.
 
-use anemeter_kernels::convert::{from_f32, to_f32, to_ints};
+use anemeter_kernels::convert::{from_f32, to_f32};
 use anemeter_kernels::tensor::{DType, Tensor, TensorError};
 use anemeter_mil::{FeatureType, Interface};
 
@@ -8,8 +8,8 @@ use anemeter_mil::{FeatureType, Interface};
 pub type NamedTensor = (String, Tensor);
 
 /// Inputs as the function declares them, and what was changed to make them so. As Core ML does with an `MLMultiArray`,
-/// floating point values and integers are converted to the floating point type of the input, such as the pixels of an
-/// image, and integers, which are `int64` in Python, to `int32`; anything else is left for the runtime to refuse.
+/// floating point values and integers are converted to the floating point type of the input, and `int64`, which arrays of
+/// Python have, to `int32`; anything else is left for the runtime to refuse.
 pub fn as_declared(
     interface: Option<&Interface>,
     inputs: Vec<NamedTensor>,
@@ -24,12 +24,16 @@ pub fn as_declared(
             });
         let given = tensor.dtype();
         match declared {
-            Some(DType::I32) if given != DType::I32 && given.is_int() => {
-                let tensor = as_int32(&tensor).map_err(|problem| format!("input `{name}`: {problem}"))?;
-                notes.push(format!("input {name}: {given} values converted to int32"));
+            Some(DType::I32) if given == DType::I64 => {
+                let tensor = narrowed(&tensor).map_err(|problem| format!("input `{name}`: {problem}"))?;
+                notes.push(format!("input {name}: int64 values converted to int32"));
                 Ok((name, tensor))
             }
-            Some(dtype) if dtype != given && dtype.is_float() && (given.is_float() || given.is_int()) => {
+            Some(dtype)
+                if dtype != given
+                    && dtype.is_float()
+                    && (given.is_float() || matches!(given, DType::I32 | DType::I64)) =>
+            {
                 let (tensor, overflowed) =
                     converted(&tensor, dtype).map_err(|e| format!("input `{name}`: {e}"))?;
                 let lost = match overflowed {
@@ -46,13 +50,14 @@ pub fn as_declared(
     Ok((inputs, notes))
 }
 
-/// A tensor of integers as `int32`, if every value fits.
-fn as_int32(tensor: &Tensor) -> Result<Tensor, String> {
-    let narrow = |wide: i64| {
+/// An `int64` tensor as `int32`, if every value fits.
+fn narrowed(tensor: &Tensor) -> Result<Tensor, String> {
+    let view = tensor.view();
+    let narrow = |&wide: &i64| {
         i32::try_from(wide).map_err(|_| format!("holds {wide}, which is beyond int32, the type of the input"))
     };
-    let values = to_ints(&tensor.view()).map_err(|error| error.to_string())?;
-    let values: Vec<i32> = values.into_iter().map(narrow).collect::<Result<_, _>>()?;
+    let values = view.slice::<i64>().map_err(|error| error.to_string())?;
+    let values: Vec<i32> = values.iter().map(narrow).collect::<Result<_, _>>()?;
     Tensor::from_slice(tensor.shape(), &values).map_err(|error| error.to_string())
 }
 

@@ -37,6 +37,20 @@ fn a_regression_is_shown_in_every_format() {
 }
 
 #[test]
+fn junit_tells_what_is_inconclusive_as_the_caller_chooses() {
+    let scene = three_sessions();
+    let shown = |more: &[&str]| {
+        let outcome = scene.gate(&report(1, 4, 1.0), &[&["--format", "junit"], more].concat());
+        assert_eq!(outcome.code, 3, "{}", outcome.stderr);
+        outcome.stdout
+    };
+    let [skipped, failed] = [shown(&[]), shown(&["--junit-inconclusive", "failed"])];
+    assert!(skipped.contains("<skipped ") && !skipped.contains("<failure "), "{skipped}");
+    assert!(failed.contains("<failure "), "{failed}");
+    assert!(!skipped.contains("<error ") && !failed.contains("<error "));
+}
+
+#[test]
 fn a_report_is_judged_by_the_limits_of_the_gate() {
     let scene = three_sessions();
     let gates = scene.path("gates.yaml");
