@@ -41,6 +41,9 @@ def of_one(kind):
     return kind if kind is bool else type(kind.__name__, (kind,), {"__new__": lambda _, value: kind(np.ravel(value)[0])})
 
 
+# coremltools converts attention that is made of its parts, and not the operation that computes all of it.
+torch.backends.mha.set_fastpath_enabled(False)
+
 torch_ops._cast = lambda context, node, kind, name: cast(context, node, of_one(kind), name)
 
 CONTEXT, BATCH, VOCABULARY, HIDDEN, HEADS, LAYERS = 64, 8, 96, 48, 4, 4
@@ -121,8 +124,12 @@ class Sentence(nn.Module):
         self.model = model
 
     def forward(self, input_ids, attention_mask):
-        hidden = self.model(input_ids=input_ids, attention_mask=attention_mask, return_dict=False)[0]
-        mask = attention_mask.unsqueeze(-1).to(hidden.dtype)
+        # A mask of four dimensions is added as it is; coremltools does not convert what makes one of two.
+        dtype = self.model.embeddings.word_embeddings.weight.dtype
+        added = (1 - attention_mask.to(dtype))[:, None, None, :] * -1e4
+        kinds = torch.zeros_like(input_ids)
+        hidden = self.model(input_ids=input_ids, attention_mask=added, token_type_ids=kinds, return_dict=False)[0]
+        mask = attention_mask.unsqueeze(-1).to(dtype)
         return F.normalize((hidden * mask).sum(1) / mask.sum(1), dim=1)
 
 

@@ -36,7 +36,7 @@ pub(super) fn run(args: &Args, path: &Path, output: &mut Output) -> Result<Statu
         true => output.json(&report)?,
         false => print(args, path, &report, output)?,
     }
-    if !args.no_record && bundle.is_on_disk() {
+    if !args.no_record {
         record::write(&bundle, &recorded(args, path, &bundle, &report)?)?;
     }
     Ok(if report.passed { Status::Good } else { Status::Failed })

@@ -8,7 +8,8 @@ use anemeter_base::vocabulary::{FunctionRole, KvForm};
 impl Bundle {
     /// Whether it is described on disk, where records of it are kept, and not around packages in memory.
     pub fn is_on_disk(&self) -> bool {
-        self.path(MANIFEST).is_file()
+        // A package of a bundle alone is not that bundle.
+        self.source == self.folder && self.path(MANIFEST).is_file()
     }
 
     /// The same description, of a language model.

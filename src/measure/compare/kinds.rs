@@ -51,16 +51,12 @@ const EVERY: &[Metric] = &[
     Metric::FirstStep,
     Metric::Tps,
     Metric::InterToken,
-    Metric::PrefillTps,
-    Metric::TimePerOutputToken,
-    Metric::EndToEnd,
     Metric::Latency,
     Metric::PredictionRate,
 ];
 const PREDICTING: &[Metric] = &[Metric::Latency, Metric::PredictionRate];
-const PREFILL: &[Metric] =
-    &[Metric::Ttft, Metric::Prefill, Metric::FirstStep, Metric::PrefillTps, Metric::EndToEnd];
-const DECODE: &[Metric] = &[Metric::Tps, Metric::InterToken, Metric::TimePerOutputToken, Metric::EndToEnd];
+const PREFILL: &[Metric] = &[Metric::Ttft, Metric::Prefill, Metric::FirstStep];
+const DECODE: &[Metric] = &[Metric::Tps, Metric::InterToken];
 const LOADING: &[Metric] =
     &[Metric::Load, Metric::Open, Metric::FirstPrediction, Metric::MemoryAtLoad, Metric::MemoryPeak];
 const MEMORY: &[Metric] = &[Metric::MemoryPeak, Metric::Tps, Metric::InterToken];

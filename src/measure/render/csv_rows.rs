@@ -156,8 +156,8 @@ mod tests {
         let rows: Vec<csv::StringRecord> = reader.records().map(Result::unwrap).collect();
         let kind = |kind: &str| rows.iter().filter(|row| &row[0] == kind).count();
         assert_eq!(kind("summary"), report.figures.len());
-        // Per request seven values and four steps; per launch six values.
-        assert_eq!(kind("sample"), 9 * 11 + 3 * 6);
+        // Per request ten values and four steps; per launch six values.
+        assert_eq!(kind("sample"), 9 * 14 + 3 * 6);
         let first = rows.iter().find(|row| &row[10] == "ttft").unwrap();
         assert_eq!((&first[1], &first[9], &first[11], &first[13]), ("tiny", "512", "ms", "40.0"));
     }

@@ -291,6 +291,10 @@ fn folders_bundles_and_sweeps_are_taken_alike() {
         let inspected = scene.run(&["inspect", what]);
         assert!(inspected.good().contains("a.mlpackage") && inspected.stdout.contains("b.mlpackage"));
     }
+    let same = scene.run(&["verify", "parts", "--against", "bundle"]);
+    assert!(same.good().contains("function a.mlpackage main: outputs"), "{}", same.stdout);
+    let other = scene.run(&["verify", "parts", "--against", "resnet.mlpackage"]);
+    assert!(refused(&other).contains("has the packages resnet.mlpackage"), "{}", other.stderr);
     write_text(
         &scene.path("sweep.yaml"),
         "schema: anemeter.sweep/1\nbundles: [{ name: x, path: resnet.mlpackage }]\nthreads: [1, 2]\n",
