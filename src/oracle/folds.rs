@@ -104,16 +104,16 @@ mod tests {
 
     #[test]
     fn folds_are_read_from_the_configuration() {
-        let of = |architecture: &str, config: serde_json::Value| {
-            super::of(architecture, &Config::new(config.as_object().unwrap().clone())).unwrap()
+        let folds = |architecture: &str, config: serde_json::Value| {
+            of(architecture, &Config::new(config.as_object().unwrap().clone())).unwrap()
         };
-        assert_eq!(of("llama", json!({})), NONE);
-        assert_eq!(of("granite", json!({"residual_multiplier": 0.22})).added, 0.22);
-        assert_eq!(of("minicpm", json!({"num_hidden_layers": 4, "scale_depth": 1.4})).added, 0.7);
-        assert_eq!(of("minicpm", json!({"num_hidden_layers": 4, "scale_depth": null})).added, 1.0);
+        assert_eq!(folds("llama", json!({})), NONE);
+        assert_eq!(folds("granite", json!({"residual_multiplier": 0.22})).added, 0.22);
+        assert_eq!(folds("minicpm", json!({"num_hidden_layers": 4, "scale_depth": 1.4})).added, 0.7);
+        assert_eq!(folds("minicpm", json!({"num_hidden_layers": 4, "scale_depth": null})).added, 1.0);
         let half = Some(Pairs { head_dim: 128, dims: 64 });
-        assert_eq!(of("glm4", json!({"hidden_size": 64, "num_attention_heads": 2})).pairs, half);
+        assert_eq!(folds("glm4", json!({"hidden_size": 64, "num_attention_heads": 2})).pairs, half);
         let whole = Some(Pairs { head_dim: 32, dims: 32 });
-        assert_eq!(of("cohere2", json!({"hidden_size": 64, "num_attention_heads": 2})).pairs, whole);
+        assert_eq!(folds("cohere2", json!({"hidden_size": 64, "num_attention_heads": 2})).pairs, whole);
     }
 }

@@ -216,6 +216,19 @@ fn an_unknown_architecture_is_told_what_it_is_and_what_else_can_be_done() {
 }
 
 #[test]
+fn a_mixture_of_experts_is_refused_with_a_way_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let config =
+        json!({"architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "num_experts": 128});
+    let checkpoint = architectures::llama("experts", &config).write(folder.path());
+    let output = folder.path().join("bundle");
+    let message = anemeter(&["export", arg(&checkpoint), "-o", arg(&output)]).complaint();
+    assert!(message.contains("gathers of weights leave the Neural Engine"), "{message}");
+    assert!(message.contains("help: export a dense model of the family (qwen3)"), "{message}");
+    assert!(!output.exists());
+}
+
+#[test]
 fn only_trained_lengths_are_exported() {
     let scene = Scene::new();
     let training = scene.path("train.yaml");

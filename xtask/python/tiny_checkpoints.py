@@ -239,6 +239,26 @@ def mistral3_with_images(**text):
     )
 
 
+MUP = ["embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"]
+
+
+def minicpm(sizes, scale_emb, scale_depth, dim_model_base):
+    """A MiniCPM, which this transformers does not have, as the Granite that computes the same."""
+    return lambda: transformers.GraniteConfig(
+        **sizes,
+        embedding_multiplier=scale_emb,
+        attention_multiplier=(sizes["hidden_size"] / sizes["num_attention_heads"]) ** -0.5,
+        residual_multiplier=scale_depth / sizes["num_hidden_layers"] ** 0.5,
+        logits_scaling=sizes["hidden_size"] / dim_model_base,
+    )
+
+
+def as_minicpm(**scales):
+    """`config.json` of a MiniCPM instead of a Granite."""
+    named = as_class("MiniCPMForCausalLM", "minicpm")
+    return lambda config: {**{key: named(config)[key] for key in config if key not in MUP}, **scales}
+
+
 # Sizes that no tile of a kernel divides.
 AWKWARD = {
     "hidden_size": 60,
@@ -276,7 +296,18 @@ DECODERS = {
     "olmo2": Checkpoint(decoder("Olmo2", num_key_value_heads=4), dtype=torch.bfloat16),
     "olmo2-awkward": Checkpoint(decoder("Olmo2", **AWKWARD, rope_parameters=rope("yarn", 10_000.0, **YARN))),
     "olmo3": Checkpoint(decoder("Olmo3", num_hidden_layers=5, sliding_window=WINDOW), dtype=torch.bfloat16),
-    "olmo3-listed": Checkpoint(decoder("Olmo3", sliding_window=WINDOW, layer_types=SOME_WINDOWS)),
+    "olmo3-listed": Checkpoint(
+        decoder(
+            "Olmo3",
+            **{**AWKWARD, "num_hidden_layers": 3},
+            sliding_window=WINDOW,
+            layer_types=SOME_WINDOWS,
+            rope_parameters={
+                "sliding_attention": rope("default", 10_000.0),
+                "full_attention": rope("yarn", 10_000.0, **YARN),
+            },
+        )
+    ),
     "gemma2": Checkpoint(
         decoder(
             "Gemma2",
@@ -284,7 +315,7 @@ DECODERS = {
             query_pre_attn_scalar=24,
             sliding_window=WINDOW,
             attn_logit_softcapping=2.0,
-            final_logit_softcapping=4.0,
+            final_logit_softcapping=12.0,
         ),
         dtype=torch.bfloat16,
     ),
@@ -374,24 +405,17 @@ DECODERS = {
         decoder("Ernie4_5", **AWKWARD, head_dim=22, use_bias=True, tie_word_embeddings=False)
     ),
     "minicpm": Checkpoint(
-        decoder("MiniCPM", scale_emb=1.5, scale_depth=1.4, dim_model_base=48), dtype=torch.bfloat16
+        minicpm(sizes(tie_word_embeddings=True), scale_emb=1.5, scale_depth=1.4, dim_model_base=48),
+        dtype=torch.bfloat16,
+        rewrite=as_minicpm(scale_emb=1.5, scale_depth=1.4, dim_model_base=48),
     ),
     "minicpm-awkward": Checkpoint(
-        decoder(
-            "MiniCPM",
-            **AWKWARD,
-            scale_emb=2,
-            scale_depth=None,
-            dim_model_base=None,
-            tie_word_embeddings=False,
-            rope_parameters=rope(
-                "longrope",
-                10_000.0,
-                short_factor=[1.0 + i / 20 for i in range(10)],
-                long_factor=[1.0 + i / 2 for i in range(10)],
-                original_max_position_embeddings=ORIGINAL,
-            ),
-        )
+        minicpm(sizes(**AWKWARD), scale_emb=2, scale_depth=0.9, dim_model_base=30),
+        rewrite=as_minicpm(scale_emb=2, scale_depth=0.9, dim_model_base=30),
+    ),
+    # The class of MiniCPM5: many queries per key, heads wider than the width divided by them.
+    "minicpm5": Checkpoint(
+        llama(num_attention_heads=8, num_key_value_heads=1, head_dim=32), dtype=torch.bfloat16
     ),
     # The class of Phi-4-mini: a tied head, and three quarters of a head rotated.
     "phi4-mini": Checkpoint(
@@ -603,7 +627,9 @@ def boundaries(model):
         short = {**section, "long_factor": section["short_factor"]}
         yield "original_max_position_embeddings", original, False, without(model, set_rope(short))
     elif kind in ("llama3", "yarn"):
-        default = without(model, set_rope({"rope_type": "default"}))
+        growth = ("llama_4_scaling_beta", "original_max_position_embeddings")
+        kept = {key: section[key] for key in growth} if "llama_4_scaling_beta" in section else {}
+        default = without(model, set_rope({"rope_type": "default", **kept}))
         yield "original_max_position_embeddings", original, False, default
 
 

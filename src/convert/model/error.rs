@@ -33,6 +33,19 @@ pub enum ModelError {
         /// Architectures that this version converts.
         known: Vec<&'static str>,
     },
+    /// The configuration is of a mixture of experts.
+    #[error(
+        "{}: architecture {found} is a mixture of experts: a router chooses other weights for every token, and gathers \
+         of weights leave the Neural Engine", path.display()
+    )]
+    Experts {
+        /// Path of the checkpoint.
+        path: PathBuf,
+        /// What its configuration says.
+        found: String,
+        /// The architecture of its dense relatives, if this version converts them.
+        dense: Option<&'static str>,
+    },
     /// The tensors are not those that the configuration implies.
     #[error("{}: tensors do not make up the {architecture} model of its configuration{}", path.display(), Lines(problems))]
     Tensors {
@@ -53,6 +66,13 @@ impl Advice for ModelError {
                  docs/guides/add-an-architecture.md shows how to add a decoder"
                     .into(),
             ),
+            ModelError::Experts { dense, .. } => {
+                let dense = dense.map_or_else(
+                    || "a dense model of about as many active parameters".to_owned(),
+                    |dense| format!("a dense model of the family ({dense})"),
+                );
+                Some(format!("export {dense}, or run this one on the GPU, with MLX or llama.cpp").into())
+            }
             ModelError::Config { .. } | ModelError::Tensors { .. } => None,
         }
     }

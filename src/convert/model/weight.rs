@@ -50,7 +50,14 @@ impl Pairs {
     fn stored_row(self, row: usize) -> usize {
         let at = row % self.head_dim;
         let (half, first) = (self.dims / 2, row - at);
-        first + if at < half { 2 * at } else if at < 2 * half { 2 * (at - half) + 1 } else { at }
+        first
+            + if at < half {
+                2 * at
+            } else if at < 2 * half {
+                2 * (at - half) + 1
+            } else {
+                at
+            }
     }
 }
 
@@ -173,9 +180,7 @@ impl Weight {
             Source::Scaled(inner, _) => return self.range_of(inner, range),
             Source::Stored(stored) | Source::PlusOne(stored) => (stored, 0),
             Source::Rows(stored, row) => (stored, self.row_start(*row)),
-            Source::Transposed(stored)
-            | Source::TransposedColumns(stored, _)
-            | Source::Halves(stored, _) => {
+            Source::Transposed(stored) | Source::TransposedColumns(stored, _) | Source::Halves(stored, _) => {
                 return (stored, 0..stored.bytes.len());
             }
         };

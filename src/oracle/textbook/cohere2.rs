@@ -25,7 +25,8 @@ pub(crate) fn open(config: &Config, positions: usize, tensors: &VarBuilder<'_>) 
     let keys = &settings.keys;
     let (hidden, epsilon) = (settings.hidden, keys.number("layer_norm_eps")?);
     let pattern = keys.size("sliding_window_pattern")?.max(1);
-    let (window, is_local) = (settings.window_or_4096()?, settings.windowed(|layer| (layer + 1) % pattern != 0)?);
+    let (window, is_local) =
+        (settings.window_or_4096()?, settings.windowed(|layer| (layer + 1) % pattern != 0)?);
     let rotary = Rc::new(Rotary::of_neighbours(&settings.rope()?, positions)?);
     let bias = settings.attention_bias;
     let mut decoder = family::decoder(&settings, tensors, |i, at| {

@@ -33,7 +33,7 @@ pub(crate) fn open(config: &Config, positions: usize, tensors: &VarBuilder<'_>) 
     let softcap = keys.number_unless_null("attn_logit_softcapping", 50.0)?;
     let bias = settings.attention_bias;
     let mut decoder = family::decoder(&settings, tensors, |i, at| {
-        let norm = |name: &str| Ok(Some(plus_one(settings.hidden, settings.epsilon, &at.pp(name))?));
+        let norm = |name: &str| plus_one(settings.hidden, settings.epsilon, &at.pp(name)).map(Some);
         let projections = family::projections(&settings, at, (bias, bias))?;
         let window = if is_local[i] { window } else { None };
         let plain = family::attention(&settings, projections, &rotary, window);

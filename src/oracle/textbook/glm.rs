@@ -24,7 +24,11 @@ pub(crate) fn open(config: &Config, positions: usize, tensors: &VarBuilder<'_>) 
     open_with(config, positions, tensors, false)
 }
 
-pub(crate) fn open_4(config: &Config, positions: usize, tensors: &VarBuilder<'_>) -> Result<Box<dyn Network>> {
+pub(crate) fn open_4(
+    config: &Config,
+    positions: usize,
+    tensors: &VarBuilder<'_>,
+) -> Result<Box<dyn Network>> {
     open_with(config, positions, tensors, true)
 }
 

@@ -21,7 +21,11 @@ pub(crate) fn open(config: &Config, positions: usize, tensors: &VarBuilder<'_>) 
     family::open(&settings, tensors, [false; 3], |layer| if is_windowed[layer] { window } else { None })
 }
 
-pub(crate) fn open_3(config: &Config, positions: usize, tensors: &VarBuilder<'_>) -> Result<Box<dyn Network>> {
+pub(crate) fn open_3(
+    config: &Config,
+    positions: usize,
+    tensors: &VarBuilder<'_>,
+) -> Result<Box<dyn Network>> {
     let text = config.opt_section("text_config")?.unwrap_or_else(|| config.clone());
     let settings = Settings::read(&text, DEFAULTS_3, positions)?;
     let window = settings.keys.opt_size("sliding_window")?;

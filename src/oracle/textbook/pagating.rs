@@ -29,7 +29,9 @@ pub(crate) fn open(config: &Config, _positions: usize, tensors: &VarBuilder<'_>)
             into: linear(hidden, inner, at.pp("fc_in"))?,
             value: linear(inner, inner, act.pp("value_proj"))?,
             gate: linear(inner, inner, act.pp("gate_proj"))?,
-            gate_norm: normed.then(|| centred_and_shifted(inner, epsilon, &act.pp("gate_norm"))).transpose()?,
+            gate_norm: normed
+                .then(|| centred_and_shifted(inner, epsilon, &act.pp("gate_norm")))
+                .transpose()?,
             out: linear(inner, hidden, at.pp("fc_out"))?,
             activation,
             alpha: alpha(&act)?,

@@ -22,7 +22,7 @@ pub(crate) fn open(config: &Config, positions: usize, tensors: &VarBuilder<'_>) 
     let (bias, is_parallel) = (keys.flag("use_qkv_bias")?, keys.flag("use_parallel_residual")?);
     let rotary = Rc::new(Rotary::new(&settings.rope()?, positions)?);
     let mut decoder = family::decoder(&settings, tensors, |_, at| {
-        let norm = |name: &str| Ok(Some(centred_and_shifted(hidden, epsilon, &at.pp(name))?));
+        let norm = |name: &str| centred_and_shifted(hidden, epsilon, &at.pp(name)).map(Some);
         let projections = family::projections(&settings, at, (bias, false))?;
         Ok(Layer {
             attention_norm: norm("input_layernorm")?,

@@ -28,7 +28,7 @@ pub(crate) fn open(config: &Config, positions: usize, tensors: &VarBuilder<'_>) 
     let rotary = Rc::new(Rotary::new(&settings.rope()?, positions)?);
     let (narrow, wide) = (settings.hidden, settings.intermediate);
     let mut decoder = family::decoder(&settings, tensors, |_, at| {
-        let norm = |name: &str| Ok(Some(centred_and_shifted(narrow, epsilon, &at.pp(name))?));
+        let norm = |name: &str| centred_and_shifted(narrow, epsilon, &at.pp(name)).map(Some);
         let projections = family::projections(&settings, at, (bias, bias))?;
         let mlp = at.pp("mlp");
         Ok(Layer {

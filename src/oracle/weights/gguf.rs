@@ -28,6 +28,8 @@ const INNER: &[(&str, &str)] = &[
     ("self_attn.k_norm", "attn_k_norm"),
     ("pre_feedforward_layernorm", "ffn_norm"),
     ("post_feedforward_layernorm", "post_ffw_norm"),
+    ("post_self_attn_layernorm", "post_attention_norm"),
+    ("post_mlp_layernorm", "post_ffw_norm"),
     ("mlp.gate_proj", "ffn_gate"),
     ("mlp.up_proj", "ffn_up"),
     ("mlp.gate_up_proj", "ffn_up"),
@@ -51,6 +53,16 @@ const SETTINGS: &[(&str, &str)] = &[
     ("head_dim", "attention.key_length"),
     ("sliding_window", "attention.sliding_window"),
     ("rms_norm_eps", "attention.layer_norm_rms_epsilon"),
+    ("norm_epsilon", "attention.layer_norm_epsilon"),
+    ("layer_norm_eps", "attention.layer_norm_epsilon"),
+    ("embedding_multiplier", "embedding_scale"),
+    ("attention_multiplier", "attention.scale"),
+    ("residual_multiplier", "residual_scale"),
+    ("logits_scaling", "logit_scale"),
+    ("logit_scale", "logit_scale"),
+    ("scale_emb", "embedding_scale"),
+    ("attn_logit_softcapping", "attn_logit_softcapping"),
+    ("final_logit_softcapping", "final_logit_softcapping"),
     ("rope_theta", "rope.freq_base"),
     ("original_max_position_embeddings", "rope.scaling.original_context_length"),
     ("n_layer", "block_count"),
@@ -84,13 +96,15 @@ impl<'a> Gguf<'a> {
         let is_norm = own.ends_with("norm.weight");
         match self.architecture.as_str() {
             // llama.cpp rotates neighbours where transformers rotates halves of a head.
-            "llama" | "mistral" if own.contains(".attn_q.") || own.contains(".attn_k.") => {
+            "llama" | "mistral" | "smollm3" | "granite" | "minicpm"
+                if own.contains(".attn_q.") || own.contains(".attn_k.") =>
+            {
                 let half = self.head_dim()? / 2;
                 let (shape, rows) = (tensor.dims().to_vec(), tensor.dim(0)?);
                 let pairs = tensor.reshape((rows / (2 * half), half, 2, tensor.elem_count() / rows))?;
                 pairs.transpose(1, 2)?.contiguous()?.reshape(shape)
             }
-            "gemma3" if is_norm => tensor - 1.0,
+            "gemma2" | "gemma3" if is_norm => tensor - 1.0,
             "gpt2" if own.starts_with("blk.") && tensor.rank() == 2 => tensor.t()?.contiguous(),
             _ => Ok(tensor),
         }
@@ -112,7 +126,7 @@ impl<'a> Gguf<'a> {
         let rest = path.strip_prefix("model.layers.").or_else(|| path.strip_prefix("transformer.h."))?;
         let (layer, part) = rest.split_once('.')?;
         let own = match (part, self.architecture.as_str()) {
-            ("post_attention_layernorm", "gemma3") => "post_attention_norm",
+            ("post_attention_layernorm", "gemma2" | "gemma3" | "olmo2") => "post_attention_norm",
             ("post_attention_layernorm", _) => "ffn_norm",
             _ => find(INNER, part)?,
         };
@@ -131,7 +145,9 @@ impl<'a> Gguf<'a> {
         let mut set = |key: &str, value: Value| config.insert(key.to_owned(), value);
         set("vocab_size", json!(embedding.shape.dims()[0]));
         set("tie_word_embeddings", json!(!has("output.weight")));
-        set("attention_bias", json!(has("blk.0.attn_q.bias")));
+        for key in ["attention_bias", "use_bias", "use_qkv_bias"] {
+            set(key, json!(has("blk.0.attn_q.bias")));
+        }
         set("mlp_bias", json!(has("blk.0.ffn_up.bias")));
         set("use_sliding_window", json!(self.number("attention.sliding_window").is_some()));
         if let Some(rotated) = self.number("rope.dimension_count") {
@@ -139,6 +155,20 @@ impl<'a> Gguf<'a> {
         }
         if let Some(scaling) = self.rope_scaling(has)? {
             set("rope_scaling", scaling);
+        }
+        if let Some(Meta::Bool(parallel)) = self.content.metadata.get(&self.key("use_parallel_residual")) {
+            set("use_parallel_residual", json!(parallel));
+        }
+        if let (true, Some(scale)) = (self.architecture == "minicpm", self.number("residual_scale")) {
+            set("scale_depth", json!(scale * self.require("block_count")?.sqrt()));
+        }
+        if let (true, Some(scale)) = (self.architecture == "minicpm", self.number("logit_scale")) {
+            set("dim_model_base", json!(self.require("embedding_length")? / scale));
+        }
+        if self.architecture == "gemma2" {
+            let width = self.require("embedding_length")? / self.require("attention.head_count")?;
+            let is_27b = self.number("block_count") == Some(46.0);
+            set("query_pre_attn_scalar", if is_27b { json!(width) } else { json!(self.head_dim()?) });
         }
         if self.architecture == "gemma3" {
             set("sliding_window_pattern", json!(6));

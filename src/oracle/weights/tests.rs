@@ -95,12 +95,47 @@ fn permuted(tensor: &Tensor) -> Tensor {
     halves.transpose(1, 2).unwrap().contiguous().unwrap().reshape((WIDTH, WIDTH)).unwrap()
 }
 
-fn write_folder(folder: &Path) -> Checkpoint {
-    let config = json!({
-        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": WIDTH, "vocab_size": 7,
+/// A class with Llama's tensors: its name in both forms, and what it has beside Llama's settings in both.
+struct Class {
+    name: &'static str,
+    class: &'static str,
+    keys: &'static [(&'static str, f32)],
+    gguf_keys: &'static [(&'static str, f32)],
+}
+
+const CLASSES: [Class; 3] = [
+    Class { name: "llama", class: "LlamaForCausalLM", keys: &[], gguf_keys: &[] },
+    Class {
+        name: "granite",
+        class: "GraniteForCausalLM",
+        keys: &[
+            ("embedding_multiplier", 2.0),
+            ("attention_multiplier", 0.75),
+            ("residual_multiplier", 0.5),
+            ("logits_scaling", 4.0),
+        ],
+        gguf_keys: &[
+            ("embedding_scale", 2.0),
+            ("attention.scale", 0.75),
+            ("residual_scale", 0.5),
+            ("logit_scale", 4.0),
+        ],
+    },
+    Class {
+        name: "minicpm",
+        class: "MiniCPMForCausalLM",
+        keys: &[("scale_emb", 3.0), ("scale_depth", 0.5), ("dim_model_base", 2.0)],
+        gguf_keys: &[("embedding_scale", 3.0), ("residual_scale", 0.5), ("logit_scale", WIDTH as f32 / 2.0)],
+    },
+];
+
+fn write_folder(folder: &Path, class: &Class) -> Checkpoint {
+    let mut config = json!({
+        "architectures": [class.class], "model_type": class.name, "hidden_size": WIDTH, "vocab_size": 7,
         "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": HEADS,
         "max_position_embeddings": 16, "rms_norm_eps": 1e-5, "rope_theta": 500.0, "tie_word_embeddings": true,
     });
+    class.keys.iter().for_each(|(key, value)| config[key] = json!(value));
     let parts = TENSORS.iter().enumerate();
     let parts = parts
         .map(|(i, (name, _, shape))| TestTensor::halves(&format!("{name}.weight"), shape, &values(i, shape)));
@@ -108,7 +143,8 @@ fn write_folder(folder: &Path) -> Checkpoint {
     checkpoint::open(folder).unwrap()
 }
 
-fn write_gguf(folder: &Path) -> Checkpoint {
+fn write_gguf(folder: &Path, class: &Class) -> Checkpoint {
+    let name = class.name;
     let tensors = TENSORS.iter().enumerate().map(|(i, (_, name, shape))| {
         let tensor = Tensor::from_vec(values(i, shape), *shape, &Device::Cpu).unwrap();
         let tensor =
@@ -124,10 +160,12 @@ fn write_gguf(folder: &Path) -> Checkpoint {
         ("attention.head_count", HEADS as u32),
     ];
     let mut metadata: HashMap<String, Meta> =
-        sizes.iter().map(|(key, size)| (format!("llama.{key}"), Meta::U32(*size))).collect();
-    metadata.insert("general.architecture".to_owned(), Meta::String("llama".to_owned()));
-    metadata.insert("llama.rope.freq_base".to_owned(), Meta::F32(500.0));
-    metadata.insert("llama.attention.layer_norm_rms_epsilon".to_owned(), Meta::F32(1e-5));
+        sizes.iter().map(|(key, size)| (format!("{name}.{key}"), Meta::U32(*size))).collect();
+    metadata.insert("general.architecture".to_owned(), Meta::String(name.to_owned()));
+    metadata.insert(format!("{name}.rope.freq_base"), Meta::F32(500.0));
+    metadata.insert(format!("{name}.attention.layer_norm_rms_epsilon"), Meta::F32(1e-5));
+    let own = class.gguf_keys.iter().map(|(key, value)| (format!("{name}.{key}"), Meta::F32(*value)));
+    metadata.extend(own);
     let metadata: Vec<(&str, &Meta)> = metadata.iter().map(|(key, value)| (key.as_str(), value)).collect();
     let tensors: Vec<(&str, &QTensor)> =
         tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
@@ -140,11 +178,17 @@ fn write_gguf(folder: &Path) -> Checkpoint {
 
 #[test]
 fn a_gguf_file_computes_what_its_folder_does() {
-    let folder = tempfile::tempdir().unwrap();
     let logits = |checkpoint: &Checkpoint| crate::open(checkpoint, 8).unwrap().feed(&[3, 1, 6, 2]).unwrap();
-    let (from_folder, from_gguf) = (logits(&write_folder(folder.path())), logits(&write_gguf(folder.path())));
-    for (folder, gguf) in from_folder.iter().zip(&from_gguf) {
-        assert!((folder - gguf).abs() < 1e-5, "{from_folder:?} {from_gguf:?}");
+    let mut before: Vec<Vec<f32>> = Vec::new();
+    for class in CLASSES {
+        let folder = tempfile::tempdir().unwrap();
+        let from_folder = logits(&write_folder(folder.path(), &class));
+        let from_gguf = logits(&write_gguf(folder.path(), &class));
+        for (folder, gguf) in from_folder.iter().zip(&from_gguf) {
+            assert!((folder - gguf).abs() < 1e-5, "{}: {from_folder:?} {from_gguf:?}", class.name);
+        }
+        assert!(from_folder.iter().any(|logit| logit.abs() > 0.1), "{}", class.name);
+        assert!(!before.contains(&from_folder), "{} computes what another class does", class.name);
+        before.push(from_folder);
     }
-    assert!(from_folder.iter().any(|logit| logit.abs() > 0.1));
 }

@@ -133,9 +133,7 @@ pub(crate) fn mistral3(name: &'static str, text: &Tiny) -> Tiny {
         None => name.clone(),
     };
     let tensors = text.tensors.iter().map(|(name, tensor)| (own(name), tensor.clone())).collect();
-    let mut tiny = Tiny { name, config, tensors };
-    tiny.norm("model.vision_tower.ln_pre", 8, 1.0);
-    tiny
+    Tiny { name, config, tensors }
 }
 
 const GRANITE: &str = r#"{"embedding_multiplier": 3.0, "attention_multiplier": 0.3, "residual_multiplier": 0.37,
@@ -167,17 +165,23 @@ pub(crate) fn all() -> Vec<Tiny> {
     let uncapped = json!({"head_dim": 6, "num_key_value_heads": 1, "query_pre_attn_scalar": 20,
         "attn_logit_softcapping": null, "final_logit_softcapping": null, "sliding_window": 4,
         "layer_types": ["full_attention", "sliding_attention", "full_attention"]});
+    let by_kind = json!({"sliding_attention": {"rope_type": "default", "rope_theta": 100.0},
+        "full_attention": {"rope_type": "linear", "rope_theta": 1000.0, "factor": 4.0}});
+    let long = json!({"num_key_value_heads": 1, "rope_theta": 100.0, "rope_scaling":
+        {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8}});
     let half = json!({"head_dim": 8, "partial_rotary_factor": 0.5});
     let partly = json!({"head_dim": 10, "num_key_value_heads": 1, "rope_parameters":
         {"rope_type": "default", "rope_theta": 100.0, "partial_rotary_factor": 0.6}});
     let third = json!({"use_qkv_bias": true, "partial_rotary_factor": 0.34});
-    let parallel = json!({"use_parallel_residual": true, "partial_rotary_factor": 0.7, "num_key_value_heads": 4});
+    let parallel =
+        json!({"use_parallel_residual": true, "partial_rotary_factor": 0.7, "num_key_value_heads": 4});
     let cohere = json!({"sliding_window": 3, "sliding_window_pattern": 2, "logit_scale": 0.4,
         "tie_word_embeddings": true});
     let starcoder = json!({"hidden_act": "gelu", "tie_word_embeddings": true});
     let code_window = json!({"sliding_window": 3, "num_key_value_heads": 1, "tie_word_embeddings": false});
     let cpm = json!({"scale_emb": 3, "scale_depth": 0.9, "dim_model_base": 16, "tie_word_embeddings": true});
-    let plain_cpm = json!({"scale_emb": 2.5, "scale_depth": null, "dim_model_base": null, "tie_word_embeddings": false});
+    let plain_cpm =
+        json!({"scale_emb": 2.5, "scale_depth": null, "dim_model_base": null, "tie_word_embeddings": false});
     let ernie = json!({"head_dim": 8, "use_bias": true, "tie_word_embeddings": false});
     vec![
         smollm3("smollm3", &json!({"no_rope_layer_interval": 2, "tie_word_embeddings": true})),
@@ -188,8 +192,8 @@ pub(crate) fn all() -> Vec<Tiny> {
         minicpm("minicpm-plain", &plain_cpm),
         olmo("olmo2", "Olmo2ForCausalLM", &json!({"num_key_value_heads": 4})),
         olmo("olmo2-tied", "Olmo2ForCausalLM", &json!({"tie_word_embeddings": true})),
-        olmo("olmo3", "Olmo3ForCausalLM", &types),
-        olmo("olmo3-pattern", "Olmo3ForCausalLM", &json!({"sliding_window": 4, "num_key_value_heads": 1})),
+        olmo("olmo3", "Olmo3ForCausalLM", &and(&types, &json!({"rope_parameters": by_kind}))),
+        olmo("olmo3-older", "Olmo3ForCausalLM", &and(&types, &long)),
         gemma2("gemma2", &caps),
         gemma2("gemma2-uncapped", &uncapped),
         llama_like("ministral", "MinistralForCausalLM", &types, false),
@@ -208,4 +212,3 @@ pub(crate) fn all() -> Vec<Tiny> {
         ernie4_5("ernie4_5-biased", &ernie),
     ]
 }
-

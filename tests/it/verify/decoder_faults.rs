@@ -30,7 +30,8 @@ fn gemma2() -> Tiny {
 
 fn cohere2() -> Tiny {
     let types = ["sliding_attention", "full_attention", "sliding_attention"];
-    let config = json!({"sliding_window": 4, "layer_types": types, "logit_scale": 0.4, "tie_word_embeddings": true});
+    let config =
+        json!({"sliding_window": 4, "layer_types": types, "logit_scale": 0.4, "tie_word_embeddings": true});
     decoders::cohere2("sound", &config)
 }
 
@@ -163,11 +164,6 @@ fn multipliers_and_what_runs_side_by_side() {
             |tiny| set(tiny, "model.layers.2.input_layernorm.weight", 5, -2.0),
             Some("layer 2 attention"),
         ),
-        fault(
-            "another scale of logits",
-            cohere2(),
-            |tiny| change(tiny, "logit_scale", json!(0.8)),
-            None,
-        ),
+        fault("another scale of logits", cohere2(), |tiny| change(tiny, "logit_scale", json!(0.8)), None),
     ]);
 }

@@ -24,7 +24,7 @@ pub(super) struct Architecture {
     /// Names of tensors inside blocks; of two for the same, the first counts.
     pub(super) inner: &'static [&'static [(&'static str, &'static str)]],
     /// Settings: what follows the architecture's name, key in `config.json`, and whether it must be there.
-    pub(super) settings: &'static [Setting],
+    pub(super) settings: &'static [&'static [Setting]],
 }
 
 /// One setting: metadata key without the architecture, key in `config.json`, kind.
@@ -39,9 +39,11 @@ pub(super) enum Kind {
     OptSize,
     /// A number that may be left out.
     OptFloat,
+    /// A boolean that may be left out.
+    OptBool,
 }
 
-use Kind::{OptFloat, OptSize, Size};
+use Kind::{OptBool, OptFloat, OptSize, Size};
 
 /// Tensors that hold rotation factors, which become part of the configuration.
 pub(super) const ROPE_FREQS: &str = "rope_freqs.weight";
@@ -71,6 +73,19 @@ const GEMMA_NORMS: &[(&str, &str)] = &[
     ("ffn_norm", "pre_feedforward_layernorm"),
     ("post_ffw_norm", "post_feedforward_layernorm"),
 ];
+
+/// Of OLMo 2 and 3, which have norms after attention and MLP alone.
+const OLMO_NORMS: &[(&str, &str)] =
+    &[("post_attention_norm", "post_attention_layernorm"), ("post_ffw_norm", "post_feedforward_layernorm")];
+
+/// Of GLM 4: norms after attention and MLP, and a gate that is stored above what it multiplies.
+const GLM_INNER: &[(&str, &str)] = &[
+    ("post_attention_norm", "post_self_attn_layernorm"),
+    ("post_ffw_norm", "post_mlp_layernorm"),
+    ("ffn_up", "mlp.gate_up_proj"),
+];
+
+const STARCODER_INNER: &[(&str, &str)] = &[("ffn_up", "mlp.c_fc"), ("ffn_down", "mlp.c_proj")];
 
 const PHI_INNER: &[(&str, &str)] = &[
     ("attn_norm", "input_layernorm"),
@@ -110,6 +125,28 @@ const SETTINGS: &[Setting] = &[
     ("rope.freq_base", "rope_theta", OptFloat),
 ];
 
+const GRANITE_SETTINGS: &[Setting] = &[
+    ("embedding_scale", "embedding_multiplier", OptFloat),
+    ("attention.scale", "attention_multiplier", OptFloat),
+    ("residual_scale", "residual_multiplier", OptFloat),
+    ("logit_scale", "logits_scaling", OptFloat),
+];
+
+const GEMMA2_SETTINGS: &[Setting] = &[
+    ("attn_logit_softcapping", "attn_logit_softcapping", OptFloat),
+    ("final_logit_softcapping", "final_logit_softcapping", OptFloat),
+];
+
+const STARCODER_SETTINGS: &[Setting] = &[("attention.layer_norm_epsilon", "norm_epsilon", OptFloat)];
+
+const STABLELM_SETTINGS: &[Setting] = &[
+    ("attention.layer_norm_epsilon", "layer_norm_eps", OptFloat),
+    ("use_parallel_residual", "use_parallel_residual", OptBool),
+];
+
+const COHERE_SETTINGS: &[Setting] =
+    &[("attention.layer_norm_epsilon", "layer_norm_eps", OptFloat), ("logit_scale", "logit_scale", OptFloat)];
+
 const GPT2_SETTINGS: &[Setting] = &[
     ("block_count", "n_layer", Size),
     ("context_length", "n_positions", Size),
@@ -130,7 +167,7 @@ const LLAMA: Architecture = Architecture {
     block: "model.layers",
     outer: OUTER,
     inner: &[INNER],
-    settings: SETTINGS,
+    settings: &[SETTINGS],
 };
 
 const NOT_INTERLEAVED: Architecture = Architecture { interleaves: false, ..LLAMA };
@@ -167,8 +204,71 @@ pub(super) const ALL: &[Architecture] = &[
         block: "transformer.h",
         outer: GPT2_OUTER,
         inner: &[GPT2_INNER],
-        settings: GPT2_SETTINGS,
+        settings: &[GPT2_SETTINGS],
         ..LLAMA
+    },
+    Architecture { name: "smollm3", model_type: "smollm3", class: "SmolLM3ForCausalLM", ..LLAMA },
+    Architecture {
+        name: "granite",
+        model_type: "granite",
+        class: "GraniteForCausalLM",
+        settings: &[SETTINGS, GRANITE_SETTINGS],
+        ..LLAMA
+    },
+    Architecture { name: "minicpm", model_type: "minicpm", class: "MiniCPMForCausalLM", ..LLAMA },
+    Architecture {
+        name: "olmo2",
+        model_type: "olmo2",
+        class: "Olmo2ForCausalLM",
+        inner: &[OLMO_NORMS, INNER],
+        ..NOT_INTERLEAVED
+    },
+    Architecture {
+        name: "gemma2",
+        model_type: "gemma2",
+        class: "Gemma2ForCausalLM",
+        activation: ("hidden_activation", "gelu_pytorch_tanh"),
+        norms_plus_one: true,
+        inner: &[GEMMA_NORMS, INNER],
+        settings: &[SETTINGS, GEMMA2_SETTINGS],
+        ..NOT_INTERLEAVED
+    },
+    Architecture {
+        name: "starcoder2",
+        model_type: "starcoder2",
+        class: "Starcoder2ForCausalLM",
+        activation: ("hidden_act", "gelu_pytorch_tanh"),
+        inner: &[STARCODER_INNER, INNER],
+        settings: &[SETTINGS, STARCODER_SETTINGS],
+        ..NOT_INTERLEAVED
+    },
+    Architecture {
+        name: "stablelm",
+        model_type: "stablelm",
+        class: "StableLmForCausalLM",
+        settings: &[SETTINGS, STABLELM_SETTINGS],
+        ..NOT_INTERLEAVED
+    },
+    // Cohere, GLM and Ernie rotate neighbours in Hugging Face's form as well: rows stay where they are.
+    Architecture {
+        name: "cohere2",
+        model_type: "cohere2",
+        class: "Cohere2ForCausalLM",
+        settings: &[SETTINGS, COHERE_SETTINGS],
+        ..NOT_INTERLEAVED
+    },
+    Architecture {
+        name: "glm4",
+        model_type: "glm4",
+        class: "Glm4ForCausalLM",
+        inner: &[GLM_INNER, INNER],
+        ..NOT_INTERLEAVED
+    },
+    Architecture {
+        name: "ernie4_5",
+        model_type: "ernie4_5",
+        class: "Ernie4_5ForCausalLM",
+        ..NOT_INTERLEAVED
     },
 ];
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::super::error::{CheckpointError, Result};
 use super::Tensors;
 use super::architecture::{Architecture, Kind, ROPE_FREQS, ROPE_LONG, ROPE_SHORT};
-use super::reader::{Metadata, decimal, key_error, opt_float, opt_text, opt_u64};
+use super::reader::{Metadata, decimal, key_error, opt_bool, opt_float, opt_text, opt_u64};
 use anemeter_kernels::tensor::shape;
 
 /// Settings every Llama 3 has; only its factor differs, and files keep the resulting frequencies alone.
@@ -15,6 +15,8 @@ const LLAMA3_ORIGINAL: f64 = 8192.0;
 
 /// Layers of Gemma 3's largest model, whose scores are scaled by the width per head.
 const GEMMA3_27B_LAYERS: usize = 62;
+/// Layers of Gemma 2's largest model, of which the same is true.
+const GEMMA2_27B_LAYERS: usize = 46;
 /// Every sixth layer of Gemma 3 sees the whole context.
 const GEMMA3_PATTERN: usize = 6;
 
@@ -33,11 +35,12 @@ impl Writer<'_> {
         config.insert("architectures".into(), json!([architecture.class]));
         config.insert("model_type".into(), json!(architecture.model_type));
         config.insert(architecture.activation.0.into(), json!(architecture.activation.1));
-        for &(suffix, key, kind) in architecture.settings {
+        for &(suffix, key, kind) in architecture.settings.iter().copied().flatten() {
             let value = match kind {
                 Kind::Size => Some(json!(self.size(suffix)?)),
                 Kind::OptSize => self.opt_size(suffix)?.map(|size| json!(size)),
                 Kind::OptFloat => self.opt_float(suffix)?.map(|number| json!(number)),
+                Kind::OptBool => opt_bool(self.metadata, &self.key(suffix))?.map(|value| json!(value)),
             };
             config.extend(value.map(|value| (key.to_owned(), value)));
         }
@@ -49,8 +52,16 @@ impl Writer<'_> {
             self.attention(&mut config)?;
             self.rope(&mut config)?;
         }
-        if architecture.name == "gemma3" {
-            self.gemma(&mut config)?;
+        match architecture.name {
+            "gemma3" => self.gemma(&mut config)?,
+            "gemma2" => self.gemma2(&mut config)?,
+            "minicpm" => self.minicpm(&mut config)?,
+            // Files of OLMo 3 say that they are OLMo 2 with a window.
+            "olmo2" if config.contains_key("sliding_window") => {
+                config.insert("architectures".into(), json!(["Olmo3ForCausalLM"]));
+                config.insert("model_type".into(), json!("olmo3"));
+            }
+            _ => {}
         }
         Ok(config)
     }
@@ -66,7 +77,12 @@ impl Writer<'_> {
             let problem = format!("is {value}, but keys are {key} wide; they must be equal");
             return Err(key_error(&self.key("attention.value_length"), &problem));
         }
-        for (key, tensor) in [("attention_bias", "blk.0.attn_q.bias"), ("mlp_bias", "blk.0.ffn_up.bias")] {
+        for (key, tensor) in [
+            ("attention_bias", "blk.0.attn_q.bias"),
+            ("use_qkv_bias", "blk.0.attn_q.bias"),
+            ("use_bias", "blk.0.attn_q.bias"),
+            ("mlp_bias", "blk.0.ffn_up.bias"),
+        ] {
             config.insert(key.into(), json!(self.tensors.has(tensor)));
         }
         if matches!(self.architecture.name, "qwen2" | "qwen3") {
@@ -74,7 +90,7 @@ impl Writer<'_> {
         }
         let head_dim = self.head_dim()?;
         if let Some(rotated) = self.opt_size("rope.dimension_count")?
-            && rotated < head_dim
+            && (rotated < head_dim || matches!(self.architecture.name, "stablelm" | "glm4"))
         {
             config.insert("partial_rotary_factor".into(), json!(rotated as f64 / head_dim as f64));
         }
@@ -182,6 +198,30 @@ impl Writer<'_> {
         let local = self.opt_float("rope.freq_base_swa")?.unwrap_or(10_000.0);
         config.insert("rope_local_base_freq".into(), json!(local));
         config.insert("sliding_window_pattern".into(), json!(GEMMA3_PATTERN));
+        Ok(())
+    }
+
+    fn gemma2(&self, config: &mut Map<String, Value>) -> Result<()> {
+        let scalar = match self.size("block_count")? {
+            GEMMA2_27B_LAYERS => self.size("embedding_length")? / self.size("attention.head_count")?.max(1),
+            _ => self.head_dim()?,
+        };
+        config.insert("query_pre_attn_scalar".into(), json!(scalar));
+        Ok(())
+    }
+
+    /// MiniCPM's scales, of which a file has the products.
+    fn minicpm(&self, config: &mut Map<String, Value>) -> Result<()> {
+        if let Some(scale) = self.opt_float("embedding_scale")? {
+            config.insert("scale_emb".into(), json!(scale));
+        }
+        if let Some(scale) = self.opt_float("residual_scale")? {
+            let depth = (self.size("block_count")? as f64).sqrt();
+            config.insert("scale_depth".into(), json!(scale * depth));
+        }
+        if let Some(scale) = self.opt_float("logit_scale")?.filter(|&scale| scale > 0.0) {
+            config.insert("dim_model_base".into(), json!(self.size("embedding_length")? as f64 / scale));
+        }
         Ok(())
     }
 

@@ -313,3 +313,86 @@ fn broken_bytes_are_refused() {
         assert_eq!(error.file().and_then(Path::file_name), Some("m.gguf".as_ref()));
     }
 }
+
+#[test]
+fn decoders_beside_llama_keep_their_names_and_settings() {
+    let more = |name: &'static str, more: &[(&str, V)]| {
+        let more = more.iter().map(|(suffix, value)| (format!("{name}.{suffix}"), value.clone()));
+        settings(name).into_iter().chain(more).collect::<Vec<_>>()
+    };
+    let cases: [(Vec<(String, V)>, &'static str, &str, Value); 11] = [
+        (more("smollm3", &[]), "attn_q", "self_attn.q_proj", serde_json::json!({"rope_theta": 500_000.0})),
+        (
+            more("granite", &[("residual_scale", V::F32(0.22)), ("logit_scale", V::F32(8.0))]),
+            "ffn_down",
+            "mlp.down_proj",
+            serde_json::json!({"residual_multiplier": 0.22, "logits_scaling": 8.0}),
+        ),
+        (
+            more("minicpm", &[("residual_scale", V::F32(0.5)), ("logit_scale", V::F32(2.0))]),
+            "ffn_norm",
+            "post_attention_layernorm",
+            serde_json::json!({"scale_depth": 0.5, "dim_model_base": 2.0}),
+        ),
+        (
+            more("olmo2", &[]),
+            "post_ffw_norm",
+            "post_feedforward_layernorm",
+            serde_json::json!({"model_type": "olmo2"}),
+        ),
+        (
+            more("olmo2", &[("attention.sliding_window", V::U32(9))]),
+            "attn_k_norm",
+            "self_attn.k_norm",
+            serde_json::json!({"model_type": "olmo3", "architectures": ["Olmo3ForCausalLM"], "sliding_window": 9}),
+        ),
+        (
+            more("gemma2", &[("attn_logit_softcapping", V::F32(50.0))]),
+            "ffn_norm",
+            "pre_feedforward_layernorm",
+            serde_json::json!({"attn_logit_softcapping": 50.0, "query_pre_attn_scalar": 4}),
+        ),
+        (
+            more("starcoder2", &[("attention.layer_norm_epsilon", V::F32(1e-5))]),
+            "ffn_up",
+            "mlp.c_fc",
+            serde_json::json!({"norm_epsilon": 1e-5, "use_bias": false}),
+        ),
+        (
+            more(
+                "stablelm",
+                &[("use_parallel_residual", V::Bool(true)), ("rope.dimension_count", V::U32(4))],
+            ),
+            "attn_norm",
+            "input_layernorm",
+            serde_json::json!({"use_parallel_residual": true, "partial_rotary_factor": 1.0}),
+        ),
+        (
+            more("cohere2", &[("logit_scale", V::F32(0.25))]),
+            "attn_output",
+            "self_attn.o_proj",
+            serde_json::json!({"logit_scale": 0.25}),
+        ),
+        (
+            more("glm4", &[("rope.dimension_count", V::U32(2))]),
+            "post_attention_norm",
+            "post_self_attn_layernorm",
+            serde_json::json!({"partial_rotary_factor": 0.5}),
+        ),
+        (more("ernie4_5", &[]), "attn_v", "self_attn.v_proj", serde_json::json!({"model_type": "ernie4_5"})),
+    ];
+    for (metadata, stem, expected, keys) in cases {
+        let name: &'static str = format!("blk.0.{stem}.weight").leak();
+        let tensor: T = (name, &[4, 4], 0, floats((0..16).map(|x| x as f32)));
+        let checkpoint = attempt(&metadata, &[embedding(), tensor]).unwrap();
+        let expected = format!("model.layers.0.{expected}.weight");
+        assert!(checkpoint.tensors.contains_key(&expected), "{expected}: {:?}", checkpoint.tensors.keys());
+        for (key, value) in keys.as_object().unwrap() {
+            assert_eq!(checkpoint.config.get(key), Some(value), "{expected}: {key}");
+        }
+        // llama.cpp permutes the rows of models whose halves transformers rotates, and of no others.
+        if stem == "attn_q" {
+            assert_eq!(all(&checkpoint.tensors[&expected])[4], 8.0);
+        }
+    }
+}

@@ -37,8 +37,7 @@ fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
     let mut decoder = family.decoder(&keys, tensors, rotary.max_positions, |tensors, i, at| {
         let projections = family.projections(tensors, at, (bias, bias));
         let window = window.filter(|_| windowed[i]);
-        let attention =
-            Attention { scale, softcap, ..family.attention(projections, &rotary.rope, window) };
+        let attention = Attention { scale, softcap, ..family.attention(projections, &rotary.rope, window) };
         let mlp = family.gated_mlp(tensors, at, false);
         let mut norm = |name: &str| Some(family.norm(tensors, &format!("{at}.{name}"), &family.hidden));
         Layer {

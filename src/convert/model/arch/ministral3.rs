@@ -41,8 +41,7 @@ fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
     let window = keys.opt_size("sliding_window")?.map(|size| size.value);
     family.decoder(&keys, tensors, rotary.max_positions, |tensors, _, at| {
         let projections = family.projections(tensors, at, (false, false));
-        let attention =
-            Attention { scaled_from, ..family.attention(projections, &rotary.rope, window) };
+        let attention = Attention { scaled_from, ..family.attention(projections, &rotary.rope, window) };
         let mlp = family.gated_mlp(tensors, at, false);
         family.layer(tensors, at, attention, mlp)
     })
@@ -60,9 +59,7 @@ fn scaled_from(keys: &Keys) -> Result<Option<usize>> {
         return if is_plain { Ok(None) } else { Err(keys.wrong("rope_parameters", "is missing")) };
     };
     match section.opt_float("llama_4_scaling_beta")? {
-        Some(beta) if beta != 0.0 => {
-            Ok(Some(section.size("original_max_position_embeddings")?.value))
-        }
+        Some(beta) if beta != 0.0 => Ok(Some(section.size("original_max_position_embeddings")?.value)),
         _ => Ok(None),
     }
 }

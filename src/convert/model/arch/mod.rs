@@ -2,6 +2,7 @@
 
 mod cohere2;
 mod ernie4_5;
+mod experts;
 mod family;
 mod gemma2;
 mod gemma3;
@@ -87,6 +88,13 @@ pub const ARCHITECTURES: &[Architecture] = &[
 pub fn build(checkpoint: &Checkpoint) -> std::result::Result<Decoder, ModelError> {
     let config_error = |problem| ModelError::Config { path: checkpoint.path.clone(), problem };
     let words = words(&checkpoint.config).map_err(config_error)?;
+    if experts::are_in(&checkpoint.config) {
+        return Err(ModelError::Experts {
+            path: checkpoint.path.clone(),
+            found: quoted(&words),
+            dense: experts::dense_relative(&words),
+        });
+    }
     let Some(architecture) = find(&words, checkpoint) else { return Err(unknown(&words, checkpoint)) };
     let mut tensors = Tensors::new(checkpoint, architecture.prefixes, architecture.probe);
     let decoder = (architecture.build)(&checkpoint.config, &mut tensors).map_err(config_error)?;
@@ -120,11 +128,14 @@ fn find(words: &[&str], checkpoint: &Checkpoint) -> Option<&'static Architecture
     found.copied()
 }
 
+fn quoted(words: &[&str]) -> String {
+    words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" / ")
+}
+
 fn unknown(words: &[&str], checkpoint: &Checkpoint) -> ModelError {
-    let found: Vec<String> = words.iter().map(|word| format!("`{word}`")).collect();
     ModelError::UnknownArchitecture {
         path: checkpoint.path.clone(),
-        found: found.join(" / "),
+        found: quoted(words),
         structure: Structure::of(words, &checkpoint.config),
         known: ARCHITECTURES.iter().map(|architecture| architecture.name).collect(),
     }

@@ -19,7 +19,10 @@ pub(super) const DEF: Architecture = Architecture {
 fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
     let keys = Keys::new(config, &[("max_position_embeddings", 4096)]);
     if keys.bool_or("qk_layernorm", false)? {
-        return Err(keys.wrong("qk_layernorm", "is true, but norms with weights of their own per head are not supported"));
+        return Err(keys.wrong(
+            "qk_layernorm",
+            "is true, but norms with weights of their own per head are not supported",
+        ));
     }
     let family = Family {
         epsilon: keys.positive_or("layer_norm_eps", 1e-5)? as f32,

@@ -9,8 +9,6 @@ use crate::checkpoint::Config;
 pub enum Structure {
     /// A causal language model of dense layers, with the known architectures that are built alike.
     Decoder(&'static [&'static str]),
-    /// A causal language model with a mixture of experts.
-    Experts,
     /// A model that takes images or sound beside text.
     Multimodal,
     /// A model that reads one text and writes another.
@@ -23,8 +21,6 @@ pub enum Structure {
     Unclear,
 }
 
-/// Keys that only mixtures of experts have.
-const EXPERTS: &[&str] = &["num_local_experts", "num_experts", "n_routed_experts", "moe_intermediate_size"];
 /// Keys of models that take more than text.
 const MULTIMODAL: &[&str] = &["vision_config", "audio_config"];
 /// Keys of models of images or sound.
@@ -51,7 +47,6 @@ impl Structure {
         match () {
             () if has(MULTIMODAL) => Structure::Multimodal,
             () if is_true("is_encoder_decoder") => Structure::EncoderDecoder,
-            () if ends(CAUSAL) && has(EXPERTS) => Structure::Experts,
             () if ends(CAUSAL) => Structure::Decoder(match () {
                 () if has(&["rms_norm_eps"]) => &["llama", "mistral", "qwen2", "qwen3"],
                 () if has(&["layer_norm_epsilon", "layer_norm_eps"]) => &["gpt2"],
@@ -71,7 +66,6 @@ impl fmt::Display for Structure {
             Structure::Decoder(near) => {
                 return write!(f, "it is a decoder, built like {}", near.join(", "));
             }
-            Structure::Experts => "it is a decoder with a mixture of experts",
             Structure::Multimodal => "it takes images or sound beside text",
             Structure::EncoderDecoder => "it is an encoder with a decoder",
             Structure::Perception => "it is a model of images or sound",
@@ -94,11 +88,6 @@ mod tests {
             (&["Qwen4ForCausalLM", "qwen4"], r#"{"rms_norm_eps": 1e-6}"#, Structure::Decoder(llama_like)),
             (&["BloomForCausalLM"], r#"{"layer_norm_epsilon": 1e-5}"#, Structure::Decoder(&["gpt2"])),
             (&["MambaForCausalLM"], "{}", Structure::Decoder(&[])),
-            (
-                &["MixtralForCausalLM"],
-                r#"{"num_local_experts": 8, "rms_norm_eps": 1e-5}"#,
-                Structure::Experts,
-            ),
             (&["LlavaForConditionalGeneration"], r#"{"vision_config": {}}"#, Structure::Multimodal),
             (&["T5ForConditionalGeneration"], r#"{"is_encoder_decoder": true}"#, Structure::EncoderDecoder),
             (&["ViTForImageClassification"], r#"{"image_size": 224}"#, Structure::Perception),

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::model::graph::{Activation, Layer, Mlp, NormKind, Residual};
+use crate::model::rope::RopeScaling;
 use crate::model::weight::Weight;
 
 /// A list of tensors with so many layers like its first.
@@ -119,6 +120,21 @@ fn olmo_norms_come_after_and_are_of_all_heads() {
     assert_eq!(windows(&olmo3("")), five(Some(4096)));
     assert_eq!(windows(&olmo3(r#", "sliding_window": 6"#)), five(Some(6)));
     assert_eq!(windows(&olmo3(r#", "sliding_window": null"#)), five(None));
+    let linear = r#""rope_type": "linear", "factor": 8.0"#;
+    let older = olmo3(&format!(r#", "rope_theta": 1000.0, "rope_scaling": {{{linear}}}"#));
+    let newer = olmo3(&format!(
+        r#", "rope_parameters": {{"sliding_attention": {{"rope_type": "default", "rope_theta": 1000.0}},
+        "full_attention": {{"rope_theta": 1000.0, {linear}}}}}"#
+    ));
+    for decoder in [older, newer] {
+        let scalings = decoder.layers.iter().map(|layer| layer.attention.rope.clone().unwrap().scaling);
+        let long = RopeScaling::Linear(8.0);
+        let expected = [RopeScaling::None, RopeScaling::None, RopeScaling::None, long, RopeScaling::None];
+        assert_eq!(scalings.collect::<Vec<_>>(), expected);
+    }
+    let flat = r#", "rope_parameters": {"rope_type": "default"}"#;
+    let error = refused(&configured("Olmo3ForCausalLM", 5, flat), &[&olmo(5)]);
+    assert!(error.contains("`rope_parameters.sliding_attention` is missing"), "{error}");
 }
 
 #[test]
@@ -161,9 +177,11 @@ fn mistrals_newer_forms() {
     assert!(error.contains("`rope_parameters` is missing"), "{error}");
 
     let text = family("MistralForCausalLM", r#", "head_dim": 2, "rope_theta": 1e9, "sliding_window": null"#);
-    let config = format!(r#"{{"architectures": ["Mistral3ForConditionalGeneration"], "text_config": {text}}}"#);
+    let config =
+        format!(r#"{{"architectures": ["Mistral3ForConditionalGeneration"], "text_config": {text}}}"#);
     let image = "\nvision_tower.patch_conv.weight [8]\nmulti_modal_projector.norm.weight [8]";
-    let tensors = renamed(LLAMA, &[("model.", "language_model.model."), ("lm_head", "language_model.lm_head")]);
+    let tensors =
+        renamed(LLAMA, &[("model.", "language_model.model."), ("lm_head", "language_model.lm_head")]);
     assert_eq!(built(&config, &[&tensors, image]).architecture, "ministral3");
 }
 

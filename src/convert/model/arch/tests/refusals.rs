@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use super::*;
+use anemeter_base::advice::Advice;
 
 #[test]
 fn all_that_is_wrong_with_tensors_is_reported_at_once() {
@@ -59,6 +60,27 @@ fn hostile_and_impossible_configurations_are_refused() {
         let error = refused(&config.to_string(), &[LLAMA]);
         assert!(error.contains(expected), "{error}");
     }
+}
+
+#[test]
+fn mixtures_of_experts_are_refused_with_the_reason_and_a_way_out() {
+    let cases = [
+        ("Qwen3MoeForCausalLM", r#", "model_type": "qwen3_moe", "num_experts": 128"#, "(qwen3)"),
+        ("MixtralForCausalLM", r#", "model_type": "mixtral", "num_local_experts": 8"#, "(mistral)"),
+        ("GptOssForCausalLM", r#", "model_type": "gpt_oss", "num_local_experts": 32"#, "active parameters"),
+        ("MiniCPMForCausalLM", r#", "model_type": "minicpm", "num_experts": 8"#, "(minicpm)"),
+    ];
+    for (class, keys, way_out) in cases {
+        let error = build(&checkpoint(&family(class, keys), LLAMA)).unwrap_err();
+        let message = error.to_string();
+        assert!(message.contains(&format!("architecture `{class}`")), "{message}");
+        assert!(message.contains("is a mixture of experts"), "{message}");
+        assert!(message.ends_with("gathers of weights leave the Neural Engine"), "{message}");
+        let help = error.remedy().unwrap().to_string();
+        assert!(help.contains(way_out) && help.contains("on the GPU, with MLX or llama.cpp"), "{help}");
+    }
+    let none = family("LlamaForCausalLM", r#", "num_local_experts": 0, "num_experts": null"#);
+    assert!(build(&checkpoint(&none, LLAMA)).is_ok(), "no experts are none");
 }
 
 #[test]
