@@ -49,7 +49,20 @@ pub(super) fn packages(bundle: &Bundle) -> Result<Vec<Package>, ExportError> {
 
 /// A package on the CPU runtime.
 pub(super) fn load(package: &Package, failed: Failed) -> Result<Arc<dyn LoadedModel>, ExportError> {
-    runtime::cpu().load(package, &LoadOptions::default()).map_err(|e| failed(&e.to_string()))
+    load_with(package, &LoadOptions::default(), failed)
+}
+
+/// A package on the CPU runtime, whose observers see every value.
+pub(super) fn load_shown(package: &Package, failed: Failed) -> Result<Arc<dyn LoadedModel>, ExportError> {
+    load_with(package, &LoadOptions { fuse: false, ..LoadOptions::default() }, failed)
+}
+
+fn load_with(
+    package: &Package,
+    options: &LoadOptions,
+    failed: Failed,
+) -> Result<Arc<dyn LoadedModel>, ExportError> {
+    runtime::cpu().load(package, options).map_err(|e| failed(&e.to_string()))
 }
 
 /// The tokens of a text, of which there must be so many.
