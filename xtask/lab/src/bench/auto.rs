@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn ratios_are_those_of_a_round() {
-        let of = |seconds: f64| Measured { seconds, cpu_seconds: 2.0 * seconds, peak_bytes: 0 };
+        let of = |seconds: f64| Measured { seconds, cpu_seconds: 2.0 * seconds, peak_bytes: 0, status: 0 };
         let text = table(&[of(20.0), of(100.0), of(30.0)], &[of(1.0), of(10.0), of(1.0)]);
         assert!(text.contains("| wall time | 30.0 s | 1.00 s | 20.0 |\n"), "{text}");
         assert!(

@@ -111,12 +111,12 @@ fn measure(project: &Project, steps: &[&'static Step], head: &str, base: Option<
     let mut rows: Vec<Row> = Vec::new();
     let clone = Clone::make(project, &folder, head)?;
     for step in steps {
-        rows.push(Row { step, head: clone.time(project, step)?, base: None });
+        rows.push(Row { step, head: clone.time(project, step, false)?, base: None });
     }
     if let Some(base) = base {
         let clone = Clone::make(project, &folder, base)?;
         for row in &mut rows {
-            row.base = Some(clone.time(project, row.step)?);
+            row.base = Some(clone.time(project, row.step, true)?);
         }
     }
     fs::remove_dir_all(&folder)?;

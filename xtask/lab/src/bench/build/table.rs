@@ -50,7 +50,16 @@ pub(super) fn text(rows: &[Row], head: &str, base: Option<&str>) -> String {
          target.\n\n| command | wall s | CPU s | wall s at {base} | CPU s at {base} | wall, share | CPU, share | target | |\n\
          |---|--:|--:|--:|--:|--:|--:|---|---|\n"
     );
-    heading + &rows.iter().map(Row::line).collect::<String>()
+    let lines: String = rows.iter().map(Row::line).collect();
+    heading + &lines + &failures(rows, base)
+}
+
+/// What failed at the other commit.
+fn failures(rows: &[Row], base: &str) -> String {
+    let failed = rows.iter().filter(|row| row.base.as_ref().is_some_and(|measured| measured.status != 0));
+    failed
+        .map(|row| format!("\n`{}` fails at {base}; its time counts.\n", row.step.command.join(" ")))
+        .collect()
 }
 
 #[cfg(test)]
@@ -59,7 +68,7 @@ mod tests {
     use super::*;
 
     fn took(seconds: f64) -> Measured {
-        Measured { seconds, cpu_seconds: seconds * 2.0, peak_bytes: 1 }
+        Measured { seconds, cpu_seconds: seconds * 2.0, peak_bytes: 1, status: 0 }
     }
 
     #[test]
@@ -78,5 +87,17 @@ mod tests {
         let line = "| `cargo run --release -- quickstart` | 45.0 | 90.0 | 100.0 | 200.0 | 0.45 | 0.45 | at most 0.45 of the wall time | met |\n";
         assert!(text.contains(line), "{text}");
         assert!(text.contains("| `cargo xtask test` | 1.0 | 2.0 | – | – | – | – |"), "{text}");
+        assert!(!text.contains("fails at"), "{text}");
+    }
+
+    #[test]
+    fn a_commit_that_fails_by_now_is_named() {
+        let failed = Measured { status: 1, ..took(9.0) };
+        let row = Row { step: &STEPS[1], head: took(3.0), base: Some(failed) };
+        assert_eq!(row.is_met(), Some(true));
+        assert!(
+            text(&[row], "abc", Some("def"))
+                .ends_with("\n`cargo xtask test` fails at def; its time counts.\n")
+        );
     }
 }

@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn each_target_can_be_missed() {
-        let usage = |cpu_seconds, peak_bytes| Measured { cpu_seconds, seconds: 1.0, peak_bytes };
+        let usage = |cpu_seconds, peak_bytes| Measured { cpu_seconds, seconds: 1.0, peak_bytes, status: 0 };
         let row = |ours: Measured, snr: f64| Row {
             kind: "int8",
             least_ratio: 20.0,

@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn lines_say_what_was_measured() {
-        let export = Measured { seconds: 20.0, cpu_seconds: 30.0, peak_bytes: 1 };
+        let export = Measured { seconds: 20.0, cpu_seconds: 30.0, peak_bytes: 1, status: 0 };
         let line = compressed(&export, "int8", 18_000_000_000, 9_000_000_000);
         assert_eq!(line.what, "export of 18.0 GB of bf16 to int8 chunks");
         assert_eq!(line.measured, "20 s, 900 MB/s of bf16; 9.0 GB written, 2.00 times smaller");

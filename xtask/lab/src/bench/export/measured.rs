@@ -18,6 +18,9 @@ pub(crate) struct Measured {
     pub(crate) seconds: f64,
     pub(crate) cpu_seconds: f64,
     pub(crate) peak_bytes: u64,
+    /// Exit status, where it is told.
+    #[serde(default)]
+    pub(crate) status: i32,
 }
 
 /// Runs a command under `measure.py`.

@@ -115,7 +115,7 @@ fn lines(peer: &Peer, ours: &[Measured], copies: &[f64]) -> Vec<Line> {
 }
 
 fn text(measured: &Measured) -> String {
-    let Measured { seconds, cpu_seconds, peak_bytes } = measured;
+    let Measured { seconds, cpu_seconds, peak_bytes, .. } = measured;
     format!("{seconds:.2} s, {cpu_seconds:.2} s of CPU, {:.0} MB", *peak_bytes as f64 / 1e6)
 }
 

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     fn measured(seconds: f64) -> Vec<Measured> {
-        vec![Measured { seconds, cpu_seconds: seconds, peak_bytes: 5_000_000 }; SUBJECTS.len()]
+        vec![Measured { seconds, cpu_seconds: seconds, peak_bytes: 5_000_000, status: 0 }; SUBJECTS.len()]
     }
 
     #[test]
