@@ -188,17 +188,20 @@ impl Bench<'_> {
     /// Measures, blesses, gates, compares and renders; the verdicts of the gate and of the comparison.
     fn measure(&self, case: &Case) -> Result<(i32, i32)> {
         let common = ["--runtime", "cpu", "--threads", "1"];
-        // A length must have room for the tokens that are generated.
-        let shapes: &[&str] = if case.kind == Kind::Language { &["--shapes", "64"] } else { &[] };
+        // As much as a gate needs to judge. A length must have room for the tokens that are generated.
+        let requests: &[&str] = match case.kind {
+            Kind::Language => &["--shapes", "64", "--requests", "4"],
+            Kind::Predict => &["--requests", "20"],
+        };
         for report in ["first", "second"] {
-            let mut bench = self.command(&["bench", "bundle", "-o", report]);
-            expect(bench.args(common).args(shapes), &[0])?;
+            let mut bench = self.command(&["bench", "bundle", "--launches", "6", "-o", report]);
+            expect(bench.args(common).args(requests), &[0])?;
         }
         let blessed = ["bless", "first", "--scratch", "--accept-noise", "only a check"];
         expect(&mut self.command(&blessed), &[0])?;
         let gate = code(&mut self.command(&["gate", "second"]), VERDICTS)?;
-        let mut compare = self.command(&["compare", "bundle", "bundle", "--budget", "20s", "-o", "compared"]);
-        let compare = code(compare.args(common).args(shapes), VERDICTS)?;
+        let mut compare = self.command(&["compare", "bundle", "bundle", "--budget", "10s", "-o", "compared"]);
+        let compare = code(compare.args(common).args(requests), VERDICTS)?;
         expect(
             &mut self.command(&["report", "first", "second", "--format", "html", "-o", "page.html"]),
             &[0],
