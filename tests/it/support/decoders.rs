@@ -204,7 +204,10 @@ pub(crate) fn all() -> Vec<Tiny> {
         stablelm("stablelm", &third),
         stablelm("stablelm-parallel", &parallel),
         cohere2("cohere2", &cohere),
-        cohere2("cohere2-biased", &and(&types, &json!({"attention_bias": true, "logit_scale": 2.0}))),
+        cohere2(
+            "cohere2-biased",
+            &and(&types, &json!({"attention_bias": true, "logit_scale": 2.0, "tie_word_embeddings": false})),
+        ),
         glm("glm", "GlmForCausalLM", &half),
         glm("glm4", "Glm4ForCausalLM", &half),
         glm("glm4-partly", "Glm4ForCausalLM", &partly),
