@@ -147,20 +147,13 @@ impl Architecture {
     }
 }
 
-/// The head: the embedding or a matrix of its own, as the configuration says.
-fn head(
-    keys: &Keys,
-    tensors: &mut Tensors<'_>,
-    embedding: &Weight,
-    shape: [&Size; 2],
-    tied_by_default: bool,
-) -> Result<Head> {
-    let tied = keys.bool_or("tie_word_embeddings", tied_by_default)?;
+/// The head: the embedding or a matrix of its own.
+fn head(tied: bool, tensors: &mut Tensors<'_>, embedding: &Weight, shape: [&Size; 2]) -> Head {
     if tied {
         tensors.tie(embedding);
     }
     let weight = if tied { embedding.clone() } else { tensors.head(&shape) };
-    Ok(Head { weight, tied, softcap: None })
+    Head { weight, tied, softcap: None }
 }
 
 /// The activation that a key names, or the default where it is left out.

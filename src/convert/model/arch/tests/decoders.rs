@@ -182,7 +182,9 @@ fn mistrals_newer_forms() {
     let image = "\nvision_tower.patch_conv.weight [8]\nmulti_modal_projector.norm.weight [8]";
     let tensors =
         renamed(LLAMA, &[("model.", "language_model.model."), ("lm_head", "language_model.lm_head")]);
-    assert_eq!(built(&config, &[&tensors, image]).architecture, "ministral3");
+    let decoder = built(&config, &[&tensors, image]);
+    assert_eq!((decoder.architecture, decoder.head.tied), ("ministral3", false));
+    assert!(built(&config, &[&without(&tensors, &["lm_head"]), image]).head.tied, "no head is stored");
 }
 
 #[test]
