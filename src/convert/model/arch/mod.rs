@@ -10,6 +10,7 @@ mod glm;
 mod glm4;
 mod gpt2;
 mod granite;
+mod granite4;
 mod llama;
 mod minicpm;
 mod ministral;
@@ -70,6 +71,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     student::DEF,
     smollm3::DEF,
     granite::DEF,
+    granite4::DEF,
     olmo2::DEF,
     olmo3::DEF,
     gemma2::DEF,
