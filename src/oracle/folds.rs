@@ -45,7 +45,7 @@ pub(super) fn of(architecture: &str, config: &Config) -> std::result::Result<Fol
         "cohere2" => pairs(&[])?,
         "ernie4_5" => pairs(&[("head_dim", 128.0)])?,
         "glm" | "glm4" => pairs(&[("head_dim", 128.0), ("partial_rotary_factor", 0.5)])?,
-        "granite" => {
+        "granite" | "granite4" => {
             let keys = Keys::new(config, &[("residual_multiplier", 1.0)]);
             Folds { added: keys.number("residual_multiplier")?, ..NONE }
         }

@@ -49,6 +49,7 @@ const ENTRIES: &[Entry] = &[
     Entry { name: "student", names: LLAMA, open: textbook::llama::open },
     Entry { name: "smollm3", names: LLAMA, open: textbook::smollm3::open },
     Entry { name: "granite", names: LLAMA, open: textbook::granite::open },
+    Entry { name: "granite4", names: LLAMA, open: textbook::granite::open_4 },
     Entry { name: "olmo2", names: LLAMA, open: textbook::olmo::open_2 },
     Entry { name: "olmo3", names: LLAMA, open: textbook::olmo::open_3 },
     Entry { name: "gemma2", names: LLAMA, open: textbook::gemma2::open },

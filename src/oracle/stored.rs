@@ -53,6 +53,8 @@ const ROLES: &[Role] = &[
     role("mlp.up_proj", &["mlp_up"]),
     role("mlp.down_proj", &["mlp_down"]),
     role("mlp.gate_up_proj", &["mlp_gate", "mlp_up"]),
+    role("shared_mlp.input_linear", &["mlp_gate", "mlp_up"]),
+    role("shared_mlp.output_linear", &["mlp_down"]),
     by_inputs("attn.c_attn", &["attention_query", "attention_key", "attention_value"]),
     by_inputs("attn.c_proj", &["attention_output"]),
     by_inputs("mlp.c_fc", &["mlp_up"]),

@@ -259,6 +259,16 @@ def as_minicpm(**scales):
     return lambda config: {**{key: named(config)[key] for key in config if key not in MUP}, **scales}
 
 
+def granite4(layers):
+    """A Granite 4 without experts, all of whose layers attend."""
+    return {
+        "num_local_experts": 0,
+        "layer_types": ["full_attention"] * layers,
+        "shared_intermediate_size": 88,
+        "mamba_n_heads": 4,
+    }
+
+
 # Sizes that no tile of a kernel divides.
 AWKWARD = {
     "hidden_size": 60,
@@ -293,6 +303,10 @@ DECODERS = {
     "granite-awkward": Checkpoint(
         decoder("Granite", **AWKWARD, **GRANITE, tie_word_embeddings=True, attention_bias=True, mlp_bias=True)
     ),
+    "granite4": Checkpoint(
+        decoder("GraniteMoeHybrid", **GRANITE, **granite4(3), position_embedding_type="rope"), dtype=torch.bfloat16
+    ),
+    "granite4-nope": Checkpoint(decoder("GraniteMoeHybrid", **AWKWARD, **granite4(5), position_embedding_type=None)),
     "olmo2": Checkpoint(decoder("Olmo2", num_key_value_heads=4), dtype=torch.bfloat16),
     "olmo2-awkward": Checkpoint(decoder("Olmo2", **AWKWARD, rope_parameters=rope("yarn", 10_000.0, **YARN))),
     "olmo3": Checkpoint(decoder("Olmo3", num_hidden_layers=5, sliding_window=WINDOW), dtype=torch.bfloat16),

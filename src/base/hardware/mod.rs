@@ -9,6 +9,7 @@ mod machine;
 mod macos;
 mod matching;
 pub mod memory;
+mod newer;
 mod profile;
 mod source;
 mod system;
@@ -20,6 +21,7 @@ pub use conditions::{Conditions, Noise, PowerSource};
 pub use foundation::os_version;
 pub use machine::Machine;
 pub use matching::{Match, match_profile};
+pub use newer::newer_than_known;
 pub use profile::{
     Band, BandMetric, BandPercentile, Bandwidth, BatchPolicy, Gating, MaxRegression, ProductionMix, Profile,
     Profiles, Residency, SpeedTargets,

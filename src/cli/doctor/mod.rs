@@ -10,7 +10,7 @@ use super::inputs::{ProfilesFile, read_report};
 use super::units::Bytes;
 use super::{Output, Result, Status};
 use crate::bundle::Bundle;
-use crate::hardware::{Bandwidth, Conditions, Machine, Noise, System, match_profile};
+use crate::hardware::{Bandwidth, Conditions, Machine, Noise, System, match_profile, newer_than_known};
 use crate::render::Table;
 use crate::report::advice;
 use crate::runtime::{Availability, Runtime, runtimes};
@@ -40,6 +40,8 @@ pub(super) struct Args {
 #[derive(Serialize)]
 struct Examination {
     machine: Machine,
+    /// What about the machine is newer than anything known.
+    newer: Vec<String>,
     profile: ProfileUse,
     runtimes: Vec<RuntimeState>,
     memory: MemoryBudget,
@@ -84,7 +86,8 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
 
 fn examine(args: &Args) -> Result<Examination> {
     let machine = Machine::detect(&System);
-    let found = match_profile(&args.profiles.read()?, &machine);
+    let profiles = args.profiles.read()?;
+    let found = match_profile(&profiles, &machine);
     let conditions = Conditions::observe(&System);
     let memory = MemoryBudget { total_bytes: machine.memory_bytes, safe_bytes: machine.safe_memory_bytes() };
     let safe = memory.safe_bytes;
@@ -94,6 +97,7 @@ fn examine(args: &Args) -> Result<Examination> {
         None => Vec::new(),
     };
     Ok(Examination {
+        newer: newer_than_known(&profiles, &machine),
         profile: ProfileUse {
             key: found.profile.key,
             listed: found.listed,
@@ -136,6 +140,7 @@ fn print(found: &Examination, output: &mut Output) -> Result<()> {
     let listed = if profile.listed { "listed" } else { "not listed: no expectations, its own baselines" };
     fact("profile", format!("{} ({listed})", profile.key));
     fact("because", profile.reason.clone());
+    found.newer.iter().for_each(|what| fact("note", what.clone()));
     output.text(facts)?;
 
     output.line("runtimes")?;

@@ -45,6 +45,11 @@ impl<'a> Tensors<'a> {
         self.checkpoint.tensors.contains_key(&self.full(name))
     }
 
+    /// Whether the checkpoint has an output projection apart from the embedding.
+    pub(super) fn has_head(&self) -> bool {
+        self.checkpoint.tensors.contains_key(&self.head_name())
+    }
+
     /// A weight as it is stored.
     pub(super) fn weight(&mut self, name: &str, shape: &[&Size]) -> Weight {
         self.named(self.full(name), shape)

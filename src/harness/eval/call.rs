@@ -15,14 +15,14 @@ pub struct Call {
 }
 
 impl Call {
-    /// A call as models write it: `name` with `arguments` or `parameters`, which may be JSON in a string, or the same
-    /// inside `function`.
+    /// A call as models write it: `name`, or `tool_name`, with `arguments` or `parameters`, which may be JSON in a string,
+    /// or the same inside `function`.
     pub(super) fn from_json(value: &Value) -> Option<Call> {
         let object = value.as_object()?;
         if let Some(inner) = object.get("function").filter(|inner| inner.is_object()) {
             return Call::from_json(inner);
         }
-        let name = object.get("name").or_else(|| object.get("function"))?.as_str()?;
+        let name = ["name", "function", "tool_name"].iter().find_map(|key| object.get(*key))?.as_str()?;
         let arguments = match object.get("arguments").or_else(|| object.get("parameters")) {
             None | Some(Value::Null) => Map::new(),
             Some(Value::Object(arguments)) => arguments.clone(),
@@ -85,6 +85,7 @@ mod tests {
         for value in [
             json!({"name": "f", "arguments": {"a": 1}}),
             json!({"name": "f", "parameters": {"a": 1}}),
+            json!({"tool_name": "f", "parameters": {"a": 1}}),
             json!({"name": "f", "arguments": "{\"a\": 1}"}),
             json!({"type": "function", "function": {"name": "f", "arguments": {"a": 1}}}),
             json!([{"name": "f", "arguments": {"a": 1}}]),

@@ -15,8 +15,10 @@ pub enum Target {
     #[default]
     Macos15,
     Macos26,
+    Macos27,
     Ios18,
     Ios26,
+    Ios27,
 }
 
 /// The family of a system.
@@ -28,14 +30,19 @@ pub enum Platform {
 }
 
 impl Choice for Target {
-    const ALL: &'static [Target] = &[Target::Macos15, Target::Macos26, Target::Ios18, Target::Ios26];
+    const ALL: &'static [Target] = {
+        use Target::*;
+        &[Macos15, Macos26, Macos27, Ios18, Ios26, Ios27]
+    };
 
     fn name(self) -> &'static str {
         match self {
             Target::Macos15 => "macos15",
             Target::Macos26 => "macos26",
+            Target::Macos27 => "macos27",
             Target::Ios18 => "ios18",
             Target::Ios26 => "ios26",
+            Target::Ios27 => "ios27",
         }
     }
 }
@@ -44,16 +51,16 @@ impl Target {
     /// The operating system.
     pub fn platform(self) -> Platform {
         match self {
-            Target::Macos15 | Target::Macos26 => Platform::Macos,
-            Target::Ios18 | Target::Ios26 => Platform::Ios,
+            Target::Macos15 | Target::Macos26 | Target::Macos27 => Platform::Macos,
+            Target::Ios18 | Target::Ios26 | Target::Ios27 => Platform::Ios,
         }
     }
 
-    /// The newest opset it reads.
+    /// The newest opset it reads. coremltools has none for the systems of 2026.
     pub fn opset(self) -> Opset {
         match self {
             Target::Macos15 | Target::Ios18 => Opset::Ios18,
-            Target::Macos26 | Target::Ios26 => Opset::Ios26,
+            Target::Macos26 | Target::Macos27 | Target::Ios26 | Target::Ios27 => Opset::Ios26,
         }
     }
 
@@ -76,18 +83,20 @@ pub enum Device {
     M3,
     M4,
     M5,
+    M6,
     A14,
     A15,
     A16,
     A17,
     A18,
     A19,
+    A20,
 }
 
 impl Choice for Device {
     const ALL: &'static [Device] = {
         use Device::*;
-        &[M1, M2, M3, M4, M5, A14, A15, A16, A17, A18, A19]
+        &[M1, M2, M3, M4, M5, M6, A14, A15, A16, A17, A18, A19, A20]
     };
 
     fn name(self) -> &'static str {
@@ -97,18 +106,20 @@ impl Choice for Device {
             Device::M3 => "m3",
             Device::M4 => "m4",
             Device::M5 => "m5",
+            Device::M6 => "m6",
             Device::A14 => "a14",
             Device::A15 => "a15",
             Device::A16 => "a16",
             Device::A17 => "a17",
             Device::A18 => "a18",
             Device::A19 => "a19",
+            Device::A20 => "a20",
         }
     }
 }
 
 impl Device {
-    /// Whether its Neural Engine multiplies int8 by int8 faster than fp16.
+    /// Whether its Neural Engine multiplies int8 by int8 faster than fp16. No report says so of the M6 or the A20.
     pub(super) fn has_fast_int8(self) -> bool {
         matches!(self, Device::M4 | Device::M5 | Device::A17 | Device::A18 | Device::A19)
     }

@@ -1,5 +1,6 @@
 //! Lowered models against a plain f32 reference, in every form.
 
+mod features;
 mod host;
 pub(crate) mod models;
 pub(crate) mod reference;
@@ -10,10 +11,11 @@ use anemeter::lower::{Options, lower};
 use anemeter::mil::op::Numerics;
 use anemeter::mil::verify::verify;
 use anemeter::mil::{Opset, Type};
-use anemeter::model::{Activation, Decoder, Gate, Head, Linear, Mlp, Norm, NormKind, Position, Residual};
+use anemeter::model::{Activation, Decoder, Head, Linear, Mlp, NormKind, Position};
 use anemeter::package::{self, WriteOptions};
 use anemeter::vocabulary::{Embeddings, KvForm};
 
+use features::{capped_scores, inner, multiplied, side_by_side, wide_norms, without_positions};
 use host::{Host, Step};
 use models::{Random, Sizes, TINY, llama, rope, stored};
 
@@ -209,82 +211,6 @@ pub(crate) fn phi() -> Decoder {
             down: random.linear(TINY.hidden, TINY.wide, false),
         };
     }
-    decoder
-}
-
-/// Gates inside the MLP, each layer another one.
-fn inner() -> Decoder {
-    let mut decoder = llama(TINY, 8);
-    let mut random = Random { seed: 80_000 };
-    let gates = [(Activation::Sigmoid, 0.7), (Activation::Relu, 0.4), (Activation::Silu, 1.0)];
-    for (i, (layer, (activation, alpha))) in decoder.layers.iter_mut().zip(gates).enumerate() {
-        layer.mlp = Mlp::Inner {
-            into: random.linear(TINY.wide, TINY.hidden, false),
-            value: random.linear(20, TINY.wide, true),
-            gate: random.linear(20, TINY.wide, false),
-            how: Gate { activation, alpha },
-            gate_norm: (i == 1).then(|| random.norm(NormKind::Layer, 20)),
-            out: random.linear(TINY.hidden, 20, false),
-        };
-    }
-    decoder
-}
-
-/// Every other layer without rotation or any position.
-fn without_positions() -> Decoder {
-    let mut decoder = llama(TINY, 13);
-    decoder.layers.iter_mut().step_by(2).for_each(|layer| layer.attention.rope = None);
-    decoder
-}
-
-/// Scores capped so low that the cap matters.
-fn capped_scores() -> Decoder {
-    let mut decoder = llama(TINY, 14);
-    decoder.layers.iter_mut().for_each(|layer| layer.attention.softcap = Some(0.6));
-    decoder
-}
-
-/// One norm of all query heads and one of all key heads, and norms after attention and MLP alone.
-fn wide_norms() -> Decoder {
-    let mut decoder = llama(TINY, 15);
-    let mut random = Random { seed: 150_000 };
-    for layer in &mut decoder.layers {
-        let Sizes { heads, kv_heads, head_dim, hidden, .. } = TINY;
-        layer.attention.query_norm = Some(random.norm(NormKind::Rms, heads * head_dim));
-        layer.attention.key_norm = Some(random.norm(NormKind::Rms, kv_heads * head_dim));
-        layer.attention_norm = None;
-        layer.mlp_norm = None;
-        layer.post_attention_norm = Some(random.norm(NormKind::Rms, hidden));
-        layer.post_mlp_norm = Some(random.norm(NormKind::Rms, hidden));
-    }
-    decoder
-}
-
-/// Attention and MLP side by side: with one norm for both, which has no bias, and with one each.
-fn side_by_side() -> Decoder {
-    let mut decoder = llama(TINY, 16);
-    let mut random = Random { seed: 160_000 };
-    for (i, layer) in decoder.layers.iter_mut().enumerate() {
-        let centred = random.norm(NormKind::Layer, TINY.hidden);
-        layer.attention_norm = Some(Norm { bias: None, ..centred });
-        layer.residual = Residual::Parallel;
-        if i != 1 {
-            layer.mlp_norm = None;
-        }
-    }
-    decoder
-}
-
-/// What layers add, and logits, times numbers that are folded into weights.
-fn multiplied() -> Decoder {
-    let mut decoder = llama(TINY, 17);
-    for layer in &mut decoder.layers {
-        layer.attention.output = layer.attention.output.clone().scaled(0.22);
-        if let Mlp::Gated { down, .. } = &mut layer.mlp {
-            *down = down.clone().scaled(0.22);
-        }
-    }
-    decoder.final_norm = decoder.final_norm.clone().scaled(1.0 / 8.0);
     decoder
 }
 

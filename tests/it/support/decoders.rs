@@ -18,6 +18,21 @@ pub(crate) fn granite(name: &'static str, config: &Value) -> Tiny {
     llama_like(name, "GraniteForCausalLM", config, false)
 }
 
+/// Granite 4 without experts or Mamba: gate and value of the MLP in one matrix.
+pub(crate) fn granite4(name: &'static str, config: &Value) -> Tiny {
+    let common = json!({"shared_intermediate_size": WIDE, "num_local_experts": 0, "layer_types":
+        ["attention", "attention", "attention"]});
+    let mut tiny = Tiny::family(name, "GraniteMoeHybridForCausalLM", &and(&common, config));
+    tiny.ends(tiny.flag("tie_word_embeddings"), 1.0);
+    for at in layers() {
+        tiny.projections(&at, false, false);
+        tiny.matrix(&format!("{at}.shared_mlp.input_linear"), 2 * WIDE, HIDDEN);
+        tiny.matrix(&format!("{at}.shared_mlp.output_linear"), HIDDEN, WIDE);
+        tiny.norms(&at, &LAYER_NORMS, 1.0);
+    }
+    tiny
+}
+
 pub(crate) fn minicpm(name: &'static str, config: &Value) -> Tiny {
     llama_like(name, "MiniCPMForCausalLM", config, false)
 }
@@ -188,6 +203,8 @@ pub(crate) fn all() -> Vec<Tiny> {
         smollm3("smollm3-listed", &nope),
         granite("granite", &granite_keys),
         granite("granite-biased", &and(&granite_keys, &biased)),
+        granite4("granite4", &and(&granite_keys, &json!({"position_embedding_type": "rope"}))),
+        granite4("granite4-nope", &json!({"position_embedding_type": "nope", "tie_word_embeddings": true})),
         minicpm("minicpm", &cpm),
         minicpm("minicpm-plain", &plain_cpm),
         olmo("olmo2", "Olmo2ForCausalLM", &json!({"num_key_value_heads": 4})),
@@ -204,7 +221,10 @@ pub(crate) fn all() -> Vec<Tiny> {
         stablelm("stablelm", &third),
         stablelm("stablelm-parallel", &parallel),
         cohere2("cohere2", &cohere),
-        cohere2("cohere2-biased", &and(&types, &json!({"attention_bias": true, "logit_scale": 2.0}))),
+        cohere2(
+            "cohere2-biased",
+            &and(&types, &json!({"attention_bias": true, "logit_scale": 2.0, "tie_word_embeddings": false})),
+        ),
         glm("glm", "GlmForCausalLM", &half),
         glm("glm4", "Glm4ForCausalLM", &half),
         glm("glm4-partly", "Glm4ForCausalLM", &partly),

@@ -9,6 +9,7 @@ const COUNTS: &[&str] = &["num_local_experts", "num_experts", "n_routed_experts"
 const DENSE: &[(&str, &str)] = &[
     ("ernie4_5_moe", "ernie4_5"),
     ("granitemoe", "granite"),
+    ("granitemoehybrid", "granite4"),
     ("granitemoeshared", "granite"),
     ("minicpm", "minicpm"),
     ("mixtral", "mistral"),

@@ -41,6 +41,8 @@ pub(super) struct Family {
     pub(super) adds_one: bool,
     /// Whether the head is the embedding where the configuration is silent.
     pub(super) tied_by_default: bool,
+    /// Whether it is, whatever the configuration says.
+    pub(super) tied: Option<bool>,
 }
 
 /// Projections into and out of attention.
@@ -75,6 +77,7 @@ impl Family {
             norm_bias: false,
             adds_one: false,
             tied_by_default: false,
+            tied: None,
         })
     }
 
@@ -196,6 +199,10 @@ impl Family {
         max_positions: usize,
         mut layer: impl FnMut(&mut Tensors<'_>, usize, &str) -> Layer,
     ) -> Result<Decoder> {
+        let tied = match self.tied {
+            Some(tied) => tied,
+            None => keys.bool_or("tie_word_embeddings", self.tied_by_default)?,
+        };
         let embedding = tensors.weight(PROBE, &[&self.vocabulary, &self.hidden]);
         let layers = (0..self.layers).map(|i| layer(tensors, i, &format!("layers.{i}"))).collect();
         Ok(Decoder {
@@ -207,7 +214,7 @@ impl Family {
             position: Position::Rotary,
             layers,
             final_norm: self.norm(tensors, "norm", &self.hidden),
-            head: head(keys, tensors, &embedding, [&self.vocabulary, &self.hidden], self.tied_by_default)?,
+            head: head(tied, tensors, &embedding, [&self.vocabulary, &self.hidden]),
             embedding,
         })
     }

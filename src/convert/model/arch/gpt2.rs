@@ -74,6 +74,7 @@ impl Trunk {
         tensors: &mut Tensors<'_>,
         mut mlp: impl FnMut(&mut Tensors<'_>, &str) -> Mlp,
     ) -> Result<Decoder> {
+        let tied = keys.bool_or("tie_word_embeddings", true)?;
         let embedding = tensors.weight(PROBE, &[&self.vocabulary, &self.hidden]);
         let position = tensors.weight("wpe.weight", &[&self.positions, &self.hidden]);
         let layers = (0..self.layers).map(|i| {
@@ -97,7 +98,7 @@ impl Trunk {
             position: Position::Learned(position),
             layers: layers.collect(),
             final_norm: tensors.layer_norm("ln_f", &self.hidden, self.epsilon),
-            head: head(keys, tensors, &embedding, [&self.vocabulary, &self.hidden], true)?,
+            head: head(tied, tensors, &embedding, [&self.vocabulary, &self.hidden]),
             embedding,
         })
     }

@@ -19,15 +19,27 @@ pub(super) const DEF: Architecture = Architecture {
 fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
     let keys = Keys::new(config, &[("max_position_embeddings", 2048)]);
     let family = Family::read(DEF.name, &keys, tensors)?;
-    let rotary = family.rotary(&keys)?;
-    let attention_bias = keys.bool_or("attention_bias", false)?;
     let mlp_bias = keys.bool_or("mlp_bias", false)?;
+    decoder(&family, &keys, tensors, true, |tensors, at| family.gated_mlp(tensors, at, mlp_bias))
+}
+
+/// The model, given whether heads are rotated and how an MLP is built from the start of a layer's names.
+pub(super) fn decoder(
+    family: &Family,
+    keys: &Keys,
+    tensors: &mut Tensors<'_>,
+    is_rotated: bool,
+    mlp: impl Fn(&mut Tensors<'_>, &str) -> Mlp,
+) -> Result<Decoder> {
+    let rotary = family.rotary(keys)?;
+    let bias = keys.bool_or("attention_bias", false)?;
     let multiplier = |key: &str| keys.positive_or(key, 1.0);
     let scale = multiplier("attention_multiplier")? as f32;
-    let mut decoder = family.decoder(&keys, tensors, rotary.max_positions, |tensors, _, at| {
-        let projections = family.projections(tensors, at, (attention_bias, attention_bias));
-        let attention = Attention { scale, ..family.attention(projections, &rotary.rope, None) };
-        let mlp = family.gated_mlp(tensors, at, mlp_bias);
+    let mut decoder = family.decoder(keys, tensors, rotary.max_positions, |tensors, _, at| {
+        let projections = family.projections(tensors, at, (bias, bias));
+        let rope = is_rotated.then(|| rotary.rope.clone());
+        let attention = Attention { scale, rope, ..family.attention(projections, &rotary.rope, None) };
+        let mlp = mlp(tensors, at);
         family.layer(tensors, at, attention, mlp)
     })?;
     decoder.embedding_scale = multiplier("embedding_multiplier")? as f32;

@@ -10,6 +10,7 @@ mod glm;
 mod glm4;
 mod gpt2;
 mod granite;
+mod granite4;
 mod llama;
 mod minicpm;
 mod ministral;
@@ -70,6 +71,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     student::DEF,
     smollm3::DEF,
     granite::DEF,
+    granite4::DEF,
     olmo2::DEF,
     olmo3::DEF,
     gemma2::DEF,
@@ -147,20 +149,13 @@ impl Architecture {
     }
 }
 
-/// The head: the embedding or a matrix of its own, as the configuration says.
-fn head(
-    keys: &Keys,
-    tensors: &mut Tensors<'_>,
-    embedding: &Weight,
-    shape: [&Size; 2],
-    tied_by_default: bool,
-) -> Result<Head> {
-    let tied = keys.bool_or("tie_word_embeddings", tied_by_default)?;
+/// The head: the embedding or a matrix of its own.
+fn head(tied: bool, tensors: &mut Tensors<'_>, embedding: &Weight, shape: [&Size; 2]) -> Head {
     if tied {
         tensors.tie(embedding);
     }
     let weight = if tied { embedding.clone() } else { tensors.head(&shape) };
-    Ok(Head { weight, tied, softcap: None })
+    Head { weight, tied, softcap: None }
 }
 
 /// The activation that a key names, or the default where it is left out.

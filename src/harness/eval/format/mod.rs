@@ -3,6 +3,7 @@
 mod bare;
 mod function_tag;
 mod mistral;
+mod named_line;
 mod pythonic;
 mod tagged;
 
@@ -27,8 +28,14 @@ struct Format {
 }
 
 /// The most particular first.
-const FORMATS: &[Format] =
-    &[mistral::FORMAT, function_tag::FORMAT, tagged::FORMAT, pythonic::FORMAT, bare::FORMAT];
+const FORMATS: &[Format] = &[
+    mistral::FORMAT,
+    function_tag::FORMAT,
+    tagged::FORMAT,
+    pythonic::FORMAT,
+    named_line::FORMAT,
+    bare::FORMAT,
+];
 
 /// The calls of an answer in order. Of several formats the first with a call that can be read counts, or else the
 /// first with anything that looks like one.
@@ -85,6 +92,10 @@ mod tests {
             "<tool_call>\n<function=weather>\n<parameter=city>\nOslo\n</parameter>\n<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>",
             "[weather(city=\"Oslo\", days=3)]",
             "```tool_code\nweather(city='Oslo', days=3)\n```",
+            "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"weather\", \"parameters\": {\"city\": \"Oslo\", \"days\": 3}}\n]<|END_ACTION|>",
+            "<function_calls>\nweather(city=\"Oslo\", days=3)\n</function_calls>",
+            "<|tool_call_start|>[weather(city=\"Oslo\", days=3)]<|tool_call_end|>",
+            "weather\n{\"city\": \"Oslo\", \"days\": 3}",
             "Let me see. <tool_call>{\"name\": \"weather\", \"arguments\": {\"city\": \"Oslo\", \"days\": 3}}",
         ] {
             let found = find_calls(text);
@@ -102,6 +113,7 @@ mod tests {
         assert_eq!(names(two), [Some("a".to_owned()), Some("b".to_owned())]);
         assert_eq!(names("[a(), b(x=[1, {'y': None}])]"), [Some("a".to_owned()), Some("b".to_owned())]);
         assert!(names("It is sunny in Oslo (mostly), and f(x) = 2.").is_empty());
+        assert!(names("It is\n{\"city\": \"Oslo\"}").is_empty(), "a sentence is no name");
         assert!(names("").is_empty() && names("{\"temperature\": 3}").is_empty());
         assert_eq!(names("<tool_call>{\"name\": \"a\", \"argu"), [None]);
         assert_eq!(names("<tool_call>weather</tool_call> or {\"name\": \"b\"}"), [Some("b".to_owned())]);

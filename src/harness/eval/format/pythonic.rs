@@ -1,4 +1,4 @@
-//! Calls as Python writes them, in a list or in a block of `tool_code`, as Llama and Gemma write calls.
+//! Calls as Python writes them, in a list or in a block, as Llama, Gemma, OLMo, MiniCPM and LFM write calls.
 
 use serde_json::{Map, Number, Value};
 
@@ -16,7 +16,14 @@ fn find(text: &str) -> Vec<CallMatch> {
     let listed = trimmed.strip_prefix('[').and_then(|rest| list(rest, ']')).map(|calls| (start, calls));
     let block = || {
         let mut blocks = after_each(text, "```tool_code").chain(after_each(text, "```python"));
-        blocks.find_map(|(begin, rest)| Some((begin, list(rest, '`')?)))
+        let fenced = blocks.find_map(|(begin, rest)| Some((begin, list(rest, '`')?)));
+        let mut tagged = after_each(text, "<function_calls>");
+        let tagged = || tagged.find_map(|(begin, rest)| Some((begin, list(rest, '<')?)));
+        let mut started = after_each(text, "<|tool_call_start|>");
+        let started = || {
+            started.find_map(|(begin, rest)| Some((begin, list(rest.trim_start().strip_prefix('[')?, ']')?)))
+        };
+        fenced.or_else(tagged).or_else(started)
     };
     let Some((begin, calls)) = listed.or_else(block) else { return Vec::new() };
     calls.into_iter().map(|call| CallMatch { begin, call: Some(call) }).collect()

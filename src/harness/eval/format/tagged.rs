@@ -1,4 +1,4 @@
-//! JSON behind a marker, as Hermes, Qwen, SmolLM, Phi and Llama write calls.
+//! JSON behind a marker, as Hermes, Qwen, SmolLM, Phi, Llama, Granite and Cohere write calls.
 
 use super::{CallMatch, Format, after_each, json_at};
 use crate::eval::Call;
@@ -12,6 +12,7 @@ const MARKERS: &[&str] = &[
     "<function_call>",
     "<functioncall>",
     "<|python_tag|>",
+    "<|START_ACTION|>",
     "```json",
     "```tool_call",
 ];

@@ -93,6 +93,32 @@ fn multipliers_become_part_of_weights() {
     assert!(error.contains("`sparse_config` is there, but only dense attention is supported"), "{error}");
 }
 
+#[test]
+fn granite_4_is_dense_or_refused() {
+    let tensors = renamed(
+        &without(LLAMA, &["up_proj"]),
+        &[
+            ("mlp.gate_proj.weight [12, 8]", "shared_mlp.input_linear.weight [24, 8]"),
+            ("mlp.down_proj", "shared_mlp.output_linear"),
+        ],
+    );
+    let config = |more: &str| {
+        let keys = r#", "shared_intermediate_size": 12, "residual_multiplier": 0.5, "num_local_experts": 0"#;
+        family("GraniteMoeHybridForCausalLM", &format!("{keys} {more}"))
+    };
+    let rope = r#", "layer_types": ["attention"], "position_embedding_type": "rope""#;
+    let decoder = built(&config(rope), &[&tensors]);
+    assert_eq!((decoder.architecture, rotated(&decoder)), ("granite4", vec![true]));
+    let Mlp::Gated { up, down, .. } = &decoder.layers[0].mlp else { panic!("a gated MLP") };
+    assert_eq!((read(&up.weight)[0], read(&down.weight)[1]), (96.0, 0.5));
+    let nope = r#", "layer_types": ["full_attention"], "position_embedding_type": "nope""#;
+    assert_eq!(rotated(&built(&config(nope), &[&tensors])), [false]);
+    let error = refused(&config(r#", "layer_types": ["mamba"]"#), &[&tensors]);
+    assert!(error.contains("`layer_types` has `mamba`, but only attention is supported"), "{error}");
+    let error = refused(&config(""), &[&tensors]);
+    assert!(error.contains("`layer_types` is missing"), "{error}");
+}
+
 /// OLMo 2 and 3.
 fn olmo(layers: usize) -> String {
     let tensors = renamed(LLAMA, &[("input_layernorm", "post_feedforward_layernorm")]);
@@ -182,7 +208,9 @@ fn mistrals_newer_forms() {
     let image = "\nvision_tower.patch_conv.weight [8]\nmulti_modal_projector.norm.weight [8]";
     let tensors =
         renamed(LLAMA, &[("model.", "language_model.model."), ("lm_head", "language_model.lm_head")]);
-    assert_eq!(built(&config, &[&tensors, image]).architecture, "ministral3");
+    let decoder = built(&config, &[&tensors, image]);
+    assert_eq!((decoder.architecture, decoder.head.tied), ("ministral3", false));
+    assert!(built(&config, &[&without(&tensors, &["lm_head"]), image]).head.tied, "no head is stored");
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn an_unknown_architecture_is_told_the_known_ones() {
     let [found, known] = [
         "tiny: architecture `Qwen4ForCausalLM` / `qwen4` is not known: it is a decoder",
         "; known are llama, mistral, \
-         qwen2, qwen3, gemma3, phi3, gpt2, pagating, student, smollm3, granite, olmo2, olmo3, gemma2, ministral, \
+         qwen2, qwen3, gemma3, phi3, gpt2, pagating, student, smollm3, granite, granite4, olmo2, olmo3, gemma2, ministral, \
          ministral3, starcoder2, stablelm, cohere2, glm, glm4, ernie4_5, minicpm",
     ];
     assert!(error.starts_with(found) && error.ends_with(known), "{error}");

@@ -40,24 +40,40 @@ pub(super) struct Comparison {
     pub(super) in_pieces: bool,
 }
 
+/// How many packages the layers of an export are divided among, and how many sequences it takes at once.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Division {
+    pub(super) chunks: usize,
+    pub(super) batch: usize,
+}
+
+/// One package, one sequence.
+pub(super) const WHOLE: Division = Division { chunks: 1, batch: 1 };
+
 /// Exports in every form, at lengths up to the longest sequence.
-pub(super) fn export(checkpoint: &Path, output: &Path, longest: usize) -> Result<Bundle> {
+pub(super) fn export(checkpoint: &Path, output: &Path, longest: usize, division: Division) -> Result<Bundle> {
     let up_to = |lengths: &[usize]| {
         let mut seen = BTreeSet::new();
         let lengths = lengths.iter().map(|&length| length.min(longest));
         lengths.filter(|&length| seen.insert(length)).collect::<Vec<usize>>()
     };
     ensure!(longest <= SEQ_LENS[0], "the longest sequence has {longest} tokens, {} fit", SEQ_LENS[0]);
-    export_at(checkpoint, output, up_to(&SEQ_LENS), up_to(&CONTEXTS))
+    export_at(checkpoint, output, (up_to(&SEQ_LENS), up_to(&CONTEXTS)), division)
 }
 
-fn export_at(checkpoint: &Path, output: &Path, seq_lens: Vec<usize>, contexts: Vec<usize>) -> Result<Bundle> {
+fn export_at(
+    checkpoint: &Path,
+    output: &Path,
+    (seq_lens, contexts): (Vec<usize>, Vec<usize>),
+    division: Division,
+) -> Result<Bundle> {
     let options = ExportOptions {
         enumerate_shapes: Some(seq_lens),
         contexts: Some(contexts),
         kv: Some(FORMS.to_vec()),
         query: Some(QUERY),
-        chunks: Some(Chunking::Count(1)),
+        chunks: Some(Chunking::Count(division.chunks)),
+        batch: Some(division.batch),
         ..ExportOptions::default()
     };
     let request = Request {
@@ -75,7 +91,8 @@ fn export_at(checkpoint: &Path, output: &Path, seq_lens: Vec<usize>, contexts: V
 
 /// That lengths beyond the end of a model are refused, and that the error says where it ends.
 pub(super) fn refusal(checkpoint: &Path, output: &Path, end: &Boundary) -> Row {
-    let refused = match export_at(checkpoint, output, vec![end.at + 1], vec![end.at + 1]) {
+    let beyond = (vec![end.at + 1], vec![end.at + 1]);
+    let refused = match export_at(checkpoint, output, beyond, WHOLE) {
         Ok(_) => false,
         Err(error) => error.to_string().contains(&end.at.to_string()),
     };
@@ -166,21 +183,26 @@ pub(super) fn compare_oracle(path: &Path, reference: &Reference) -> Result<Vec<C
     Ok(found)
 }
 
-/// The greedy continuation in every form beside that of transformers.
-pub(super) fn greedy(bundle: &Bundle, reference: &Reference) -> Result<Row> {
+/// The greedy continuation in every form beside that of transformers. All sequences of a batch have the same prompt.
+pub(super) fn greedy(bundle: &Bundle, reference: &Reference, what: &str) -> Result<Row> {
     let expected = &reference.greedy;
     let (prompt, rest) = expected.ids.split_at(expected.prompt);
     let mut differ = Vec::new();
     for form in FORMS {
         let mut driver = driver(bundle, form)?;
-        driver.prefill(&[prompt], None)?;
+        let batch = driver.batch();
+        driver.prefill(&vec![prompt; batch], None)?;
         let mut found = Vec::new();
         while found.len() < rest.len() {
             // Logits that are not numbers have no likeliest.
-            let Ok(token) = likeliest(driver.logits(0)) else { break };
-            found.push(token);
+            let chosen = (0..batch).map(|sequence| likeliest(driver.logits(sequence)));
+            let Ok(tokens) = chosen.collect::<Result<Vec<u32>, _>>() else { break };
+            if tokens.iter().any(|token| *token != tokens[0]) {
+                break;
+            }
+            found.push(tokens[0]);
             if found.len() < rest.len() {
-                driver.step(&[token])?;
+                driver.step(&tokens)?;
             }
         }
         if found != rest {
@@ -188,7 +210,7 @@ pub(super) fn greedy(bundle: &Bundle, reference: &Reference) -> Result<Row> {
             differ.push(format!("{form} differs at token {}", prompt.len() + same));
         }
     }
-    let mut boundary = "greedy tokens, all forms".to_owned();
+    let mut boundary = format!("greedy tokens, all forms{what}");
     if !differ.is_empty() {
         boundary = format!("{boundary}: {}", differ.join(", "));
     }

@@ -17,6 +17,7 @@ use pico_args::Arguments;
 
 use super::conformance::validator::Validator;
 use crate::{python, tiny_checkpoints};
+use drive::Division;
 use reference::Reference;
 use table::Row;
 use xtask::outcome::Outcome;
@@ -78,11 +79,17 @@ fn judge(project: &Project, checked: &[Checked]) -> Result<Outcome> {
 
 fn check(name: &str, path: &Path, output: &Path) -> Result<Checked> {
     let reference = Reference::read(path)?;
-    let bundle = drive::export(path, &output.join("bundle"), reference.longest())?;
+    let export =
+        |name: &str, division| drive::export(path, &output.join(name), reference.longest(), division);
+    let bundle = export("bundle", drive::WHOLE)?;
     let compared = drive::compare(&bundle, &reference)?;
     let oracle = drive::compare_oracle(path, &reference)?;
     let mut rows = table::rows(&reference, &compared, &oracle);
-    rows.push(drive::greedy(&bundle, &reference)?);
+    rows.push(drive::greedy(&bundle, &reference, "")?);
+    let chunked = export("chunks", Division { chunks: 2, ..drive::WHOLE })?;
+    rows.push(drive::greedy(&chunked, &reference, ", 2 chunks")?);
+    let batched = export("batch", Division { batch: 2, ..drive::WHOLE })?;
+    rows.push(drive::greedy(&batched, &reference, ", batch of 2")?);
     for end in reference.boundaries.iter().filter(|boundary| boundary.end) {
         rows.push(drive::refusal(path, &output.join("beyond"), end));
     }
