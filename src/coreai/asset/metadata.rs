@@ -24,7 +24,7 @@ pub struct AssetMetadata {
     /// When it was made, such as `20261117T161634Z`. Without one, the same model gives the same bytes at any time; Apple's
     /// tools take it as optional.
     pub creation_date: String,
-    /// Anything else, such as the checkpoint that it was made from.
+    /// Anything else, such as the checkpoint that it was made from (`creatorDefinedMetadata`).
     pub other: BTreeMap<String, Value>,
 }
 
@@ -42,8 +42,8 @@ struct Document {
     license: String,
     #[serde(default, skip_serializing_if = "String::is_empty")]
     description: String,
-    #[serde(flatten)]
-    other: BTreeMap<String, Value>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    creator_defined_metadata: BTreeMap<String, Value>,
 }
 
 impl AssetMetadata {
@@ -59,7 +59,7 @@ impl AssetMetadata {
             author: self.author.clone(),
             license: self.license.clone(),
             description: self.description.clone(),
-            other: self.other.clone(),
+            creator_defined_metadata: self.other.clone(),
         };
         let json = serde_json::to_vec_pretty(&document);
         json.map_err(|e| AssetError::new(ErrorKind::Metadata, format!("cannot be written as JSON: {e}")))
@@ -76,7 +76,8 @@ pub(super) fn parse(json: &[u8]) -> Result<AssetMetadata> {
         let message = format!("expected `assetVersion` to be `{ASSET_VERSION}`, found {found}");
         return Err(AssetError::unsupported(message));
     }
-    let Document { producer, creation_date, author, license, description, other, .. } = document;
+    let Document { producer, creation_date, author, license, description, .. } = document;
+    let other = document.creator_defined_metadata;
     Ok(AssetMetadata { author, license, description, producer, creation_date, other })
 }
 
@@ -97,6 +98,7 @@ mod tests {
         let text = String::from_utf8(json.clone()).unwrap();
         assert!(text.starts_with("{\n  \"assetVersion\": \"2.0\",\n  \"producer\": \"anemeter "), "{text}");
         assert!(!text.contains("description"), "{text}");
+        assert!(text.ends_with("\"creatorDefinedMetadata\": {\n    \"source\": \"a/b\"\n  }\n}"), "{text}");
         let read = parse(&json).unwrap();
         assert!(read.producer.starts_with("anemeter "));
         assert_eq!(AssetMetadata { producer: String::new(), ..read }, metadata);

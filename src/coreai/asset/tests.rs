@@ -1,6 +1,7 @@
 //! Assets that Apple's tools made, read and written; and hostile bytes.
 
 use std::fs;
+use std::io::{Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -275,6 +276,51 @@ fn an_asset_appears_whole_or_not_at_all_and_replaces_only_assets() {
     fs::write(path.join("notes.txt"), "mine").unwrap();
     let foreign = write_watched(&program, &AssetMetadata::default(), &path, overwrite, &()).unwrap_err();
     assert!(foreign.to_string().contains("holds `notes.txt`, so it is not replaced"), "{foreign}");
+}
+
+/// Its weights are a hole in the file, which takes no space on disk and would take long to read.
+#[test]
+fn a_large_asset_is_opened_without_being_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("large.aimodel");
+    let len = 18 << 30;
+    let encoded = encode(&adding(&[stream(len, 0)])).unwrap();
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join(METADATA), AssetMetadata::default().to_json().unwrap()).unwrap();
+    let mut file = fs::File::create_new(path.join(PROGRAM)).unwrap();
+    file.write_all(&encoded.head).unwrap();
+    file.write_all(&encoded.resources[0].header).unwrap();
+    file.seek(SeekFrom::Current(len as i64)).unwrap();
+    file.write_all(&encoded.tail).unwrap();
+    let asset = Asset::open(&path).unwrap();
+    verify(asset.program()).unwrap();
+    assert_eq!((asset.weight_len(), asset.file_len()), (len, encoded.byte_len()));
+    assert!(asset.program().to_string().contains(&format!("resource<{len} bytes>")));
+}
+
+#[test]
+fn an_inconsistent_program_is_not_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.aimodel");
+    let refused = |change: fn(&mut Program)| {
+        let mut program = adding(&[bytes(vec![1; 64])]);
+        change(&mut program);
+        let error = write(&program, &AssetMetadata::default(), &path).unwrap_err();
+        assert!(error.kind() == ErrorKind::Program && !path.exists());
+        error.to_string().split_once("graph `main`: ").unwrap().1.to_owned()
+    };
+    let error = refused(|program| program.graphs[0].body.ops[1].operands[1] = ValueId(2));
+    assert_eq!(error, "op 1 `primitive.add_v1`: uses %2, and only the 2 values before it are there");
+    let error = refused(|program| program.graphs[0].outputs[0].ty = Type::Token);
+    assert!(error.starts_with("number 0 of its results is token, and of the operands"), "{error}");
+    let error = refused(|program| drop(program.graphs[0].body.ops.pop()));
+    assert!(error.contains("expected `dataflow.output_v1` at the end of a region"), "{error}");
+    let error = refused(|program| program.graphs[0].body.ops[0].results = vec![tensor(&[33], Scalar::F16)]);
+    assert!(error.ends_with("expected 66 bytes of tensor<33xfloat16>, found 64"), "{error}");
+    let error = refused(|program| program.graphs[0].body.ops[1].name = "silu_v1".into());
+    assert!(error.ends_with("expected one region, its decomposition, found 0"), "{error}");
+    let error = refused(|program| program.graphs.push(program.graphs[0].clone()));
+    assert_eq!(error, "there are two graphs of this name");
 }
 
 #[test]

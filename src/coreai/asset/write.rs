@@ -15,7 +15,7 @@ use sha2::{Digest, Sha256};
 use super::{AssetMetadata, HASH, METADATA, PROGRAM};
 use crate::bytecode::{Encoded, encode};
 use crate::error::{AssetError, ErrorKind, Result, quoted};
-use crate::{Program, Resource, ResourceData};
+use crate::{Program, Resource, ResourceData, verify};
 
 /// What a written asset came to.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Summary {
     pub syncing: Duration,
 }
 
-/// Writes a program as an asset. The same program and metadata give the same bytes each time.
+/// Writes a consistent program as an asset. The same program and metadata give the same bytes each time.
 ///
 /// Weights are streamed, so memory stays small however large they are.
 pub fn write(program: &Program, metadata: &AssetMetadata, path: impl AsRef<Path>) -> Result<Summary> {
@@ -50,6 +50,7 @@ pub fn write_watched(
     watch: &dyn Watch,
 ) -> Result<Summary> {
     check_destination(path, options)?;
+    verify(program).map_err(|e| e.in_file(path))?;
     let encoded = encode(program).map_err(|e| e.in_file(path))?;
     let metadata = metadata.to_json().map_err(|e| e.in_file(path))?;
     let io_error = |e: io::Error| AssetError::io(path, "write", &e);

@@ -11,6 +11,8 @@ mod decode;
 mod encode;
 mod kinds;
 mod properties;
+#[cfg(test)]
+mod tests;
 mod varint;
 
 pub use decode::{Decoded, decode};

@@ -120,7 +120,7 @@ fn attribute_offsets(tables: &Tables) -> Vec<u8> {
     let mut out = Vec::new();
     let groups = [&tables.attributes, &tables.types];
     groups.iter().for_each(|group| varint::push(&mut out, group.len()));
-    for group in groups {
+    for group in groups.into_iter().filter(|group| group.len() > 0) {
         varint::push(&mut out, 0);
         varint::push(&mut out, group.len());
         for item in group.items() {
