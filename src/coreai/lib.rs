@@ -8,6 +8,7 @@
 pub mod asset;
 pub mod bytecode;
 mod error;
+pub mod lint;
 mod program;
 mod scalar;
 mod text;
