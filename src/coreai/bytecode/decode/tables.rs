@@ -185,9 +185,8 @@ impl<'f> Tables<'f> {
         Ok(match kind {
             ty::TENSOR | ty::ENCODED_TENSOR => {
                 let dims = self.dims(&mut cursor)?;
-                let element = match self.next_ty(&mut cursor, depth)? {
-                    Type::Scalar(scalar) => scalar,
-                    _ => return Err(start.unsupported("expected a tensor of scalars")),
+                let Type::Scalar(element) = self.next_ty(&mut cursor, depth)? else {
+                    return Err(start.unsupported("expected a tensor of scalars"));
                 };
                 let constraints = match kind {
                     ty::ENCODED_TENSOR => Some(self.constraints(&mut cursor)?),
