@@ -1,5 +1,6 @@
 //! The evaluation flow: a bundle on a runtime becomes a report, a gate judges it, and a report becomes a baseline.
 
+pub(crate) mod asset_summary;
 pub mod bench;
 pub mod bless;
 pub mod compare;

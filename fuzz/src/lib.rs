@@ -5,6 +5,7 @@
 
 use std::path::PathBuf;
 
+use anemeter::coreai::{self, Program, ResourceData};
 use anemeter::mil::Model;
 use anemeter::package::{EncodedModel, WeightFiles, decode_model, encode_model};
 use anemeter::tensor::Bytes;
@@ -30,6 +31,38 @@ pub fn check_round_trip(model: &Model) {
     let has_nan = *model != model.clone();
     assert!(has_nan || again == *model);
     assert_eq!(encode_model(&again).expect("what was read can be written"), encoded);
+}
+
+/// Whatever can be read of a Core AI asset can be written and read again, and is then written the same. Texts are compared
+/// because resources are equal by identity only.
+pub fn check_asset_round_trip(program: &Program) {
+    // Rules and text must take whatever can be read.
+    let text = program.to_string();
+    if coreai::verify(program).is_ok() {
+        coreai::lint::lint("fuzzed", program);
+    }
+    // Equal parts are written once, and what a file may expand to depends on its size.
+    const LONG: usize = 1 << 20;
+    if text.len() > LONG {
+        return;
+    }
+    let bytes = asset_bytes(program);
+    let again = coreai::bytecode::decode(&Bytes::from(bytes.clone())).expect("what was written can be read");
+    assert_eq!(again.program.to_string(), text);
+    assert_eq!(asset_bytes(&again.program), bytes);
+}
+
+/// The program with its weights.
+fn asset_bytes(program: &Program) -> Vec<u8> {
+    let encoded = coreai::bytecode::encode(program).expect("what was read can be written");
+    let mut out = encoded.head;
+    for entry in &encoded.resources {
+        out.extend_from_slice(&entry.header);
+        let ResourceData::Bytes(bytes) = &*entry.resource.0 else { panic!("what was read is no stream") };
+        out.extend_from_slice(bytes);
+    }
+    out.extend_from_slice(&encoded.tail);
+    out
 }
 
 /// The files of a package.

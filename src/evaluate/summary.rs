@@ -286,7 +286,7 @@ fn scheme(kind: &str) -> &str {
     }
 }
 
-fn classes(weights: &[WeightSummary]) -> Vec<ParameterClass> {
+pub(super) fn classes(weights: &[WeightSummary]) -> Vec<ParameterClass> {
     let mut classes: Vec<ParameterClass> = Vec::new();
     for weight in weights {
         let same = |c: &&mut ParameterClass| c.scheme == weight.scheme && c.stored_type == weight.stored_type;

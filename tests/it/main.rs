@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod adopt;
+mod aimodel;
 mod atomic;
 mod baselines;
 mod bench;

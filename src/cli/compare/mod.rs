@@ -17,6 +17,7 @@ use super::gate::{Format, Junit};
 use super::inputs::{GateFiles, duration, is_url};
 use super::{Failure, Output, Result, Status};
 use crate::bundle::packages_of;
+use crate::coreai::asset::Asset;
 use crate::package::Package;
 use crate::render;
 use crate::vocabulary::{ComputeUnits, KvForm, RuntimeName};
@@ -26,7 +27,7 @@ use crate::vocabulary::{ComputeUnits, KvForm, RuntimeName};
 #[command(
     after_help = "Two bundles are benchmarked in one session, interleaved in a random order that is recorded; each launch is a fresh process. \
 Two reports are shown side by side, with what changed and the likely causes first. Two packages are compared by operations, weights, \
-inputs, cost and predicted placement, or with `--measure` benchmarked as bundles are. With `--runtime A,B` one bundle or package runs on two runtimes, and outputs and times per call \
+inputs, cost and predicted placement (two Core AI assets by all but the last two), or with `--measure` benchmarked as bundles are. With `--runtime A,B` one bundle or package runs on two runtimes, and outputs and times per call \
 are compared.\n\n\
 Exit code 0: B is not slower than A, packages were compared, or runtimes agree; 1: B is slower, or runtimes differ; 2: the \
 two cannot be compared; 3: inconclusive because of noise, or reports of different workloads; 4: a runtime is unavailable.\n\n\
@@ -35,7 +36,7 @@ anemeter compare reports/a reports/b --format md\n  anemeter compare a/model.mlp
 anemeter compare a/model.mlpackage b/model.mlpackage --measure\n  anemeter compare smollm2 --runtime coreml,cpu"
 )]
 pub(super) struct Args {
-    /// The baseline: a bundle, a report, or a package or compiled model.
+    /// The baseline: a bundle, a report, a package or compiled model, or a Core AI asset.
     #[arg(value_name = "A")]
     baseline: PathBuf,
     /// The candidate, of the same kind. Omit it to compare two runtimes.
@@ -107,6 +108,7 @@ enum Kind {
     Bundle,
     Report,
     Package,
+    Asset,
 }
 
 impl Kind {
@@ -114,13 +116,14 @@ impl Kind {
         let named = |extension: &str| path.extension().is_some_and(|found| found == extension);
         match () {
             () if is_url(path) => Ok(Kind::Report),
+            () if Asset::is_at(path) => Ok(Kind::Asset),
             () if Package::is_at(path) => Ok(Kind::Package),
             () if !path.exists() => Err(Failure::at(path, "there is no such file or folder")),
             () if path.join("export.json").is_file() => Ok(Kind::Bundle),
             () if path.join("report.json").is_file() || (path.is_file() && named("json")) => Ok(Kind::Report),
             () if path.is_dir() && !packages_of(path)?.is_empty() => Ok(Kind::Bundle),
             () => Err(Failure::at(path, "is neither a bundle nor a report nor a package").with_help(
-                "give a folder with an export.json, a report.json or packages, an .mlpackage or an .mlmodelc",
+                "give a folder with an export.json, a report.json or packages, an .mlpackage, an .mlmodelc or an .aimodel",
             )),
         }
     }
@@ -132,6 +135,7 @@ impl fmt::Display for Kind {
             Kind::Bundle => "a bundle",
             Kind::Report => "a report",
             Kind::Package => "a package",
+            Kind::Asset => "a Core AI asset",
         })
     }
 }
@@ -174,6 +178,11 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         Kind::Bundle => bundles::run(args, [first, second], output),
         Kind::Report => reports::run(args, [first, second], output),
         Kind::Package => packages::run(args, [first, second], output),
+        Kind::Asset if args.measure => {
+            Err(Failure::at(first, "is a Core AI asset, which `--measure` does not run")
+                .with_help("leave `--measure` out to compare what is in them"))
+        }
+        Kind::Asset => packages::run_assets(args, [first, second], output),
     }
 }
 

@@ -1,22 +1,27 @@
-//! Two packages side by side: operations, weights, inputs and outputs, sizes, cost and predicted placement.
+//! Two packages or two assets side by side: operations, weights, inputs and outputs, sizes, cost and predicted placement.
 
 use std::path::Path;
 
 use super::{Args, print};
 use crate::cli::units::{Bytes, Count};
 use crate::cli::{Failure, Output, Result, Status};
+use crate::evaluate::compare::assets;
 use crate::evaluate::compare::document::{Differing, Packages, PredictedPlacement, WeightClass};
 use crate::evaluate::compare::packages::{PackagesError, compare};
 use crate::render::Table;
 
 pub(super) fn run(args: &Args, packages: [&Path; 2], output: &mut Output) -> Result<Status> {
-    let compared = compare(packages)?;
-    let tables = tables(&compared);
-    let headline = match tables.is_empty() {
-        true => "the packages have the same structure, sizes and cost",
-        false => "what differs between A and B",
-    };
-    print((headline, &tables), &compared, args.format(), output)?;
+    show(args, &compare(packages)?, "the packages have the same structure, sizes and cost", output)
+}
+
+pub(super) fn run_assets(args: &Args, assets: [&Path; 2], output: &mut Output) -> Result<Status> {
+    show(args, &assets::compare(assets)?, "the assets have the same structure and sizes", output)
+}
+
+fn show(args: &Args, compared: &Packages, same: &str, output: &mut Output) -> Result<Status> {
+    let tables = tables(compared);
+    let headline = if tables.is_empty() { same } else { "what differs between A and B" };
+    print((headline, &tables), compared, args.format(), output)?;
     Ok(Status::Good)
 }
 
@@ -86,6 +91,16 @@ mod tests {
         }
         let model = verify::verify(Model::single(main.finish(&[y]))).unwrap();
         write(&model, path, WriteOptions::default()).unwrap();
+    }
+
+    #[test]
+    fn assets_are_compared_too() {
+        let sample =
+            |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("src/coreai/testdata").join(name);
+        let [a, b] = ["t_bss_int4_g32_float16.aimodel", "t_lut4_group4.aimodel"].map(sample);
+        let compared = assets::compare([&a, &b]).unwrap();
+        insta::assert_snapshot!(text("what differs between A and B", &tables(&compared)));
+        assert!(tables(&assets::compare([&a, &a]).unwrap()).is_empty());
     }
 
     #[test]

@@ -15,6 +15,10 @@ pub(super) fn run(args: &Args, names: [OrAuto<RuntimeName>; 2], output: &mut Out
     let subject = match Kind::of(&args.baseline)? {
         Kind::Package => Subject::package(&args.baseline),
         Kind::Bundle => Subject::bundle(&args.baseline)?,
+        Kind::Asset => {
+            return Err(Failure::at(&args.baseline, "is a Core AI asset, which these runtimes do not run")
+                .with_help("give a bundle or a package"));
+        }
         Kind::Report => {
             return Err(
                 Failure::at(&args.baseline, "a report cannot be run").with_help("give a bundle or a package")

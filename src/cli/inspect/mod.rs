@@ -1,5 +1,6 @@
-//! `anemeter inspect`: what is in a package.
+//! `anemeter inspect`: what is in a package or an asset.
 
+mod asset;
 mod cost;
 mod pipeline;
 mod text;
@@ -8,18 +9,19 @@ use std::path::PathBuf;
 
 use super::{Output, Result, Status};
 use crate::bundle::{Bundle, MANIFEST, packages_of};
+use crate::coreai::asset::Asset;
 use crate::evaluate::summary::Summary;
 use crate::package::{ErrorKind, Package};
 use cost::{Costs, GivenBandwidth};
 
-/// Show the content of any Core ML package or compiled model: functions, inputs, outputs, states, operations, weights, cost.
+/// Show the content of any Core ML package or compiled model, or of a Core AI asset: functions, inputs, outputs, states, operations, weights, cost.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  anemeter inspect model.mlpackage\n  anemeter inspect model.mlpackage --weights\n  \
-anemeter inspect model.mlpackage --cost --bandwidth M4=64\n  anemeter inspect model.mlpackage --mil | less\n  anemeter inspect model.mlpackage --json | jq .functions"
+anemeter inspect model.mlpackage --cost --bandwidth M4=64\n  anemeter inspect model.mlpackage --mil | less\n  anemeter inspect model.mlpackage --json | jq .functions\n  anemeter inspect model.aimodel --weights"
 )]
 pub(super) struct Args {
-    /// The .mlpackage or .mlmodelc to inspect, a folder of packages, or a bundle; of a pipeline, its models are listed.
+    /// The .mlpackage, .mlmodelc or .aimodel to inspect, a folder of packages, or a bundle; of a pipeline, its models are listed.
     package: PathBuf,
     /// Count operations by kind in each function.
     #[arg(long)]
@@ -27,10 +29,10 @@ pub(super) struct Args {
     /// List the weights, largest first.
     #[arg(long)]
     weights: bool,
-    /// Print the program as readable MIL.
+    /// Print the program as readable MIL, or that of an asset as readable aicode.
     #[arg(long)]
     mil: bool,
-    /// Show FLOPs, memory traffic and arithmetic intensity of each function.
+    /// Show FLOPs, memory traffic and arithmetic intensity of each function of a package.
     #[arg(long)]
     cost: bool,
     /// Show the bandwidth bound on tokens/s for this chip, such as M4=64 in GB/s; repeatable [default: the chips of the
@@ -51,6 +53,9 @@ impl Args {
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let path = &args.package;
+    if Asset::is_at(path) {
+        return asset::run(args, output);
+    }
     let is_folder = path.is_dir() && !Package::is_at(path);
     if !is_folder || (!path.join(MANIFEST).exists() && packages_of(path)?.is_empty()) {
         return match Package::open(path) {
@@ -90,7 +95,7 @@ fn inspect(package: &Package, args: &Args, output: &mut Output) -> Result<Status
         text::operations(&summary, output)?;
     }
     if args.weights {
-        text::weights(&summary, output)?;
+        text::weight_list(&summary.weights, output)?;
     }
     if let Some(costs) = costs {
         costs.print(output)?;

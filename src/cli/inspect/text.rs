@@ -1,9 +1,11 @@
 //! The terminal form of a summary.
 
+use std::collections::BTreeMap;
+
 use crate::cli::Result;
 use crate::cli::output::Output;
 use crate::cli::units::{Bytes, Count};
-use crate::evaluate::summary::{FeatureSummary, FunctionSummary, Summary};
+use crate::evaluate::summary::{FeatureSummary, FunctionSummary, ParameterClass, Summary, WeightSummary};
 use crate::mil::Opset;
 use crate::render::Table;
 
@@ -20,7 +22,7 @@ pub(super) fn overview(summary: &Summary, out: &mut Output) -> Result<()> {
     for function in &summary.functions {
         self::function(summary, function, out)?;
     }
-    parameters(summary, out)
+    parameter_classes(&summary.parameters, out)
 }
 
 fn metadata(summary: &Summary, out: &mut Output) -> Result<()> {
@@ -80,16 +82,16 @@ fn shape(feature: &FeatureSummary) -> String {
     default
 }
 
-fn parameters(summary: &Summary, out: &mut Output) -> Result<()> {
-    if summary.parameters.is_empty() {
+pub(super) fn parameter_classes(classes: &[ParameterClass], out: &mut Output) -> Result<()> {
+    if classes.is_empty() {
         return out.line("\nno weights");
     }
-    let total: u64 = summary.parameters.iter().fold(0, |n, c| n.saturating_add(c.parameters));
-    let bytes: u64 = summary.parameters.iter().fold(0, |n, c| n.saturating_add(c.bytes));
+    let total: u64 = classes.iter().fold(0, |n, c| n.saturating_add(c.parameters));
+    let bytes: u64 = classes.iter().fold(0, |n, c| n.saturating_add(c.bytes));
     out.line(format_args!("\n{} parameters in {}", Count(total), Bytes(bytes)))?;
     let mut table =
         Table::new(&["compression", "stored as", ">tensors", ">parameters", ">bytes", ">bits each"]);
-    for class in &summary.parameters {
+    for class in classes {
         table.row([
             class.scheme.clone(),
             class.stored_type.clone(),
@@ -108,23 +110,32 @@ fn bits(bytes: u64, parameters: u64) -> String {
 
 pub(super) fn operations(summary: &Summary, out: &mut Output) -> Result<()> {
     for function in &summary.functions {
-        out.line(format_args!("\noperations of {}", function.name))?;
-        let mut counts: Vec<_> = function.operations.iter().collect();
-        counts.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
-        let mut table = Table::new(&[">count", "operation"]);
-        for (kind, count) in counts {
-            table.row([count.to_string(), kind.clone()]);
-        }
-        out.text(table.indented(2))?;
+        operation_counts(&function.name, &function.operations, out)?;
     }
     Ok(())
 }
 
-pub(super) fn weights(summary: &Summary, out: &mut Output) -> Result<()> {
+/// The operations of a function, the most frequent first.
+pub(super) fn operation_counts(
+    function: &str,
+    operations: &BTreeMap<String, usize>,
+    out: &mut Output,
+) -> Result<()> {
+    out.line(format_args!("\noperations of {}", function.escape_debug()))?;
+    let mut counts: Vec<_> = operations.iter().collect();
+    counts.sort_by(|a, b| b.1.cmp(a.1).then_with(|| a.0.cmp(b.0)));
+    let mut table = Table::new(&[">count", "operation"]);
+    for (kind, count) in counts {
+        table.row([count.to_string(), kind.clone()]);
+    }
+    out.text(table.indented(2))
+}
+
+pub(super) fn weight_list(weights: &[WeightSummary], out: &mut Output) -> Result<()> {
     out.line("\nweights, largest first")?;
     let mut table =
         Table::new(&[">bytes", "name", "shape", "compression", "stored as", ">bits each", "functions"]);
-    for weight in &summary.weights {
+    for weight in weights {
         table.row([
             Bytes(weight.bytes).to_string(),
             weight.name.clone(),

@@ -1,7 +1,8 @@
 //! `anemeter lint --explain`: a rule and the evidence for it.
 
 use crate::cli::{Failure, Output, Result, Status};
-use crate::lint::{self, Rule};
+use crate::coreai;
+use crate::lint::{self, Rule, RuleText};
 use crate::render::Table;
 
 /// Columns of running text.
@@ -12,7 +13,7 @@ pub(super) fn explain(name: &str, out: &mut Output) -> Result<Status> {
         list(out)?;
         return Ok(Status::Good);
     }
-    let rule = lint::rule(name).ok_or_else(|| {
+    let (rule, notes) = find(name).ok_or_else(|| {
         Failure::bad_input(format!("there is no rule `{}`", name.escape_debug()))
             .with_help("`anemeter lint --explain all` lists the rules")
     })?;
@@ -25,15 +26,27 @@ pub(super) fn explain(name: &str, out: &mut Output) -> Result<Status> {
     }
     out.line("\nWhat to do:")?;
     paragraph(rule.remedy, "", out)?;
-    for note in notes(rule) {
+    for note in notes {
         out.line("")?;
         paragraph(&note, "", out)?;
     }
     Ok(Status::Good)
 }
 
+/// A rule for packages or for assets, and what else there is to say about it.
+fn find(name: &str) -> Option<(RuleText, Vec<String>)> {
+    let for_package = lint::rule(name).map(|rule| (rule.text(), notes(rule)));
+    for_package.or_else(|| {
+        let rule = coreai::lint::rule(name)?;
+        let of_assets = "It is about Core AI assets.".to_owned();
+        Some((rule.text, rule.text.off_ane.then(|| OFF.to_owned()).into_iter().chain([of_assets]).collect()))
+    })
+}
+
+const OFF: &str = "Operations that it finds are predicted to run off the Neural Engine.";
+
 fn notes(rule: &Rule) -> Vec<String> {
-    let off = "Operations that it finds are predicted to run off the Neural Engine.".to_owned();
+    let off = OFF.to_owned();
     let needs = rule.needs().map(|needs| format!("It needs {needs}."));
     let key = rule.decided_by.map(|key| format!("The key `{key}` of an export configuration decides it."));
     rule.off_ane.then_some(off).into_iter().chain(key).chain(needs).collect()
@@ -41,7 +54,8 @@ fn notes(rule: &Rule) -> Vec<String> {
 
 fn list(out: &mut Output) -> Result<()> {
     let mut table = Table::new(&["id", "name", "severity", "confidence", "title"]);
-    for rule in lint::rules() {
+    let of_packages = lint::rules().iter().map(|rule| rule.text());
+    for rule in of_packages.chain(coreai::lint::rules().iter().map(|rule| rule.text)) {
         let cells = [rule.id, rule.slug, rule.severity.name(), rule.confidence.name(), rule.title];
         table.row(cells.map(str::to_owned));
     }

@@ -1,5 +1,6 @@
 //! `anemeter lint`: what keeps a package off the Neural Engine, or breaks it.
 
+mod asset;
 mod explain;
 mod markdown;
 mod text;
@@ -7,22 +8,24 @@ mod text;
 use std::path::PathBuf;
 
 use clap::ValueEnum;
+use serde_json::Value;
 
 use super::choice::choice;
 use super::output::note;
 use super::{Failure, Output, Result, Status};
-use crate::lint::{ActivationRange, Config, Device, Setting, Subject, Target, lint, sarif};
+use crate::coreai::asset::Asset;
+use crate::lint::{ActivationRange, Config, Device, Report, Setting, Subject, Target, lint, rules, sarif};
 use crate::vocabulary::{Choice, ComputeUnits};
 
 /// Check a package or a bundle against static rules: what keeps it off the Neural Engine, slows it down there, or breaks it.
 #[derive(clap::Args)]
 #[command(
     after_help = "Examples:\n  anemeter lint model.mlpackage\n  anemeter lint exports/model --target ios18 --device a17\n  \
-anemeter lint model.mlmodelc\n  anemeter lint model.mlpackage --format sarif > lint.sarif\n  anemeter lint --explain A12\n\n\
+anemeter lint model.mlmodelc\n  anemeter lint model.aimodel\n  anemeter lint model.mlpackage --format sarif > lint.sarif\n  anemeter lint --explain A12\n\n\
 Exits with 1 if there are errors. Placement is predicted, not measured."
 )]
 pub(super) struct Args {
-    /// The .mlpackage or .mlmodelc, or a folder of them such as a bundle.
+    /// The .mlpackage, .mlmodelc or .aimodel, or a folder of packages such as a bundle.
     #[arg(required_unless_present = "explain")]
     package: Option<PathBuf>,
     /// System that the package is for [default: that of --waivers, or macos15].
@@ -76,7 +79,13 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let Some(path) = &args.package else {
         return Err(Failure::bad_input("no package is given"));
     };
-    let config = args.waivers.as_deref().map(Config::read).transpose()?.unwrap_or_default();
+    let is_rule = |name: &str| crate::lint::rule(name).is_some() || crate::coreai::lint::rule(name).is_some();
+    let config =
+        args.waivers.as_deref().map(|path| Config::read(path, is_rule)).transpose()?.unwrap_or_default();
+    if Asset::is_at(path) {
+        let report = asset::lint_asset(args, path, &config)?;
+        return print(args, &report, || sarif::log(&report, &asset::rule_texts(), None), output);
+    }
     let subject = Subject::open(path)?;
     for stage in &subject.stages {
         let (name, kind) = (stage.name.escape_debug(), stage.kind);
@@ -84,11 +93,16 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     }
     let setting = setting(args, &config, &subject)?;
     let report = lint(&subject, &setting, &config.waivers)?;
+    let texts: Vec<_> = rules().iter().map(|rule| rule.text()).collect();
+    print(args, &report, || sarif::log(&report, &texts, subject.export_config.as_ref()), output)
+}
+
+fn print(args: &Args, report: &Report, sarif: impl Fn() -> Value, output: &mut Output) -> Result<Status> {
     match if args.json { Format::Json } else { args.format } {
-        Format::Text => text::print(&report, args.all, output)?,
-        Format::Json => output.json(&report)?,
-        Format::Sarif => output.json(&sarif::log(&report, subject.export_config.as_ref()))?,
-        Format::Md => markdown::print(&report, output)?,
+        Format::Text => text::print(report, args.all, output)?,
+        Format::Json => output.json(report)?,
+        Format::Sarif => output.json(&sarif())?,
+        Format::Md => markdown::print(report, output)?,
     }
     Ok(if report.counts.errors > 0 { Status::Failed } else { Status::Good })
 }

@@ -49,7 +49,7 @@ pub struct Bundles {
     pub verdict: Verdict,
 }
 
-/// What differs between two packages.
+/// What differs between two packages, or between two Core AI assets.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Packages {
@@ -57,7 +57,7 @@ pub struct Packages {
     #[schemars(extend("const" = "anemeter.compare/1"))]
     pub schema: &'static str,
     /// What was compared.
-    #[schemars(extend("const" = "packages"))]
+    #[schemars(extend("enum" = ["packages", "assets"]))]
     pub kind: &'static str,
     /// The first package.
     pub baseline: String,

@@ -11,7 +11,7 @@ use crate::mil::verify;
 use crate::package::{Package, PackageError};
 use crate::{cost, graph};
 
-type Facts<V> = BTreeMap<(String, String), V>;
+pub(super) type Facts<V> = BTreeMap<(String, String), V>;
 
 /// What is known of a package.
 struct Described {
@@ -60,7 +60,7 @@ pub fn compare([baseline, candidate]: [&Path; 2]) -> Result<Packages, PackagesEr
 }
 
 /// What both do not have alike, in order.
-fn differing<V: Clone + PartialEq>(a: &Facts<V>, b: &Facts<V>) -> Vec<Differing<V>> {
+pub(super) fn differing<V: Clone + PartialEq>(a: &Facts<V>, b: &Facts<V>) -> Vec<Differing<V>> {
     let mut keys: Vec<&(String, String)> = a.keys().chain(b.keys()).collect();
     keys.sort_unstable();
     keys.dedup();

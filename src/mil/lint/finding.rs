@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::rule::{Rule, Severity};
+use super::rule::{Rule, RuleText, Severity};
 use super::{Diagnostics, NotChecked};
 use crate::ValueId;
 use crate::graph::{Graph, Op};
@@ -98,15 +98,15 @@ impl Place {
 #[derive(Debug, Clone)]
 pub struct Finding {
     /// The rule.
-    pub rule: &'static Rule,
+    pub rule: RuleText,
     /// How bad this case is.
     pub severity: Severity,
     /// What was found.
     pub message: String,
     /// Where.
     pub place: Place,
-    /// Which of the function's shapes it was found at.
-    pub(super) shape: usize,
+    /// Which of the function's shapes it was found at, from 0.
+    pub shape: usize,
 }
 
 /// Where a rule puts what it finds.
@@ -168,7 +168,7 @@ impl<'a> Sink<'a> {
         if place.package.is_empty() {
             self.package.clone_into(&mut place.package);
         }
-        let Sink { rule, severity, .. } = *self;
+        let (rule, severity) = (self.rule.text(), self.severity);
         self.diagnostics.findings.push(Finding { rule, severity, message, place, shape });
     }
 }

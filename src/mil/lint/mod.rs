@@ -25,7 +25,7 @@ pub use export_config::ExportConfig;
 pub use finding::{Finding, OperationPlace, Place};
 pub use placement::{IslandOperation, Placement, PredictedIsland};
 pub use report::{Counts, FindingGroup, NotChecked, Report, Waived};
-pub use rule::{Confidence, Rule, Severity};
+pub use rule::{Confidence, Rule, RuleText, Severity};
 pub use subject::{ActivationRange, LintError, LintedPackage, OtherStage, Subject};
 pub use target::{Device, Platform, Setting, Target};
 

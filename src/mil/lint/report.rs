@@ -204,10 +204,28 @@ impl Report {
         diagnostics: Diagnostics,
         placements: Vec<Placement>,
     ) -> Report {
+        let report =
+            Report::of_findings(subject.path.clone(), setting.target.name(), waivers, diagnostics.findings);
+        Report {
+            device: setting.device.map(super::Device::name),
+            not_checked: diagnostics.not_checked,
+            placements,
+            is_single: subject.packages.len() == 1,
+            ..report
+        }
+    }
+
+    /// A report of one model that consists of findings, of whatever rules.
+    pub fn of_findings(
+        subject: String,
+        target: &'static str,
+        waivers: &[Waiver],
+        found: Vec<Finding>,
+    ) -> Report {
         let covering = |finding: &Finding| waivers.iter().position(|waiver| waiver.covers(finding));
         let mut open = Vec::new();
         let mut accepted: Vec<Vec<Finding>> = vec![Vec::new(); waivers.len()];
-        for finding in diagnostics.findings {
+        for finding in found {
             match covering(&finding) {
                 Some(waiver) => accepted[waiver].push(finding),
                 None => open.push(finding),
@@ -224,9 +242,9 @@ impl Report {
         let count = |severity| findings.iter().filter(|f| f.severity == severity).count();
         Report {
             schema: "anemeter-lint-1",
-            subject: subject.path.clone(),
-            target: setting.target.name(),
-            device: setting.device.map(super::Device::name),
+            subject,
+            target,
+            device: None,
             counts: Counts {
                 errors: count(Severity::Error),
                 warnings: count(Severity::Warning),
@@ -236,9 +254,9 @@ impl Report {
             findings,
             waived,
             unused_waivers,
-            not_checked: diagnostics.not_checked,
-            placements,
-            is_single: subject.packages.len() == 1,
+            not_checked: Vec::new(),
+            placements: Vec::new(),
+            is_single: true,
         }
     }
 }

@@ -55,6 +55,36 @@ impl Confidence {
     }
 }
 
+/// What is said of a rule, whatever it is checked on.
+#[derive(Debug, Clone, Copy)]
+pub struct RuleText {
+    /// Its id, such as `A29`.
+    pub id: &'static str,
+    /// The same in words, such as `fused-attention`.
+    pub slug: &'static str,
+    /// What is wrong, in one line.
+    pub title: &'static str,
+    /// How bad it is, unless a finding says otherwise.
+    pub severity: Severity,
+    /// How well it is supported.
+    pub confidence: Confidence,
+    /// Why it matters.
+    pub why: &'static str,
+    /// Who says so, one source each.
+    pub evidence: &'static [&'static str],
+    /// What to do about it.
+    pub remedy: &'static str,
+    /// Whether what it finds is predicted to stay off the Neural Engine.
+    pub off_ane: bool,
+}
+
+impl RuleText {
+    /// Whether a configuration or an option means this rule: by its id or its slug, whatever the case.
+    pub fn is_named(&self, name: &str) -> bool {
+        self.id.eq_ignore_ascii_case(name) || self.slug.eq_ignore_ascii_case(name)
+    }
+}
+
 /// One rule of the linter.
 #[derive(Debug)]
 pub struct Rule {
@@ -136,9 +166,15 @@ impl Rule {
         Rule { needs, ..self }
     }
 
+    /// What is said of it.
+    pub fn text(&self) -> RuleText {
+        let Rule { id, slug, title, severity, confidence, why, evidence, remedy, off_ane, .. } = *self;
+        RuleText { id, slug, title, severity, confidence, why, evidence, remedy, off_ane }
+    }
+
     /// Whether a configuration or an option means this rule: by its id or its slug, whatever the case.
     pub fn is_named(&self, name: &str) -> bool {
-        self.id.eq_ignore_ascii_case(name) || self.slug.eq_ignore_ascii_case(name)
+        self.text().is_named(name)
     }
 
     /// What the rule needs beside a package, if anything.

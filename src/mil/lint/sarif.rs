@@ -2,18 +2,20 @@
 
 use serde_json::{Value, json};
 
-use super::{ExportConfig, FindingGroup, Report, Rule, Severity, rule, rules};
+use super::{ExportConfig, FindingGroup, Report, RuleText, Severity, rule};
 use crate::graph::generic;
 
 const SCHEMA: &str =
     "https://raw.githubusercontent.com/oasis-tcs/sarif-spec/master/Schemata/sarif-schema-2.1.0.json";
 
 /// A report as a SARIF document; waived findings are suppressed results. Findings of a bundle are in the configuration
-/// that it was exported with, where a change can mend them; without one they are in the package.
-pub fn log(report: &Report, config: Option<&ExportConfig>) -> Value {
-    let open = report.findings.iter().map(|finding| result(report, finding, config));
+/// that it was exported with, where a change can mend them; without one they are in the package. `rules` are all that were
+/// checked.
+pub fn log(report: &Report, rules: &[RuleText], config: Option<&ExportConfig>) -> Value {
+    let result = |finding: &FindingGroup| result(report, finding, rules, config);
+    let open = report.findings.iter().map(result);
     let waived = report.waived.iter().map(|waived| {
-        let mut result = result(report, &waived.finding, config);
+        let mut result = result(&waived.finding);
         result["suppressions"] = json!([{ "kind": "external", "justification": waived.reason }]);
         result
     });
@@ -27,7 +29,7 @@ pub fn log(report: &Report, config: Option<&ExportConfig>) -> Value {
                 "driver": {
                     "name": "anemeter",
                     "semanticVersion": env!("CARGO_PKG_VERSION"),
-                    "rules": rules().iter().map(|rule| descriptor(rule)).collect::<Value>(),
+                    "rules": rules.iter().map(descriptor).collect::<Value>(),
                 },
             },
             "results": open.chain(waived).collect::<Value>(),
@@ -49,7 +51,7 @@ fn level(severity: Severity) -> &'static str {
     }
 }
 
-fn descriptor(rule: &Rule) -> Value {
+fn descriptor(rule: &RuleText) -> Value {
     let help = format!("{} Evidence: {}.", sentence(rule.remedy), rule.evidence.join("; "));
     json!({
         "id": rule.id,
@@ -69,7 +71,12 @@ fn sentence(text: &str) -> String {
     format!("{first}{}.", letters.as_str())
 }
 
-fn result(report: &Report, finding: &FindingGroup, config: Option<&ExportConfig>) -> Value {
+fn result(
+    report: &Report,
+    finding: &FindingGroup,
+    rules: &[RuleText],
+    config: Option<&ExportConfig>,
+) -> Value {
     let place = &finding.place;
     let function = place.function.as_ref().map(|function| {
         let path = format!("{}/{function}", place.package);
@@ -95,7 +102,7 @@ fn result(report: &Report, finding: &FindingGroup, config: Option<&ExportConfig>
     });
     let mut result = json!({
         "ruleId": finding.rule,
-        "ruleIndex": rules().iter().position(|rule| rule.id == finding.rule),
+        "ruleIndex": rules.iter().position(|rule| rule.id == finding.rule),
         "level": level(finding.severity),
         "message": { "text": format!("{}: {}; {}", finding.title, report.location(finding), finding.message) },
         "locations": [{

@@ -48,6 +48,10 @@ pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome
                 copy_files(&project.root.join(ARRAYS_OF_NUMPY), &folder)?;
                 continue;
             }
+            "aimodel" => {
+                copy_programs(&project.root.join(ASSETS_OF_APPLE), &folder)?;
+                continue;
+            }
             "compiled" => &compiled,
             other => bail!("there is no seed for the fuzz target `{other}`"),
         };
@@ -68,6 +72,22 @@ fn copy_files(from: &Path, to: &Path) -> Result<()> {
     for file in fs::read_dir(from)? {
         let file = file?;
         fs::copy(file.path(), to.join(file.file_name()))?;
+    }
+    Ok(())
+}
+
+/// Assets that Apple's tools made.
+const ASSETS_OF_APPLE: &str = "src/coreai/testdata";
+
+/// The programs of small assets; large ones slow every execution down.
+fn copy_programs(from: &Path, to: &Path) -> Result<()> {
+    const LARGEST: u64 = 4096;
+    for asset in fs::read_dir(from)? {
+        let asset = asset?;
+        let program = asset.path().join("main.mlirb");
+        if fs::metadata(&program)?.len() <= LARGEST {
+            fs::copy(program, to.join(asset.file_name()))?;
+        }
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use anemeter::lint::{Rule, rules};
+use anemeter::lint::{Rule, RuleText, rules};
 use anyhow::Result;
 
 use super::Page;
@@ -10,7 +10,7 @@ use super::Page;
 pub(super) const PAGE: Page = Page {
     name: "rules.md",
     title: "Lint rules",
-    source: "the rules in src/mil/lint/rules/",
+    source: "the rules in src/mil/lint/rules/ and src/coreai/lint/rules/",
     body: |_| page(),
 };
 
@@ -31,12 +31,27 @@ fn page() -> Result<String> {
         writeln!(text, "| {id} | {slug} | {severity} | {confidence} | {title} | {off} | {key} | {needs} |")?;
     }
     for rule in rules() {
-        section(rule, &mut text)?;
+        section(&rule.text(), &mut text)?;
     }
+    assets(&mut text)?;
     Ok(text)
 }
 
-fn section(rule: &Rule, text: &mut String) -> Result<()> {
+/// The rules for Core AI assets, which look at nothing but the asset.
+fn assets(text: &mut String) -> Result<()> {
+    let rules = anemeter::coreai::lint::rules();
+    writeln!(text, "\n# Rules for Core AI assets\n\n{} rules for `.aimodel`.\n", rules.len())?;
+    *text += "| id | name | severity | confidence | rule | keeps off |\n|---|---|---|---|---|---|\n";
+    for rule in rules {
+        let RuleText { id, slug, title, severity, confidence, off_ane, .. } = rule.text;
+        let (severity, confidence) = (severity.name(), confidence.name());
+        let off = if off_ane { "yes" } else { "" };
+        writeln!(text, "| {id} | {slug} | {severity} | {confidence} | {title} | {off} |")?;
+    }
+    rules.iter().try_for_each(|rule| section(&rule.text, text))
+}
+
+fn section(rule: &RuleText, text: &mut String) -> Result<()> {
     writeln!(text, "\n## {}: {}\n\n{}\n", rule.id, rule.title, rule.why)?;
     for source in rule.evidence {
         writeln!(text, "- {source}")?;

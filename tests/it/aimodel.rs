@@ -1,0 +1,125 @@
+//! Core AI assets on the command line, as people see them. The assets are those that Apple's tools made.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::support::command::{anemeter, arg, redact};
+
+fn samples() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("src/coreai/testdata")
+}
+
+fn sample(name: &str) -> PathBuf {
+    samples().join(name).with_extension("aimodel")
+}
+
+fn shown(arguments: &[&str]) -> String {
+    redact(anemeter(arguments).succeeded(), &samples())
+}
+
+#[test]
+fn overview_of_a_decoder_with_states() {
+    insta::assert_snapshot!(shown(&[
+        "inspect",
+        arg(&sample("qwen_macos_4bit_float16")),
+        "--ops",
+        "--weights"
+    ]));
+}
+
+#[test]
+fn readable_aicode() {
+    insta::assert_snapshot!(shown(&["inspect", arg(&sample("t_state_fp16_slice_update")), "--mil"]));
+}
+
+#[test]
+fn json_of_an_asset_with_constraints() {
+    let path = sample("qwen_ios_none_float16");
+    let document: Value =
+        serde_json::from_str(anemeter(&["inspect", arg(&path), "--json"]).succeeded()).unwrap();
+    assert_eq!(document["schema"], "anemeter-inspect-asset-1");
+    assert_eq!(document["dropped_attributes"], serde_json::json!(["MutableBuffers.buffer_mutation"]));
+    let functions = document["functions"].as_array().unwrap();
+    let extend = functions.iter().find(|function| function["name"] == "extend_512_8").unwrap();
+    let names = |what: &str| {
+        let ports = extend[what].as_array().unwrap();
+        ports.iter().map(|port| port["name"].as_str().unwrap()).collect::<Vec<_>>()
+    };
+    assert_eq!(names("states"), ["key_cache", "value_cache"]);
+    assert_eq!(names("outputs"), ["out_logits"]);
+    assert!(extend["states"][0]["constraints"].as_str().unwrap().ends_with("IOSurface"));
+    let bytes = |what: &str| document[what].as_u64().unwrap();
+    let file = fs::metadata(path.join("main.mlirb")).unwrap().len();
+    assert_eq!(bytes("program_bytes") + bytes("weight_bytes"), file);
+}
+
+#[test]
+fn every_sample_is_inspected_linted_and_equal_to_itself() {
+    for entry in fs::read_dir(samples()).unwrap() {
+        let path = entry.unwrap().path();
+        assert!(anemeter(&["inspect", arg(&path)]).succeeded().contains("Core AI asset, aicode 20"));
+        let compared = anemeter(&["compare", arg(&path), arg(&path)]);
+        assert!(compared.succeeded().starts_with("the assets have the same structure and sizes"));
+        let linted = anemeter(&["lint", arg(&path), "--json"]);
+        let report: Value = serde_json::from_str(&linted.stdout).unwrap();
+        let errors = report["counts"]["errors"].as_u64().unwrap();
+        assert_eq!(linted.code, i32::from(errors > 0), "{}", path.display());
+    }
+}
+
+#[test]
+fn lint_of_per_block_integers() {
+    let path = sample("qwen_macos_4bit_float16");
+    let outcome = anemeter(&["lint", arg(&path)]);
+    assert_eq!((outcome.code, outcome.stderr.as_str()), (1, ""));
+    insta::assert_snapshot!(redact(&outcome.stdout, &samples()));
+    let plain = anemeter(&["lint", arg(&sample("t_lut4_group4"))]);
+    assert!(plain.succeeded().ends_with("0 errors, 0 warnings, 0 remarks\n"), "{}", plain.stdout);
+}
+
+#[test]
+fn rules_are_explained_waived_and_in_sarif() {
+    insta::assert_snapshot!(anemeter(&["lint", "--explain", "per-block-integers"]).succeeded());
+    let list = anemeter(&["lint", "--explain", "all"]);
+    let path = sample("qwen_macos_4bit_float16");
+    let sarif = anemeter(&["lint", arg(&path), "--format", "sarif"]);
+    let log: Value = serde_json::from_str(&sarif.stdout).unwrap();
+    let rules = anemeter::coreai::lint::rules();
+    assert_eq!(log["runs"][0]["tool"]["driver"]["rules"].as_array().unwrap().len(), rules.len());
+    for rule in rules {
+        assert!(list.succeeded().contains(rule.text.title), "{} is not listed", rule.text.id);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let waivers = folder.path().join("lint.yaml");
+    fs::write(&waivers, "waivers:\n  - {rule: C01, where: '*', reason: it is for the GPU}\n").unwrap();
+    let waived = anemeter(&["lint", arg(&path), "--waivers", arg(&waivers)]);
+    assert!(waived.succeeded().contains("it is for the GPU"), "{}", waived.stdout);
+}
+
+#[test]
+fn broken_assets_and_options_of_packages_exit_with_2() {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = folder.path().join("broken.aimodel");
+    fs::create_dir(&copy).unwrap();
+    for name in ["main.mlirb", "main.hash", "metadata.json"] {
+        fs::copy(sample("t_lut6").join(name), copy.join(name)).unwrap();
+    }
+    let program = fs::read(copy.join("main.mlirb")).unwrap();
+    fs::write(copy.join("main.mlirb"), &program[..500]).unwrap();
+    for command in [&["inspect", arg(&copy)][..], &["lint", arg(&copy)], &["compare", arg(&copy), arg(&copy)]]
+    {
+        let error = anemeter(command);
+        assert!(error.refused().contains("main.mlirb: expected"), "{}", error.stderr);
+        assert!(error.stderr.contains("(at byte "), "{}", error.stderr);
+    }
+    fs::write(copy.join("metadata.json"), r#"{"assetVersion": "9.0"}"#).unwrap();
+    assert!(anemeter(&["inspect", arg(&copy)]).refused().contains("to be `2.0`, found `9.0`"));
+    let whole = sample("t_lut6");
+    assert!(anemeter(&["inspect", arg(&whole), "--cost"]).refused().contains("packages only"));
+    assert!(anemeter(&["lint", arg(&whole), "--target", "ios18"]).refused().contains("--target is for"));
+    let package = folder.path().join("a.json");
+    fs::write(&package, "{}").unwrap();
+    assert!(anemeter(&["compare", arg(&whole), arg(&package)]).refused().contains("is a Core AI asset"));
+}
