@@ -83,6 +83,8 @@ pub enum Remedy {
     OtherComputeUnits,
     /// Run another KV cache form.
     OtherKvForm,
+    /// Execute it by another runtime.
+    OtherRuntime,
     /// Replace what is there.
     Overwrite,
     /// Use the prompt without a chat template.
@@ -150,6 +152,9 @@ impl fmt::Display for Remedy {
             Remedy::NewBaseline => "bless it as a new baseline",
             Remedy::OtherComputeUnits => "lint it to see what keeps it off, or run it on other compute units",
             Remedy::OtherKvForm => "run the KV cache form `io`, or let a probe choose the form",
+            Remedy::OtherRuntime => {
+                "choose a runtime that executes it: `coreai` for `.aimodel`, another for Core ML packages"
+            }
             Remedy::Overwrite => "choose another path, or replace what is there",
             Remedy::RawPrompt => "use the prompt without a chat template",
             Remedy::SameWorkload => "give the workload that it was measured with",

@@ -155,6 +155,7 @@ fn carried_out_by(remedy: &Remedy) -> Option<Cow<'static, str>> {
         Remedy::NewBaseline => "leave --add-session out",
         Remedy::OtherComputeUnits => "`anemeter lint PACKAGE`, or --compute-units cpu+gpu",
         Remedy::OtherKvForm => "--kv io, or `anemeter bench --kv auto`",
+        Remedy::OtherRuntime => "--runtime NAME",
         Remedy::Overwrite => "--overwrite",
         Remedy::RawPrompt => "--raw",
         Remedy::SameProfiles => "--profiles FILE",

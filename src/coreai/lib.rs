@@ -3,5 +3,6 @@
 mod program;
 
 pub use program::{
-    Attribute, Dim, Graph, HwConstraints, Op, Port, Program, Region, Resource, ResourceData, Scalar, Type, ValueId,
+    Attribute, Dim, Graph, HwConstraints, Op, Port, Program, Region, Resource, ResourceData, Scalar, Type,
+    ValueId,
 };

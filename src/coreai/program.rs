@@ -72,12 +72,19 @@ pub struct Op {
 /// The type of a value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Type {
-    Tensor { dims: Vec<Dim>, element: Scalar, constraints: Option<HwConstraints> },
+    Tensor {
+        dims: Vec<Dim>,
+        element: Scalar,
+        constraints: Option<HwConstraints>,
+    },
     /// A state, which is read and written in an order that tokens give.
     Handle(Box<Type>),
     Token,
     Scalar(Scalar),
-    Function { inputs: Vec<Type>, outputs: Vec<Type> },
+    Function {
+        inputs: Vec<Type>,
+        outputs: Vec<Type>,
+    },
     ParamSymbol,
     ParamType,
 }
@@ -132,17 +139,33 @@ pub enum Scalar {
 pub enum Attribute {
     String(String),
     /// The low `width` bits.
-    Integer { width: u32, is_unsigned: bool, bits: u64 },
-    Float { width: u32, bits: u64 },
+    Integer {
+        width: u32,
+        is_unsigned: bool,
+        bits: u64,
+    },
+    Float {
+        width: u32,
+        bits: u64,
+    },
     Type(Type),
     Array(Vec<Attribute>),
     /// Elements in the file itself: whole bytes each, also of narrower types (but `ui1`, which is packed).
-    DenseElements { is_splat: bool, bytes: Vec<u8> },
+    DenseElements {
+        is_splat: bool,
+        bytes: Vec<u8>,
+    },
     /// Elements in the weight section: narrow types are packed, the first in the low bits.
     DenseResource(Resource),
-    Opaque { name: String, items: Vec<Attribute> },
+    Opaque {
+        name: String,
+        items: Vec<Attribute>,
+    },
     SymbolRef(Vec<String>),
-    ParamConstant { value: Box<Attribute>, ty: Type },
+    ParamConstant {
+        value: Box<Attribute>,
+        ty: Type,
+    },
     Approximate(u64),
     ScatterMode(u64),
     Dictionary(Vec<Attribute>),

@@ -8,6 +8,7 @@ use super::config::PromptConfig;
 use super::predict::PredictUse;
 use super::residency::PlannedPlacement;
 use super::schedule::Slot;
+use anemeter_base::engine::Engine;
 use anemeter_base::vocabulary::{ComputeUnits, KvForm, Numerics, RuntimeName};
 use anemeter_measure::report::{Load, MeasuredBandwidth, Memory, Prediction, Request, SoakPoint};
 
@@ -129,6 +130,8 @@ pub enum Message {
     },
     /// What the runtime did otherwise than asked.
     Remarks(Vec<String>),
+    /// What does the work of the runtime.
+    Engine(Engine),
     /// The model was tried.
     Tried {
         /// Steps that were done.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anemeter_base::engine::Engine;
 use anemeter_base::vocabulary::ComputeUnits;
 
 /// How a package was made ready.
@@ -15,6 +16,8 @@ pub struct Loading {
     pub units: Option<ComputeUnits>,
     /// What a user should know, such as a fallback that was taken.
     pub remarks: Vec<String>,
+    /// What does the work, where the runtime only asks for it.
+    pub engine: Option<Engine>,
 }
 
 /// How a package was compiled.

@@ -101,13 +101,17 @@ fn tensor(
             let values: Vec<f32> = (0..count).map(|_| 2.0 * random.f32() - 1.0).collect();
             from_f32(array.dtype, &shape, &values)
         }
-        DType::I32 => {
-            let value = |_| match range {
+        dtype if dtype.is_int() && !dtype.is_sub_byte() => {
+            let mut value = |_| match range {
                 Some(range) => random.i32(range.clone()),
                 None if count == 1 => 0,
                 None => random.i32(0..4),
             };
-            Tensor::from_slice(&shape, &(0..count).map(value).collect::<Vec<i32>>())
+            let bytes = (0..count).flat_map(|at| {
+                let value = i64::from(value(at)).to_le_bytes();
+                value.into_iter().take(dtype.bits() as usize / 8)
+            });
+            Tensor::new(dtype, shape.as_slice().into(), bytes.collect::<Vec<u8>>().into())
         }
         other => return Err(format!("is of type {other}, which is not made up")),
     };

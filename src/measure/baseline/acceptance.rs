@@ -60,7 +60,7 @@ pub struct Refusals(pub Vec<Refusal>);
 type Rule = fn(&Report, &Facts<'_>) -> Option<Refusal>;
 
 const RULES: &[Rule] =
-    &[verification, quality, profile, launches, failures, long_run, slowed_down, measured_tree];
+    &[interpreter, verification, quality, profile, launches, failures, long_run, slowed_down, measured_tree];
 
 /// Everything that speaks against blessing these reports together, in the order of the rules.
 pub fn refusals(reports: &[Report], facts: &Facts<'_>) -> Vec<Refusal> {
@@ -95,6 +95,17 @@ fn which(reports: &[Report], index: usize) -> String {
         [_] => "the report".to_owned(),
         _ => format!("report {}", index + 1),
     }
+}
+
+/// An interpreter's times would stand for a device's.
+fn interpreter(report: &Report, _: &Facts<'_>) -> Option<Refusal> {
+    if !report.runtime.is_for_checking() {
+        return None;
+    }
+    refuse(
+        "was executed by Apple's CPU interpreter, which is for checking results and says nothing about a device",
+        "measure on macOS 27, or with another runtime",
+    )
 }
 
 fn refuse(found: impl Into<String>, remedy: impl Into<Remedy>) -> Option<Refusal> {

@@ -160,6 +160,7 @@ pub fn with_launches(launches: Vec<Launch>) -> Report {
             numerics: Some(Numerics::Fast),
             slowed_down_pct: None,
             remarks: Vec::new(),
+            engine: None,
         },
         machine: machine(),
         conditions_at_start: conditions(),

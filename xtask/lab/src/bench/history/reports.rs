@@ -54,6 +54,7 @@ pub(super) fn report(number: usize) -> Report {
             numerics: Some(Numerics::Fast),
             slowed_down_pct: None,
             remarks: vec!["synthetic: nothing was measured".to_owned()],
+            engine: None,
         },
         machine: machine(profile, build),
         conditions_at_start: Conditions::default(),
