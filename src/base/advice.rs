@@ -50,6 +50,8 @@ pub enum Remedy {
     Export,
     /// Export the checkpoint, or give a package.
     ExportOrPackage,
+    /// Export the checkpoint as Core AI assets.
+    ExportAsset,
     /// Export another KV cache form.
     ExportKvForm {
         /// The form.
@@ -131,6 +133,7 @@ impl fmt::Display for Remedy {
             Remedy::ExportOrPackage => {
                 "give a package, a folder of packages, or a bundle, which is what an export writes"
             }
+            Remedy::ExportAsset => "export the checkpoint as Core AI assets",
             Remedy::ExportKvForm { wanted, has } => {
                 let has: Vec<&str> = has.iter().map(|form| form.name()).collect();
                 return write!(f, "it has {}; export with `{wanted}` for another", has.join(", "));

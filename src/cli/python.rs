@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use crate::runtime::coreai;
+use super::output::note;
+use crate::runtime::{Runtime, coreai};
 
 /// An interpreter for the runtime `coreai`.
 #[derive(clap::Args)]
@@ -18,5 +19,12 @@ impl PythonArg {
         if let Some(python) = &self.python {
             coreai::use_interpreter(python);
         }
+    }
+}
+
+/// Says what stands behind a runtime, where that is another program: an interpreter's times are nobody's.
+pub(super) fn say_engine(runtime: &dyn Runtime) {
+    if let Some(about) = runtime.about() {
+        note(format_args!("note: {}: {about}", runtime.name()));
     }
 }

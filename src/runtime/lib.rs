@@ -4,6 +4,7 @@
 //! shared, and a [`Session`] is one user of it, with states of its own. Names are strict: asking for a
 //! runtime that is unavailable is an error, never another runtime.
 
+mod adapt;
 mod around;
 mod compiled;
 pub mod coreai;
@@ -35,6 +36,7 @@ use anemeter_mil::Model;
 use anemeter_mil::op::Numerics;
 use anemeter_mil::package::Package;
 
+pub use adapt::adapted;
 pub use around::{Prediction, around};
 pub use compiled::{CacheEntry, CompileCache, Key};
 pub use coreai::CoreAiRuntime;

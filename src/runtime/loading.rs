@@ -10,6 +10,8 @@ use anemeter_base::vocabulary::ComputeUnits;
 pub struct Loading {
     /// Compilation, where the runtime compiles.
     pub compilation: Option<Compilation>,
+    /// Lowering or specialisation by a framework that does not tell whether it used an earlier result.
+    pub lowering: Option<Duration>,
     /// Functions in the order in which they were loaded.
     pub functions: Vec<FunctionLoad>,
     /// Where operations may run, as the runtime itself says after loading.

@@ -15,10 +15,12 @@ use super::bench::PredictArgs;
 use super::choice::{AUTO, OrAuto, choice, choice_or_auto};
 use super::gate::{Format, Junit};
 use super::inputs::{GateFiles, duration, is_url};
+use super::python::PythonArg;
 use super::{Failure, Output, Result, Status};
 use crate::bundle::packages_of;
 use crate::package::Package;
 use crate::render;
+use crate::runtime::coreai;
 use crate::vocabulary::{ComputeUnits, KvForm, RuntimeName};
 
 /// Compare two bundles, two reports or two packages, or one bundle on two runtimes: is B slower than A, and what changed?
@@ -58,6 +60,8 @@ pub(super) struct Args {
     /// Runtime that executes the bundles; `auto` takes the first that is available and prints its name. Two names compare runtimes.
     #[arg(long, value_name = "RUNTIME", default_value = AUTO, value_delimiter = ',', value_parser = choice_or_auto::<RuntimeName>())]
     runtime: Vec<OrAuto<RuntimeName>>,
+    #[command(flatten)]
+    python: PythonArg,
     /// Compute units that Core ML may use [default: those of the bundle].
     #[arg(long, value_name = "UNITS", value_parser = choice::<ComputeUnits>())]
     compute_units: Option<ComputeUnits>,
@@ -115,7 +119,7 @@ impl Kind {
         let named = |extension: &str| path.extension().is_some_and(|found| found == extension);
         match () {
             () if is_url(path) => Ok(Kind::Report),
-            () if Package::is_at(path) => Ok(Kind::Package),
+            () if Package::is_at(path) || coreai::is_asset(path) => Ok(Kind::Package),
             () if !path.exists() => Err(Failure::at(path, "there is no such file or folder")),
             () if path.join("export.json").is_file() => Ok(Kind::Bundle),
             () if path.join("report.json").is_file() || (path.is_file() && named("json")) => Ok(Kind::Report),
@@ -138,6 +142,7 @@ impl fmt::Display for Kind {
 }
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
+    args.python.apply();
     let first = args.baseline.as_path();
     let second = match (&args.runtime[..], &args.candidate) {
         (&[a, b], None) => return runtimes::run(args, [a, b], output),

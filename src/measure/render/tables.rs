@@ -238,6 +238,7 @@ fn facts(report: &Report) -> Table {
     let clock_step = report.workload.clock_resolution_ns.map(|ns| format!("{ns} ns"));
     let rows = [
         ("created", header.created.clone()),
+        ("measured by", header.measured_by.clone().unwrap_or_default()),
         ("hardware profile", header.hardware_profile_key.clone()),
         ("chip", or_dash(&machine.chip)),
         ("cores", format!("{} ({} logical)", machine.physical_cores, machine.logical_cores)),

@@ -26,6 +26,9 @@ pub struct Header {
     pub tool_digest: Option<String>,
     /// The commit of the folder it was called in, if that is in a repository.
     pub git: Option<Git>,
+    /// The program that measured, if it was another one and its result was imported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_by: Option<String>,
 }
 
 /// The commit that a benchmark ran on.

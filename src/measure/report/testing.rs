@@ -222,6 +222,7 @@ fn header() -> Header {
         tool_version: "0.1.0".to_owned(),
         tool_digest: Some("xxh3:00".to_owned()),
         git: Some(Git { commit: "0123456789abcdef".to_owned(), dirty: false }),
+        measured_by: None,
     }
 }
 

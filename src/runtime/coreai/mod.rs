@@ -21,15 +21,12 @@ use std::time::{Duration, Instant};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::{
-    Availability, Compilation, FunctionLoad, LoadOptions, LoadedModel, Loading, Runtime, RuntimeError,
-    Session,
-};
+use crate::{Availability, FunctionLoad, LoadOptions, LoadedModel, Loading, Runtime, RuntimeError, Session};
 use anemeter_base::engine::{CallOverhead, Engine, EngineKind};
 use anemeter_base::vocabulary::{Choice, ComputeUnits, RuntimeName};
 use anemeter_kernels::tensor::{DType, Tensor, TensorView};
-use anemeter_mil::Model;
 use anemeter_mil::package::Package;
+use anemeter_mil::{FeatureType, Flexibility, Model};
 use frame::{Received, Spec, type_of};
 use interface::Described;
 pub use interpreter::{
@@ -48,6 +45,8 @@ const PROGRAM: &str = "main.mlirb";
 const START_LIMIT: Duration = Duration::from_secs(180);
 /// Time for a prediction. The interpreter multiplies fp16 matrices at a fifteenth of a GFLOP/s.
 const PREDICTION_LIMIT: Duration = Duration::from_secs(3600);
+/// Places of an open dimension of a state; the worker has the same number.
+const OPEN_PLACES: usize = 256;
 /// Calls that are made to find what a call takes; an odd number.
 const OVERHEAD_CALLS: usize = 9;
 
@@ -202,9 +201,11 @@ fn load_with(
             options.units
         ));
     }
+    remarks.extend(open_states(package.model()).map(|name| {
+        format!("the state `{name}` has an open dimension, which has {OPEN_PLACES} places unless the state is given")
+    }));
     let loading = Loading {
-        // On macOS this is specialisation, and whether an earlier result was used only its time shows.
-        compilation: Some(Compilation { elapsed: seconds(opened.elapsed_s), cached: false }),
+        lowering: Some(seconds(opened.elapsed_s)),
         units: (!hello.system_framework).then_some(ComputeUnits::Cpu),
         engine: Some(engine),
         remarks,
@@ -218,6 +219,18 @@ fn load_with(
         calls: Mutex::default(),
         sessions: AtomicU64::new(0),
     }))
+}
+
+/// States whose shapes the asset leaves open, each once.
+fn open_states(model: &Model) -> impl Iterator<Item = &str> {
+    let states = model.interfaces().iter().flat_map(|interface| &interface.states);
+    let open = states.filter(|state| {
+        matches!(&state.ty, FeatureType::State(array) if matches!(array.flexibility, Flexibility::Ranges(_)))
+    });
+    let mut names: Vec<&str> = open.map(|state| state.name.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    names.into_iter()
 }
 
 fn open(worker: &mut Worker, path: &Path, options: &LoadOptions) -> Result<Opened, RuntimeError> {

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::process::{Question, Worker};
 use super::*;
+use anemeter_base::atomic::write_file;
 use anemeter_mil::{Builder, Opset, TensorType};
 
 /// The messages of a worker that is not Apple's.
@@ -152,7 +153,7 @@ fn doubling() -> (tempfile::TempDir, Arc<dyn LoadedModel>) {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("double.aimodel");
     std::fs::create_dir(&path).unwrap();
-    std::fs::write(path.join(PROGRAM), b"").unwrap();
+    write_file(&path.join(PROGRAM), b"").unwrap();
     let port = |name: &str| Spec { name: name.to_owned(), dtype: "float32".to_owned(), shape: vec![2] };
     let described = Described {
         inputs: vec![port("x")],
@@ -194,7 +195,7 @@ fn sessions_predict_and_have_states_of_their_own() {
     assert_eq!((overheads.len(), overheads[0].function.as_str()), (1, "main"));
     assert!(overheads[0].microseconds > 0.0);
     let loading = loaded.loading();
-    assert_eq!(loading.compilation.unwrap().elapsed, Duration::from_millis(500));
+    assert_eq!(loading.lowering, Some(Duration::from_millis(500)));
     assert_eq!(loading.functions[0].elapsed, Duration::from_millis(250));
     assert_eq!(loading.engine.unwrap().kind, EngineKind::CpuInterpreter);
     insta::assert_snapshot!(loading.remarks.join("\n"), @"executed by Apple's CPU interpreter (coreai-core 0.0): it is for checking results, and its times say nothing about a device");
@@ -233,8 +234,13 @@ fn runtimes_refuse_files_of_the_other_framework() {
     let x = main.input("x", TensorType::fixed(DType::F32, &[1]));
     let y = main.op("relu").arg("x", x).push().unwrap();
     let model = Model::single(main.finish(&[y]));
-    std::fs::write(asset.join(PROGRAM), b"").unwrap();
+    write_file(&asset.join(PROGRAM), b"").unwrap();
     let package = Package::of_asset(&asset, model, &asset.join(PROGRAM)).unwrap();
     let Err(error) = crate::cpu().load(&package, &LoadOptions::default()) else { panic!("it was loaded") };
     assert!(error.to_string().contains("is a Core AI asset"), "{error}");
+}
+
+#[test]
+fn both_sides_give_open_states_the_same_places() {
+    assert!(WORKER.contains(&format!("\nOPEN_PLACES = {OPEN_PLACES}\n")));
 }
