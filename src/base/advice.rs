@@ -50,6 +50,8 @@ pub enum Remedy {
     Export,
     /// Export the checkpoint, or give a package.
     ExportOrPackage,
+    /// Export the checkpoint as Core AI assets.
+    ExportAsset,
     /// Export another KV cache form.
     ExportKvForm {
         /// The form.
@@ -88,6 +90,8 @@ pub enum Remedy {
     OtherComputeUnits,
     /// Run another KV cache form.
     OtherKvForm,
+    /// Execute it by another runtime.
+    OtherRuntime,
     /// Replace what is there.
     Overwrite,
     /// Use the prompt without a chat template.
@@ -134,6 +138,7 @@ impl fmt::Display for Remedy {
             Remedy::ExportOrPackage => {
                 "give a package, a folder of packages, or a bundle, which is what an export writes"
             }
+            Remedy::ExportAsset => "export the checkpoint as Core AI assets",
             Remedy::ExportKvForm { wanted, has } => {
                 let has: Vec<&str> = has.iter().map(|form| form.name()).collect();
                 return write!(f, "it has {}; export with `{wanted}` for another", has.join(", "));
@@ -156,6 +161,9 @@ impl fmt::Display for Remedy {
             Remedy::NewBaseline => "bless it as a new baseline",
             Remedy::OtherComputeUnits => "lint it to see what keeps it off, or run it on other compute units",
             Remedy::OtherKvForm => "run the KV cache form `io`, or let a probe choose the form",
+            Remedy::OtherRuntime => {
+                "choose a runtime that executes it: `coreai` for `.aimodel`, another for Core ML packages"
+            }
             Remedy::Overwrite => "choose another path, or replace what is there",
             Remedy::RawPrompt => "use the prompt without a chat template",
             Remedy::SameWorkload => "give the workload that it was measured with",

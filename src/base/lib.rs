@@ -4,6 +4,7 @@
 pub mod advice;
 pub mod atomic;
 pub mod config;
+pub mod engine;
 pub mod hardware;
 pub mod schema;
 pub mod text;

@@ -115,6 +115,9 @@ pub enum RuntimeName {
     /// The embedded CPU runtime.
     #[serde(rename = "cpu")]
     Cpu,
+    /// Core AI, which executes `.aimodel`: the system's framework on macOS 27, Apple's CPU interpreter elsewhere.
+    #[serde(rename = "coreai")]
+    CoreAi,
     /// Core ML through another binding.
     #[serde(rename = "coreml-rs")]
     CoreMlRs,
@@ -288,12 +291,14 @@ impl Choice for ComputeUnits {
 }
 
 impl Choice for RuntimeName {
-    const ALL: &'static [RuntimeName] = &[RuntimeName::CoreMl, RuntimeName::Cpu, RuntimeName::CoreMlRs];
+    const ALL: &'static [RuntimeName] =
+        &[RuntimeName::CoreMl, RuntimeName::Cpu, RuntimeName::CoreAi, RuntimeName::CoreMlRs];
 
     fn name(self) -> &'static str {
         match self {
             RuntimeName::CoreMl => "coreml",
             RuntimeName::Cpu => "cpu",
+            RuntimeName::CoreAi => "coreai",
             RuntimeName::CoreMlRs => "coreml-rs",
         }
     }

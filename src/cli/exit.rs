@@ -137,6 +137,7 @@ fn carried_out_by(remedy: &Remedy) -> Option<Cow<'static, str>> {
         Remedy::EvaluateAgain => "`anemeter eval BUNDLE`",
         Remedy::Export => "`anemeter export CHECKPOINT -o DIR`",
         Remedy::ExportOrPackage => "`anemeter export CHECKPOINT -o DIR`",
+        Remedy::ExportAsset => "`anemeter export CHECKPOINT -o DIR --format coreml,coreai`",
         Remedy::ExportKvForm { wanted, .. } => {
             return Some(format!("`anemeter export --kv {wanted}`").into());
         }
@@ -156,6 +157,7 @@ fn carried_out_by(remedy: &Remedy) -> Option<Cow<'static, str>> {
         Remedy::NewBaseline => "leave --add-session out",
         Remedy::OtherComputeUnits => "`anemeter lint PACKAGE`, or --compute-units cpu+gpu",
         Remedy::OtherKvForm => "--kv io, or `anemeter bench --kv auto`",
+        Remedy::OtherRuntime => "--runtime NAME",
         Remedy::Overwrite => "--overwrite",
         Remedy::RawPrompt => "--raw",
         Remedy::SameProfiles => "--profiles FILE",

@@ -21,6 +21,7 @@ mod interrupt;
 mod lint;
 mod man;
 mod output;
+mod python;
 mod quickstart;
 mod record;
 mod report;

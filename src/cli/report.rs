@@ -1,6 +1,7 @@
 //! `anemeter report`: renders one report, or several by hardware profile.
 
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use rayon::prelude::*;
 use serde::Serialize;
@@ -11,8 +12,10 @@ use super::output::{create_folder, keep_measurement, write_file};
 use super::{Failure, Output, Result, Status};
 use crate::evaluate::Baseline;
 use crate::gate::{InterimLook, Verdict};
+use crate::import::llm_benchmark;
 use crate::render::{self, chart};
 use crate::report::Report;
+use crate::time::iso8601;
 
 /// Render reports as text, HTML, Markdown, CSV, charts or JSON; several are grouped by hardware profile.
 #[derive(clap::Args)]
@@ -21,12 +24,17 @@ use crate::report::Report;
 Examples:\n  anemeter report reports/a --format md\n  \
 anemeter report reports/a --baseline reports/old --format html -o against.html\n  \
 anemeter report reports/* --format html -o fleet.html\n  \
-anemeter report reports/a/report.json --format svg -o charts"
+anemeter report reports/a/report.json --format svg -o charts\n  \
+anemeter report --import qwen3.json -o reports/qwen3"
 )]
 pub(super) struct Args {
     /// Reports: files, or folders with a report.json; paths or URLs.
-    #[arg(required = true, value_name = "REPORT")]
+    #[arg(required_unless_present = "import", value_name = "REPORT")]
     reports: Vec<PathBuf>,
+    /// Import what Apple's `llm-benchmark --output-json` wrote, as a report that is marked as another program's; with --out,
+    /// write it to that folder as `anemeter bench` does.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["reports", "baseline", "verdict", "format", "json"])]
+    import: Option<PathBuf>,
     /// Show the gate's verdict on the one report against this one; several are sessions of one baseline, oldest first.
     #[arg(long, value_name = "REPORT", num_args = 1.., conflicts_with = "verdict")]
     baseline: Vec<PathBuf>,
@@ -81,6 +89,9 @@ struct Document<'a> {
 }
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
+    if let Some(file) = &args.import {
+        return import(args, file, output);
+    }
     let reports = read_all(args)?;
     let verdict = verdict(args, &reports)?;
     let text = match (args.format(), &verdict) {
@@ -112,6 +123,20 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         }
         None => output.text(text)?,
     }
+    Ok(Status::Good)
+}
+
+/// Shows the result of another program, and keeps it if a folder is given.
+fn import(args: &Args, file: &Path, output: &mut Output) -> Result<Status> {
+    let json = std::fs::read(file).map_err(|e| Failure::at(file, e))?;
+    let report = llm_benchmark(&json, iso8601(SystemTime::now())).map_err(|e| Failure::at(file, e))?;
+    if let Some(folder) = &args.out {
+        create_folder(folder)?;
+        keep_measurement(&folder.join("report.json"), args.force)?;
+        super::bench::write(folder, &report)?;
+    }
+    output.text(text(std::slice::from_ref(&report)))?;
+    output.line(report.residency_note)?;
     Ok(Status::Good)
 }
 

@@ -5,6 +5,7 @@ use super::plan::{Plan, PlannedWork};
 use super::predict::PlannedCase;
 use super::residency::{MeasuredWork, load_regimes, residency};
 use super::run::{Observations, Placement};
+use anemeter_base::engine::{Engine, EngineKind};
 use anemeter_base::hardware::{Conditions, Machine, Match};
 use anemeter_base::vocabulary::{ComputeUnits, RuntimeName};
 use anemeter_convert::bundle::Manifest;
@@ -53,8 +54,10 @@ pub fn assemble(context: Context<'_>, observed: Observations) -> Report {
         PlannedWork::Generate(work) => speed_limits(manifest, &subject, &figures, work.batch, source),
         PlannedWork::Predict(_) => Vec::new(),
     };
-    let (residency, residency_note) =
-        placement((plan, manifest), observed.placement.as_ref(), &observed.launches);
+    let (residency, residency_note) = match plan.runtime {
+        RuntimeName::CoreAi => (None, untold_placement(observed.engine.as_ref())),
+        _ => placement((plan, manifest), observed.placement.as_ref(), &observed.launches),
+    };
     let placed = observed.placement.as_ref().and_then(|placement| Some(&placement.as_ref().ok()?.placed));
     let units = placed.and_then(|placed| placed.units);
     let load_regimes = load_regimes(placed, &observed.launches);
@@ -62,7 +65,7 @@ pub fn assemble(context: Context<'_>, observed: Observations) -> Report {
         schema: SCHEMA.to_owned(),
         header: context.header,
         subject,
-        runtime: runtime_use(plan, units, observed.remarks),
+        runtime: runtime_use(plan, units, observed.remarks, observed.engine),
         noise: context.at_start.noise(&machine),
         machine,
         conditions_at_start: context.at_start,
@@ -111,6 +114,14 @@ fn subject(plan: &Plan, manifest: &Manifest, weight_bytes_per_token: Option<u64>
     }
 }
 
+/// Why it is not known where Core AI ran operations.
+fn untold_placement(engine: Option<&Engine>) -> String {
+    let caution = engine.and_then(Engine::caution);
+    caution.unwrap_or_else(|| {
+        "Core AI does not tell where operations run, so nothing is claimed about the Neural Engine".to_owned()
+    })
+}
+
 /// Where operations ran, and what that is worth or why it is not known.
 fn placement(
     (plan, manifest): (&Plan, &Manifest),
@@ -132,16 +143,28 @@ fn placement(
 }
 
 /// What executed the model; the units are those that the runtime itself named, or else those that it was asked for.
-fn runtime_use(plan: &Plan, units: Option<ComputeUnits>, remarks: Vec<String>) -> RuntimeUse {
-    let is_core_ml = plan.runtime == RuntimeName::CoreMl;
-    let units = if is_core_ml { units.unwrap_or(plan.units) } else { ComputeUnits::Cpu };
+fn runtime_use(
+    plan: &Plan,
+    units: Option<ComputeUnits>,
+    remarks: Vec<String>,
+    engine: Option<Engine>,
+) -> RuntimeUse {
+    let has_units = match plan.runtime {
+        RuntimeName::CoreMl => true,
+        RuntimeName::CoreAi => {
+            engine.as_ref().is_some_and(|engine| engine.kind == EngineKind::SystemFramework)
+        }
+        RuntimeName::Cpu | RuntimeName::CoreMlRs => false,
+    };
+    let is_ours = !matches!(plan.runtime, RuntimeName::CoreMl | RuntimeName::CoreAi);
     RuntimeUse {
         name: plan.runtime,
-        compute_units: units,
-        threads: (!is_core_ml).then_some(plan.threads),
-        numerics: (!is_core_ml).then_some(plan.config.numerics),
+        compute_units: if has_units { units.unwrap_or(plan.units) } else { ComputeUnits::Cpu },
+        threads: is_ours.then_some(plan.threads),
+        numerics: is_ours.then_some(plan.config.numerics),
         slowed_down_pct: plan.slow_down_pct,
         remarks,
+        engine,
     }
 }
 
@@ -157,6 +180,8 @@ fn bandwidth_for(
             let source = format!("measured in this run with {} threads", probe.threads);
             (probe.gb_per_s, source)
         }),
+        // Where Core AI executes is not known.
+        RuntimeName::CoreAi => None,
         RuntimeName::CoreMl | RuntimeName::CoreMlRs => {
             let listed = profile.profile.ane_bandwidth.as_ref();
             listed.map(|listed| (listed.gb_per_s, listed.source.clone()))

@@ -8,6 +8,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::protocol::Job;
+use anemeter_runtime::coreai;
 
 /// The longest line of a worker.
 const LONGEST_LINE: u64 = 64 << 20;
@@ -92,6 +93,10 @@ impl Launcher for Processes {
         line.push(b'\n');
         let mut command = Command::new(&self.program);
         command.args(&self.arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A worker executes with the interpreter that its parent was told of.
+        if let Some(python) = coreai::named_interpreter() {
+            command.env(coreai::PYTHON_VARIABLE, python);
+        }
         let child = command.spawn();
         let mut child = child.map_err(|e| LaunchError(format!("{}: {e}", self.program.display())))?;
         log::debug!("worker {} started", child.id());

@@ -14,7 +14,7 @@ use anemeter_mil::Model;
 use anemeter_mil::cost;
 use anemeter_mil::graph::Graph;
 use anemeter_mil::package::{Package, PackageError};
-use anemeter_runtime::{Compilation, LoadOptions, LoadedModel, Runtime, RuntimeError, Session};
+use anemeter_runtime::{Compilation, LoadOptions, LoadedModel, Runtime, RuntimeError, Session, adapted};
 
 /// A model that is ready to run.
 pub(super) struct Ready {
@@ -104,11 +104,13 @@ fn open_generator(
     let bundle = Bundle::open_to_run(&model.bundle)?;
     let manifest = bundle.manifest();
     let chunks = &manifest.chunks;
-    let packages = chunks.iter().map(|chunk| Package::open(bundle.path(&chunk.file.name)));
-    let packages: Vec<Package> = packages.collect::<Result<_, _>>()?;
+    let runtime = anemeter_runtime::choose(Some(model.runtime))?;
+    let mut packages = Vec::new();
+    for chunk in chunks {
+        packages.push(runtime.open(&bundle.file_for(chunk, model.runtime)?)?);
+    }
     let opened = clock.now();
 
-    let runtime = anemeter_runtime::choose(Some(model.runtime))?;
     let options = load_options(model);
     let parts = chunks.iter().zip(&packages).map(|(chunk, package)| {
         let functions = manifest.functions_that_run(&chunk.file.name, wanted.kv, &wanted.seq_lens);
@@ -142,11 +144,13 @@ fn load_times([began, opened, ready]: [Duration; 3], parts: &[ReadyPart]) -> Loa
     let ms = |from: Duration, to: Duration| to.saturating_sub(from).as_secs_f64() * 1e3;
     let compilations: Vec<Compilation> =
         parts.iter().filter_map(|part| part.loaded.loading().compilation).collect();
-    let compile_ms = compilations.iter().map(|done| done.elapsed.as_secs_f64() * 1e3).sum::<f64>();
+    let lowerings: Vec<Duration> = parts.iter().filter_map(|part| part.loaded.loading().lowering).collect();
+    let elapsed = compilations.iter().map(|done| done.elapsed).chain(lowerings.iter().copied());
+    let compile_ms = elapsed.map(|elapsed| elapsed.as_secs_f64() * 1e3).sum::<f64>();
     let compiles = !compilations.is_empty();
     Load {
         open_ms: ms(began, opened),
-        compile_ms: compiles.then_some(compile_ms),
+        compile_ms: (compiles || !lowerings.is_empty()).then_some(compile_ms),
         compiled_before: compiles.then(|| compilations.iter().all(|done| done.cached)),
         load_ms: (ms(opened, ready) - compile_ms).max(0.0),
         first_prediction_ms: None,
@@ -173,7 +177,8 @@ pub(super) fn load_part(
     functions: Vec<String>,
     options: &LoadOptions,
 ) -> Result<ReadyPart, RuntimeError> {
-    let loaded = runtime.load(package, options)?;
+    let names: Vec<&str> = functions.iter().map(String::as_str).collect();
+    let loaded = adapted(runtime.load(package, options)?, &names);
     let part = ReadyPart { package: name, loaded, functions };
     part.loaded.prepare(&part.function_names())?;
     Ok(part)

@@ -9,6 +9,7 @@ use super::depth::DepthUse;
 use super::predict::PredictUse;
 use super::residency::PlannedPlacement;
 use super::schedule::Slot;
+use anemeter_base::engine::Engine;
 use anemeter_base::vocabulary::{ComputeUnits, KvForm, Numerics, RuntimeName};
 use anemeter_measure::report::{Load, MeasuredBandwidth, Memory, Prediction, Request, SoakPoint};
 
@@ -132,6 +133,8 @@ pub enum Message {
     },
     /// What the runtime did otherwise than asked.
     Remarks(Vec<String>),
+    /// What does the work of the runtime.
+    Engine(Engine),
     /// The model was tried.
     Tried {
         /// Steps that were done.

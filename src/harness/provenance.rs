@@ -18,6 +18,7 @@ pub fn header(profile: &Match, now: SystemTime, source: &dyn Source) -> Header {
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
         tool_digest: std::env::current_exe().ok().and_then(|path| file_digest(&path)),
         git: git(source),
+        measured_by: None,
     }
 }
 

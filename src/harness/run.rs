@@ -9,6 +9,7 @@ use super::protocol::{Job, Message};
 use super::residency::PlannedPlacement;
 use super::soak;
 use crate::generate::Clock;
+use anemeter_base::engine::Engine;
 use anemeter_base::hardware::{Conditions, Source};
 use anemeter_measure::report::{
     Failure, Launch, Load, MeasuredBandwidth, Memory, Outcome, Prediction, Request, Soak, SoakPoint,
@@ -62,6 +63,8 @@ pub struct Observations {
     pub(super) placement: Option<Result<Placement, Failure>>,
     /// What the runtime did otherwise than asked, each once.
     pub(super) remarks: Vec<String>,
+    /// What did the work of the runtime, as the last launch that told says.
+    pub(super) engine: Option<Engine>,
 }
 
 /// What a worker said of where operations are planned to run.
@@ -115,8 +118,11 @@ impl Observations {
             (env.sleep)(Duration::from_secs_f64(plan.config.cool_down_s));
         }
         on_event(Event::LaunchBegins { index, of });
-        let (launch, weights) = launch(plan, self.launches.len(), env, &mut self.remarks, on_event);
+        let (launch, mut heard) = launch(plan, self.launches.len(), env, on_event);
         on_event(Event::LaunchEnded { index, outcome: launch.outcome.clone() });
+        add_new(&mut self.remarks, std::mem::take(&mut heard.remarks));
+        self.engine = heard.engine.or(self.engine.take());
+        let weights = heard.weight_bytes_per_token;
         self.weight_bytes_per_token = self.weight_bytes_per_token.or(weights);
         self.launches.push(launch);
     }
@@ -164,6 +170,7 @@ struct WorkerLog {
     points: Vec<SoakPoint>,
     not_finite: Option<String>,
     remarks: Vec<String>,
+    engine: Option<Engine>,
 }
 
 impl WorkerLog {
@@ -186,6 +193,7 @@ impl WorkerLog {
                 self.energy_joules_per_token = energy_joules_per_token;
             }
             Message::Remarks(remarks) => self.remarks = remarks,
+            Message::Engine(engine) => self.engine = Some(engine),
             Message::Probed { .. } | Message::Tried { .. } | Message::Placed(_) | Message::Failed(_) => {}
         }
     }
@@ -203,9 +211,8 @@ fn launch(
     plan: &Plan,
     index: usize,
     env: &mut BenchEnv<'_>,
-    remarks: &mut Vec<String>,
     on_event: &mut dyn FnMut(Event),
-) -> (Launch, Option<u64>) {
+) -> (Launch, WorkerLog) {
     let conditions = Conditions::observe(env.source);
     let job = plan.launch(index);
     let planned = if let Job::Measure { slots, .. } = &job { slots.len() } else { 0 };
@@ -217,7 +224,6 @@ fn launch(
             on_event(Event::Requested { done: heard.made(), of: planned });
         }
     });
-    add_new(remarks, std::mem::take(&mut heard.remarks));
     let done = heard.made();
     let outcome = match conversation.outcome {
         Outcome::Completed if done != planned => {
@@ -230,15 +236,15 @@ fn launch(
         outcome,
         conditions,
         canary_ms: heard.canary_ms,
-        load: heard.load,
-        memory: heard.memory,
+        load: heard.load.take(),
+        memory: heard.memory.take(),
         energy_joules_per_token: heard.energy_joules_per_token,
         warm_up_requests: heard.warm_up_requests,
-        requests: heard.requests,
-        predictions: heard.predictions,
+        requests: std::mem::take(&mut heard.requests),
+        predictions: std::mem::take(&mut heard.predictions),
         stderr: conversation.stderr,
     };
-    (launch, heard.weight_bytes_per_token)
+    (launch, heard)
 }
 
 /// Asks where operations are planned to run.

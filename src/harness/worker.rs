@@ -15,6 +15,7 @@ use super::schedule::Slot;
 use super::{energy, overhead, probe};
 use crate::generate::{Clock, SystemClock};
 use anemeter_base::advice::Advice;
+use anemeter_base::engine::Engine;
 use anemeter_base::hardware::{Source, System, memory};
 use anemeter_base::vocabulary::{ComputeUnits, FunctionRole};
 use anemeter_measure::report::{FunctionResidency, Memory, SoakPoint};
@@ -297,6 +298,22 @@ impl Run {
     /// Tells what the runtime did otherwise than asked, if anything.
     fn tell_remarks(&self, emit: Emit<'_>) -> io::Result<()> {
         let remarks: Vec<String> = self.parts.iter().flat_map(|part| part.loaded.loading().remarks).collect();
-        if remarks.is_empty() { Ok(()) } else { emit(&Message::Remarks(remarks)) }
+        if !remarks.is_empty() {
+            emit(&Message::Remarks(remarks))?;
+        }
+        match self.engine() {
+            Some(engine) => emit(&Message::Engine(engine)),
+            None => Ok(()),
+        }
+    }
+
+    /// What does the work of the runtime, and what calling it takes, of all packages together.
+    fn engine(&self) -> Option<Engine> {
+        let mut engine = self.parts.iter().find_map(|part| part.loaded.loading().engine)?;
+        for part in &self.parts {
+            // A worker that has ended has been told of already.
+            engine.overheads.extend(part.loaded.call_overheads().unwrap_or_default());
+        }
+        Some(engine)
     }
 }

@@ -1,10 +1,12 @@
 //! What can go wrong when a package is loaded or executed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::reason::{self, Reason};
 use anemeter_base::advice::{Advice, Remedy};
+use anemeter_base::vocabulary::RuntimeName;
+use anemeter_mil::package::PackageError;
 use anemeter_mil::propagate::Finding;
 
 /// Why a package cannot be loaded or a prediction failed.
@@ -62,12 +64,48 @@ pub enum RuntimeError {
     /// A model of a pipeline, which Core ML only loads as a whole.
     #[error("{}: is one model of a pipeline, and Core ML loads only whole packages", .0.display())]
     StageOfPipeline(PathBuf),
+    /// Core AI refused, or its worker gave something else than an answer.
+    #[error("Core AI cannot {doing}: {problem}")]
+    CoreAi {
+        /// What it was to do; completes "cannot …".
+        doing: String,
+        problem: String,
+    },
+    /// The worker that Apple's code runs in has ended.
+    #[error("Core AI cannot {doing}: its worker {ending}{}", last_lines(.printed))]
+    WorkerEnded {
+        /// What it was to do; completes "cannot …".
+        doing: String,
+        /// How it ended, such as `was ended by SIGABRT`.
+        ending: String,
+        /// The last lines that it printed, safe to show.
+        printed: Vec<String>,
+    },
+    /// A file of the other framework than the runtime's.
+    #[error("{}: is {found}, and the runtime `{runtime}` executes {executes}", .path.display())]
+    OtherFormat {
+        path: PathBuf,
+        /// What it is, such as `a Core ML package`.
+        found: &'static str,
+        runtime: RuntimeName,
+        /// What the runtime takes instead.
+        executes: &'static str,
+    },
+    /// The package cannot be read.
+    #[error(transparent)]
+    Package(#[from] PackageError),
     /// The machine cannot do what was asked.
     #[error("{0}")]
     Environment(String),
 }
 
 impl RuntimeError {
+    /// A Core AI asset, which only the runtime `coreai` executes.
+    pub(super) fn asset(path: &Path, runtime: RuntimeName) -> RuntimeError {
+        let (found, executes) = ("a Core AI asset", "Core ML packages");
+        RuntimeError::OtherFormat { path: path.to_owned(), found, runtime, executes }
+    }
+
     /// Core ML refused; `doing` completes "cannot …".
     #[cfg(any(target_os = "macos", coreml_standin))]
     pub(super) fn core_ml(doing: impl Into<String>, reasons: Vec<Reason>) -> RuntimeError {
@@ -81,6 +119,8 @@ impl Advice for RuntimeError {
             RuntimeError::CoreMl { reasons, .. } => Some(reason::explain(reasons)?.remedy),
             RuntimeError::NoState { .. } => Some(Remedy::OtherKvForm),
             RuntimeError::TimedOut { .. } => Some(Remedy::MoreLoadTime),
+            RuntimeError::Package(error) => error.remedy(),
+            RuntimeError::OtherFormat { .. } => Some(Remedy::OtherRuntime),
             RuntimeError::StageOfPipeline(_) => Some(
                 "run it on the CPU runtime, or save it as a package of its own: in coremltools, \
                  MLModel(spec.pipeline.models[0], weights_dir=model.weights_dir).save(\"stage.mlpackage\")"
@@ -97,6 +137,8 @@ impl Advice for RuntimeError {
                 | RuntimeError::CoreMl { .. }
                 | RuntimeError::NoState { .. }
                 | RuntimeError::TimedOut { .. }
+                | RuntimeError::CoreAi { .. }
+                | RuntimeError::WorkerEnded { .. }
         )
     }
 }
@@ -116,6 +158,14 @@ fn chained(reasons: &[Reason]) -> String {
         text.push_str(&reason.to_string());
     }
     text
+}
+
+/// What a worker printed last, a line each.
+fn last_lines(lines: &[String]) -> String {
+    match lines {
+        [] => "; it printed nothing".to_owned(),
+        lines => format!("; it printed last:\n  {}", lines.join("\n  ")),
+    }
 }
 
 fn join(findings: &[Finding]) -> String {

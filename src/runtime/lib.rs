@@ -4,8 +4,10 @@
 //! shared, and a [`Session`] is one user of it, with states of its own. Names are strict: asking for a
 //! runtime that is unavailable is an error, never another runtime.
 
+mod adapt;
 mod around;
 mod compiled;
+pub mod coreai;
 #[cfg(any(target_os = "macos", coreml_standin))]
 pub mod coreml;
 #[cfg(all(feature = "coreml-rs", target_os = "macos"))]
@@ -23,17 +25,21 @@ mod synthetic_inputs;
 #[cfg(not(all(feature = "coreml-rs", target_os = "macos")))]
 mod unavailable;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use anemeter_base::engine::CallOverhead;
 use anemeter_base::vocabulary::{ComputeUnits, RuntimeName};
 use anemeter_kernels::tensor::{AlignedBuf, Tensor, TensorView};
 use anemeter_mil::Model;
 use anemeter_mil::op::Numerics;
 use anemeter_mil::package::Package;
 
+pub use adapt::adapted;
 pub use around::{Prediction, around};
 pub use compiled::{CacheEntry, CompileCache, Key};
+pub use coreai::CoreAiRuntime;
 #[cfg(any(target_os = "macos", coreml_standin))]
 pub use coreml::CoreMlRuntime;
 #[cfg(all(feature = "coreml-rs", target_os = "macos"))]
@@ -56,9 +62,22 @@ pub trait Runtime: Send + Sync {
     /// Whether it can work on this machine.
     fn availability(&self) -> Availability;
 
+    /// What stands behind it, where that is another program, in words.
+    fn about(&self) -> Option<String> {
+        None
+    }
+
     /// Whether it executes the functions and states of bundles, and not single functions only.
     fn runs_bundles(&self) -> bool {
         true
+    }
+
+    /// Opens what it executes: a package, unless it says otherwise.
+    fn open(&self, path: &Path) -> Result<Package, RuntimeError> {
+        match coreai::is_asset(path) {
+            true => Err(RuntimeError::asset(path, self.name())),
+            false => Ok(Package::open(path)?),
+        }
     }
 
     /// Loads a package.
@@ -128,6 +147,12 @@ pub trait LoadedModel: Send + Sync {
     /// What making it ready took so far, as far as the runtime tells.
     fn loading(&self) -> Loading {
         Loading::default()
+    }
+
+    /// What calling each function takes that was predicted, without its prediction; none where nothing lies between a call
+    /// and the prediction. It is measured now.
+    fn call_overheads(&self) -> Result<Vec<CallOverhead>, RuntimeError> {
+        Ok(Vec::new())
     }
 
     /// Where the operations of functions are planned to run; `None` if the runtime has no choice.
@@ -209,6 +234,7 @@ pub fn runtimes() -> Vec<&'static dyn Runtime> {
     vec![
         core_ml(),
         &CpuRuntime,
+        core_ai(),
         #[cfg(all(feature = "coreml-rs", target_os = "macos"))]
         &CoreMlRsRuntime,
         #[cfg(not(all(feature = "coreml-rs", target_os = "macos")))]
@@ -225,6 +251,11 @@ fn core_ml() -> &'static dyn Runtime {
 #[cfg(not(any(target_os = "macos", coreml_standin)))]
 fn core_ml() -> &'static dyn Runtime {
     &unavailable::CORE_ML
+}
+
+fn core_ai() -> &'static dyn Runtime {
+    static CORE_AI: CoreAiRuntime = CoreAiRuntime::new();
+    &CORE_AI
 }
 
 /// The runtime of a name if it is available; without a name the first that is.
@@ -259,7 +290,10 @@ mod tests {
         assert_eq!(runtimes().iter().map(|runtime| runtime.name()).collect::<Vec<_>>(), RuntimeName::ALL);
         for &name in RuntimeName::ALL {
             match choose(Some(name)) {
-                Ok(runtime) => assert_eq!((runtime.name(), name), (name, RuntimeName::Cpu)),
+                Ok(runtime) => {
+                    assert_eq!(runtime.name(), name);
+                    assert!(matches!(name, RuntimeName::Cpu | RuntimeName::CoreAi), "{name}");
+                }
                 Err(error) => {
                     let expected = format!("the runtime `{name}` is unavailable: ");
                     assert!(error.to_string().starts_with(&expected), "{error}");

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use anemeter_base::engine::Engine;
 use anemeter_base::vocabulary::ComputeUnits;
 
 /// How a package was made ready.
@@ -9,12 +10,16 @@ use anemeter_base::vocabulary::ComputeUnits;
 pub struct Loading {
     /// Compilation, where the runtime compiles.
     pub compilation: Option<Compilation>,
+    /// Lowering or specialisation by a framework that does not tell whether it used an earlier result.
+    pub lowering: Option<Duration>,
     /// Functions in the order in which they were loaded.
     pub functions: Vec<FunctionLoad>,
     /// Where operations may run, as the runtime itself says after loading.
     pub units: Option<ComputeUnits>,
     /// What a user should know, such as a fallback that was taken.
     pub remarks: Vec<String>,
+    /// What does the work, where the runtime only asks for it.
+    pub engine: Option<Engine>,
 }
 
 /// How a package was compiled.

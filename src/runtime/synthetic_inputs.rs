@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use half::bf16;
+
 use anemeter_kernels::convert::from_f32;
 use anemeter_kernels::tensor::{DType, Tensor};
 use anemeter_mil::{ArrayType, ColorSpace, FeatureType, Flexibility, ImageType, Interface};
@@ -101,13 +103,21 @@ fn tensor(
             let values: Vec<f32> = (0..count).map(|_| 2.0 * random.f32() - 1.0).collect();
             from_f32(array.dtype, &shape, &values)
         }
-        DType::I32 => {
-            let value = |_| match range {
+        DType::BF16 => {
+            let values = (0..count).map(|_| bf16::from_f32(2.0 * random.f32() - 1.0));
+            Tensor::from_slice(&shape, &values.collect::<Vec<bf16>>())
+        }
+        dtype if dtype.is_int() && !dtype.is_sub_byte() => {
+            let mut value = |_| match range {
                 Some(range) => random.i32(range.clone()),
                 None if count == 1 => 0,
                 None => random.i32(0..4),
             };
-            Tensor::from_slice(&shape, &(0..count).map(value).collect::<Vec<i32>>())
+            let bytes = (0..count).flat_map(|at| {
+                let value = i64::from(value(at)).to_le_bytes();
+                value.into_iter().take(dtype.bits() as usize / 8)
+            });
+            Tensor::new(dtype, shape.as_slice().into(), bytes.collect::<Vec<u8>>().into())
         }
         other => return Err(format!("is of type {other}, which is not made up")),
     };
@@ -144,6 +154,10 @@ mod tests {
         assert_eq!(made(array(DType::F32, &[1000], Flexibility::Fixed)).unwrap().bytes(), floats.bytes());
         let image = ImageType { width: 4, height: 2, color: ColorSpace::Bgr, sizes: ImageSizes::Fixed };
         assert_eq!(made(FeatureType::Image(image)).unwrap().shape(), [2, 4, 3]);
+        let bytes = made(array(DType::U16, &[1, 300], Flexibility::Fixed)).unwrap();
+        assert!(bytes.view().slice::<u16>().unwrap().iter().all(|id| (0..4).contains(id)));
+        let wide = made(array(DType::BF16, &[100], Flexibility::Fixed)).unwrap();
+        assert!(wide.view().slice::<bf16>().unwrap().iter().all(|x| (-1.0..=1.0).contains(&x.to_f32())));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod compare;
 mod compiled;
 mod compress;
 mod contracts;
+mod coreai;
 mod docs;
 mod errors;
 mod eval;

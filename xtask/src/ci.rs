@@ -51,6 +51,7 @@ const STEPS: &[(&str, How)] = &[
     ("quickstart", How::InLab(&["check", "quickstart"])),
     ("smollm2", How::InLab(&["check", "smollm2"])),
     ("coreml", How::InLab(&["check", "coreml"])),
+    ("coreai", How::InLab(&["check", "coreai-runtime"])),
 ];
 
 /// What a step came to.

@@ -125,6 +125,14 @@ pub(crate) const CHECK_CONFORMANCE: Task = Task {
     run: Run::InLab,
 };
 
+pub(crate) const CHECK_COREAI_RUNTIME: Task = Task {
+    name: "coreai-runtime",
+    arguments: "",
+    about: "every Core AI asset of Apple's tools beside the repository, run by Apple's module (installs its wheel)",
+    not_checked: 77,
+    run: Run::InLab,
+};
+
 pub(crate) const CHECK_COREML: Task = Task {
     name: "coreml",
     arguments: "[--tests] [--valgrind] [--smollm2] [--mutants [NAME]]",

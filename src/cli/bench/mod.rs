@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use super::choice::{AUTO, OrAuto, bundle_runtime, choice, choice_or_auto};
 use super::inputs::{ProfilesFile, is_url, launcher, open_bundle, workload};
 use super::output::{create_folder, keep_measurement, note, write_file};
+use super::python::PythonArg;
 use super::{Failure, Output, Result, Status};
 use crate::bundle::{Bundle, Origin};
 use crate::evaluate::{self, BenchRequest};
@@ -35,7 +36,7 @@ const REPORT: &str = "report.json";
 #[command(
     after_help = "Every launch is a fresh process. A language model generates text; of any other package each function is predicted at each \
 of its shapes, with inputs of a file or made up. The report folder gets report.json with every sample, report.html and \
-report.md. Figures of the `cpu` runtime are not figures of the Neural Engine. Exit code 1: a launch failed, memory leaked, \
+report.md. Figures of the `cpu` runtime are not figures of the Neural Engine, and those of `coreai` outside macOS 27 are of no device. Exit code 1: a launch failed, memory leaked, \
 or an output was not finite.\n\n\
 Examples:\n  anemeter bench smollm2\n  anemeter bench smollm2 --shapes 512 --launches 3 --out report\n  \
 anemeter bench smollm2 -p 512 -g 128 -n 5 -d 0,4096\n  \
@@ -59,6 +60,8 @@ pub(super) struct Args {
     /// Runtime that executes the bundle; `auto` takes the first that is available and prints its name.
     #[arg(long, default_value = AUTO, value_parser = bundle_runtime())]
     runtime: OrAuto<RuntimeName>,
+    #[command(flatten)]
+    python: PythonArg,
     /// KV cache form. `auto` tries `state`, and takes another form if `state` fails or is not placed on the Neural Engine
     /// [default: the workload's, or the bundle's first].
     #[arg(long, value_name = "FORM", value_parser = choice_or_auto::<KvForm>())]
@@ -102,6 +105,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
+    args.python.apply();
     if let Some(sweep) = &args.sweep {
         return sweep::run(args, sweep, output);
     }

@@ -15,6 +15,7 @@ use super::bench::{DepthArgs, PredictArgs};
 use super::choice::{AUTO, OrAuto, choice, choice_or_auto};
 use super::gate::{Format, Junit};
 use super::inputs::{GateFiles, duration, is_url};
+use super::python::PythonArg;
 use super::{Failure, Output, Result, Status};
 use crate::bundle::packages_of;
 use crate::coreai::asset::Asset;
@@ -58,6 +59,8 @@ pub(super) struct Args {
     /// Runtime that executes the bundles; `auto` takes the first that is available and prints its name. Two names compare runtimes.
     #[arg(long, value_name = "RUNTIME", default_value = AUTO, value_delimiter = ',', value_parser = choice_or_auto::<RuntimeName>())]
     runtime: Vec<OrAuto<RuntimeName>>,
+    #[command(flatten)]
+    python: PythonArg,
     /// Compute units that Core ML may use [default: those of the bundle].
     #[arg(long, value_name = "UNITS", value_parser = choice::<ComputeUnits>())]
     compute_units: Option<ComputeUnits>,
@@ -141,6 +144,7 @@ impl fmt::Display for Kind {
 }
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
+    args.python.apply();
     let first = args.baseline.as_path();
     let second = match (&args.runtime[..], &args.candidate) {
         (&[a, b], None) => return runtimes::run(args, [a, b], output),

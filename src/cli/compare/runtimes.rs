@@ -3,6 +3,7 @@
 use super::{Args, Kind, print};
 use crate::cli::choice::OrAuto;
 use crate::cli::output::{create_folder, write_file};
+use crate::cli::python::say_engine;
 use crate::cli::{Failure, Output, Result, Status};
 use crate::evaluate::compare::document::Runtimes;
 use crate::evaluate::compare::runtimes::{CallTime, FunctionOnBoth, SAME_COSINE, Subject, compare};
@@ -31,6 +32,7 @@ pub(super) fn run(args: &Args, names: [OrAuto<RuntimeName>; 2], output: &mut Out
         ..LoadOptions::default()
     };
     let both = [runtime::choose(names[0].given())?, runtime::choose(names[1].given())?];
+    both.into_iter().for_each(say_engine);
     if let Some(folder) = &args.out {
         create_folder(folder)?;
     }

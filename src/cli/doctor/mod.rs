@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use serde::Serialize;
 
 use super::inputs::{ProfilesFile, read_report};
+use super::python::PythonArg;
 use super::units::Bytes;
 use super::{Output, Result, Status};
 use crate::bundle::Bundle;
@@ -29,6 +30,8 @@ pub(super) struct Args {
     /// A report, by path or URL; shows advice derived from it.
     #[arg(long, value_name = "REPORT")]
     report: Option<PathBuf>,
+    #[command(flatten)]
+    python: PythonArg,
     #[command(flatten)]
     profiles: ProfilesFile,
     /// Print one JSON document.
@@ -66,6 +69,9 @@ struct RuntimeState {
     name: RuntimeName,
     available: bool,
     why_not: Option<String>,
+    /// What stands behind it, where that is another program.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    about: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -76,6 +82,7 @@ struct MemoryBudget {
 }
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
+    args.python.apply();
     let examination = examine(args)?;
     match args.json {
         true => output.json(&examination)?,
@@ -121,7 +128,8 @@ fn state(runtime: &dyn Runtime) -> RuntimeState {
         Availability::Ready => None,
         Availability::Unavailable(why) => Some(why),
     };
-    RuntimeState { name: runtime.name(), available: why_not.is_none(), why_not }
+    let about = runtime.about().filter(|_| why_not.is_none());
+    RuntimeState { name: runtime.name(), available: why_not.is_none(), why_not, about }
 }
 
 fn print(found: &Examination, output: &mut Output) -> Result<()> {
@@ -146,8 +154,11 @@ fn print(found: &Examination, output: &mut Output) -> Result<()> {
     output.line("runtimes")?;
     let mut runtimes = Table::new(&["", ""]).indented(2);
     for runtime in &found.runtimes {
-        let state =
-            runtime.why_not.as_ref().map_or("available".to_owned(), |why| format!("unavailable: {why}"));
+        let state = match (&runtime.why_not, &runtime.about) {
+            (Some(why), _) => format!("unavailable: {why}"),
+            (None, Some(about)) => format!("available: {about}"),
+            (None, None) => "available".to_owned(),
+        };
         runtimes.row([runtime.name.to_string(), state]);
     }
     output.text(runtimes)?;

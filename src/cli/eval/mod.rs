@@ -12,6 +12,7 @@ use xxhash_rust::xxh3::xxh3_128;
 use super::choice::{AUTO, OrAuto, bundle_runtime, choice};
 use super::inputs::open_bundle;
 use super::output::warn;
+use super::python::{PythonArg, say_engine};
 use super::verbosity::Steps;
 use super::{Failure, Output, Result, Status, record};
 use crate::bundle::{Bundle, digest_text};
@@ -53,6 +54,8 @@ pub(super) struct Args {
     /// Runtime that executes the bundle; `auto` takes the first that is available and prints its name.
     #[arg(long, default_value = AUTO, value_parser = bundle_runtime())]
     runtime: OrAuto<RuntimeName>,
+    #[command(flatten)]
+    python: PythonArg,
     /// Compute units that Core ML may use [default: those of the bundle].
     #[arg(long, value_name = "UNITS", value_parser = choice::<ComputeUnits>())]
     compute_units: Option<ComputeUnits>,
@@ -76,10 +79,12 @@ struct Document<'a> {
 }
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
+    args.python.apply();
     let bundle = open_bundle(&args.bundle)?;
     let cases = args.cases.as_deref().map(cases).transpose()?;
     let text = args.text.as_deref().map(file_text).transpose()?;
     let runtime = runtime::choose(args.runtime.given())?;
+    say_engine(runtime);
     let mut generator = generator(args, &bundle, runtime)?;
     let options = Options { seq_lens: seq_lens(args, &generator)?, max_tokens: args.max_tokens as usize };
     let digests = record::package_digests(&bundle)?;

@@ -12,6 +12,7 @@ use std::time::SystemTime;
 use super::choice::{AUTO, OrAuto, bundle_runtime, choice};
 use super::inputs::open_bundle;
 use super::output::note;
+use super::python::{PythonArg, say_engine};
 use super::{Failure, Output, Result, Status};
 use crate::generate::{
     Answer, Driver, Generator, Input, Message, Prompt, Request, Sampling, SystemClock, Text, sessions,
@@ -71,6 +72,8 @@ pub(super) struct Args {
     /// Runtime that executes the bundle; `auto` takes the first that is available and prints its name.
     #[arg(long, default_value = AUTO, value_parser = bundle_runtime())]
     runtime: OrAuto<RuntimeName>,
+    #[command(flatten)]
+    python: PythonArg,
     /// Compute units that Core ML may use [default: those of the bundle].
     #[arg(long, value_name = "UNITS", value_parser = choice::<ComputeUnits>())]
     compute_units: Option<ComputeUnits>,
@@ -98,8 +101,10 @@ struct PromptArgs {
 }
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
+    args.python.apply();
     let bundle = open_bundle(&args.bundle)?;
     let runtime = runtime::choose(args.runtime.given())?;
+    say_engine(runtime);
     let options = LoadOptions {
         threads: args.threads.map(usize::from),
         units: args.compute_units.unwrap_or(bundle.manifest().compute_units()),

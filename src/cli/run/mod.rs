@@ -10,13 +10,15 @@ use std::time::{Duration, Instant};
 
 use super::choice::choice;
 use super::output::note;
+use super::python::PythonArg;
 use super::{Failure, Output, Result, Status};
 use crate::kernels::probe;
 use crate::mil::Model;
 use crate::mil::op::Numerics;
-use crate::package::Package;
 use crate::render::Table;
-use crate::runtime::{LoadOptions, RuntimeError, SYNTHETIC_VALUES, Session, choose, synthetic_inputs};
+use crate::runtime::{
+    LoadOptions, LoadedModel, RuntimeError, SYNTHETIC_VALUES, Session, choose, coreai, synthetic_inputs,
+};
 use crate::tensor::{Tensor, TensorView};
 use crate::vocabulary::{ComputeUnits, RuntimeName};
 use classification::Classification;
@@ -28,20 +30,23 @@ type Inputs<'a> = [(&'a str, TensorView<'a>)];
 /// Bytes that are read to find how fast memory is.
 const PROBED_BYTES: usize = 128 << 20;
 
-/// Run one prediction of any Core ML package or compiled model, on inputs from files.
+/// Run one prediction of any Core ML package, compiled model or Core AI asset, on inputs from files.
 #[derive(clap::Args)]
 #[command(
     after_help = "Inputs, outputs and states are .safetensors or .npz files whose tensors are named as in the model. An .npy file \
 holds one array: it is the only input, or NAME=FILE.npy says which. Another ending means safetensors.\n\
-An ML program in a pipeline is named by its place: PIPELINE/model0 is the first model.\n\n\
+An ML program in a pipeline is named by its place: PIPELINE/model0 is the first model.\n\
+A Core AI asset is executed by Apple's module coreai-core in a Python of --python: the system's framework on macOS 27, and \
+elsewhere Apple's CPU interpreter, whose results count and whose times do not.\n\n\
 Examples:\n  anemeter run model.mlpackage --inputs in.safetensors --outputs out.safetensors\n  \
 anemeter run model.mlpackage --inputs ids=ids.npy --inputs mask=mask.npy --outputs out.npz\n  \
 anemeter run model.mlpackage --inputs in.safetensors --function decode --state kv.safetensors\n  \
 anemeter run model.mlmodelc --inputs in.safetensors --time 50\n  \
+anemeter run model.aimodel --inputs in.safetensors --outputs out.safetensors\n  \
 anemeter run model.mlpackage --inputs in.safetensors --numerics fp16-exact --report-overflow"
 )]
 pub(super) struct Args {
-    /// The .mlpackage or .mlmodelc to run.
+    /// The .mlpackage, .mlmodelc or .aimodel to run.
     package: PathBuf,
     /// Inputs of the function: FILE, or NAME=FILE.npy; may be repeated [default: made up, the same every time].
     #[arg(long, value_name = "FILE")]
@@ -55,10 +60,12 @@ pub(super) struct Args {
     /// File of the states: read if it exists, written after the prediction.
     #[arg(long, value_name = "FILE")]
     state: Option<PathBuf>,
-    /// Runtime that executes the package.
-    #[arg(long, default_value = "cpu", value_parser = choice::<RuntimeName>())]
-    runtime: RuntimeName,
-    /// Compute units that Core ML may use.
+    /// Runtime that executes the package [default: `cpu`, or `coreai` for an .aimodel].
+    #[arg(long, value_parser = choice::<RuntimeName>())]
+    runtime: Option<RuntimeName>,
+    #[command(flatten)]
+    python: PythonArg,
+    /// Compute units that Core ML may use, or that Core AI should prefer.
     #[arg(long, value_name = "UNITS", default_value = "all", value_parser = choice::<ComputeUnits>())]
     compute_units: ComputeUnits,
     /// fp16 arithmetic of the `cpu` runtime: `fast` rounds where a tensor is stored, `fp16-exact` after every operation.
@@ -80,7 +87,10 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
-    let package = Package::open(&args.package)?;
+    args.python.apply();
+    let usual = if coreai::is_asset(&args.package) { RuntimeName::CoreAi } else { RuntimeName::Cpu };
+    let runtime = choose(Some(args.runtime.unwrap_or(usual)))?;
+    let package = runtime.open(&args.package)?;
     let function = args.function.clone().unwrap_or_else(|| package.model().default_function().to_owned());
     let inputs = match &args.inputs[..] {
         [] => made_up(package.model(), &function)?,
@@ -90,8 +100,8 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         }
     };
     let inputs: Vec<_> = inputs.iter().map(|(name, tensor)| (name.as_str(), tensor.view())).collect();
-    let runtime = choose(Some(args.runtime))?;
     let loaded = runtime.load(&package, &options(args))?;
+    loaded.loading().remarks.iter().for_each(|remark| note(format_args!("note: {remark}")));
     let mut session = loaded.clone().session();
     if let Some(path) = args.state.as_ref().filter(|path| path.exists()) {
         for (name, tensor) in tensors::read_states(path)? {
@@ -123,6 +133,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     }
     if let Some(count) = args.time {
         output.text(time(count, &function, &inputs, session.as_mut())?)?;
+        said_of_calls(loaded.as_ref(), output)?;
     }
     Ok(Status::Good)
 }
@@ -180,6 +191,18 @@ fn time(count: u32, function: &str, inputs: &Inputs<'_>, session: &mut dyn Sessi
     let mut row = vec![count.to_string()];
     row.extend([0.0, 0.5, 0.9, 0.95, 0.99, 1.0].map(|share| milliseconds(at(share))));
     Ok(Table::new(&[">predictions", ">min", ">p50", ">p90", ">p95", ">p99", ">max"]).with([row]))
+}
+
+/// What lies between a call and its prediction, and whether times mean anything.
+fn said_of_calls(loaded: &dyn LoadedModel, output: &mut Output) -> Result<()> {
+    for call in loaded.call_overheads()? {
+        let ms = milliseconds(Duration::from_secs_f64(call.microseconds / 1e6));
+        output.line(format_args!("of which the call of `{}` without its prediction: {ms}", call.function))?;
+    }
+    match loaded.loading().engine.and_then(|engine| engine.caution()) {
+        Some(caution) => output.line(caution),
+        None => Ok(()),
+    }
 }
 
 fn milliseconds(duration: Duration) -> String {

@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 use super::choice::choice;
 use super::inputs::open_bundle;
-use super::output::warn;
+use super::output::{note, warn};
+use super::python::PythonArg;
 use super::{Failure, Output, Result, Status};
 use crate::bundle::Bundle;
 use crate::checkpoint::{self, Checkpoint};
@@ -23,7 +24,7 @@ use crate::mil::op::Numerics;
 use crate::report::QualityLimits;
 use crate::runtime::{self, LoadOptions};
 use crate::verify::{Candidate, File, Options, StoredWeights, TeacherForced, Thresholds};
-use crate::vocabulary::{Choice, KvForm, StateUse};
+use crate::vocabulary::{Choice, KvForm, RuntimeName, StateUse};
 use crate::{config, model};
 use quality::Comparison;
 use record::Sources;
@@ -99,6 +100,12 @@ pub(super) struct Args {
     /// fp16 arithmetic of the `cpu` runtime: `fast` rounds where a tensor is stored, `fp16-exact` after every operation.
     #[arg(long, default_value = "fast", value_parser = choice::<Numerics>())]
     numerics: Numerics,
+    /// Runtime that executes the bundle. What another than `cpu` gives is shown and not recorded; only `cpu` shows layers.
+    #[arg(long, value_name = "RUNTIME", default_value = "cpu", value_parser = choice::<RuntimeName>(),
+        conflicts_with_all = ["against", "reference", "layers", "plot"])]
+    runtime: RuntimeName,
+    #[command(flatten)]
+    python: PythonArg,
     /// Threads of the `cpu` runtime [default: the number of physical cores].
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -111,6 +118,7 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
+    args.python.apply();
     match (&args.checkpoint, &args.against, &args.reference) {
         (_, Some(other), _) => against::run(args, other, output),
         (_, _, Some(file)) => reference::run(args, file, output),
@@ -133,6 +141,8 @@ fn with_checkpoint(args: &Args, path: &Path, output: &mut Output) -> Result<Stat
     let remarks = sources.remarks(&bundle);
     remarks.iter().for_each(|remark| warn(format_args!("note: {remark}")));
     let text = Text::open(&bundle, None)?;
+    let engine = executed_by(args, &bundle)?;
+    engine.iter().for_each(|said| note(format_args!("note: {said}")));
     let mut candidates = candidates(args, &bundle)?;
     let prompts = prompts::of(args, &bundle, text.as_ref(), longest(&candidates))?;
     let stored = StoredWeights::read(&bundle)?;
@@ -152,12 +162,15 @@ fn with_checkpoint(args: &Args, path: &Path, output: &mut Output) -> Result<Stat
         None => None,
     };
     let mut report = right.with_quality(quality);
-    report.remarks = remarks;
-    let recorded = match args.no_record {
+    report.remarks = remarks.into_iter().chain(engine).collect();
+    // A record is of the packages, which other runtimes may not execute themselves.
+    let is_ours = args.runtime == RuntimeName::Cpu;
+    let recorded = match args.no_record || !is_ours {
         true => Ok(()),
         false => sources.write(&bundle, &report, args.numerics.name()),
     };
-    if !report.is_right() || args.layers || args.plot.is_some() {
+    // Only the `cpu` runtime shows hidden states.
+    if is_ours && (!report.is_right() || args.layers || args.plot.is_some()) {
         let stored = report.not_judged.is_none().then_some(&stored);
         let limit = options.thresholds.layer_error;
         report.layers =
@@ -173,6 +186,21 @@ fn with_checkpoint(args: &Args, path: &Path, output: &mut Output) -> Result<Stat
     }
     recorded?;
     Ok(if report.passed { Status::Good } else { Status::Failed })
+}
+
+/// Who computes, and in what, where that is not the `cpu` runtime: which of two twins was used decides what can be expected.
+fn executed_by(args: &Args, bundle: &Bundle) -> Result<Option<String>> {
+    if args.runtime != RuntimeName::CoreAi {
+        return Ok(None);
+    }
+    let about = runtime::choose(Some(args.runtime))?.about().unwrap_or_default();
+    let mut ports =
+        bundle.manifest().chunks.iter().flat_map(|chunk| &chunk.functions).flat_map(|of| &of.inputs);
+    let twin = match ports.any(|port| port.dtype == "fp32") {
+        true => "with fp32 activations",
+        false => "with fp16 activations, whose sums the interpreter rounds after every addition",
+    };
+    Ok(Some(format!("Core AI executes the asset {twin}: {about}")))
 }
 
 /// The first length of every form.
@@ -237,7 +265,7 @@ fn candidates(args: &Args, bundle: &Bundle) -> Result<Vec<Box<dyn Candidate>>> {
 
 fn driver(args: &Args, bundle: &Bundle, form: Option<KvForm>, numerics: Numerics) -> Result<Driver> {
     let load = LoadOptions { numerics, threads: args.threads.map(usize::from), ..LoadOptions::default() };
-    let sessions = sessions(bundle, &runtime::cpu(), &load)?;
+    let sessions = sessions(bundle, runtime::choose(Some(args.runtime))?, &load)?;
     Ok(Driver::new(bundle, sessions, form, Arc::new(SystemClock::default()))?)
 }
 

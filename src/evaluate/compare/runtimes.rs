@@ -13,9 +13,10 @@ use crate::compare::SCHEMA;
 use crate::generate::{Clock, SystemClock};
 use crate::kernels::convert::to_f32;
 use crate::mil::{Feature, Interface};
-use crate::package::{Package, PackageError};
+use crate::package::PackageError;
 use crate::runtime::{
-    LoadOptions, LoadedModel, Runtime, RuntimeError, Session, SyntheticInputError, synthetic_inputs,
+    LoadOptions, LoadedModel, Runtime, RuntimeError, Session, SyntheticInputError, adapted, coreai,
+    synthetic_inputs,
 };
 use crate::stats::{Direction, Ordered, Percentile, cosine};
 use crate::tensor::{Tensor, TensorView};
@@ -184,19 +185,36 @@ fn package_on_both(
     options: &LoadOptions,
     calls: usize,
 ) -> Result<PackageOnBoth, OnBothError> {
-    let package = Package::open(path)?;
     let name = path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into());
     let load = |runtime: &dyn Runtime| -> Result<On, OnBothError> {
         let failed = |error| OnBothError::Runtime { package: name.clone(), runtime: runtime.name(), error };
-        Ok(On { runtime: runtime.name(), loaded: runtime.load(&package, options).map_err(failed)? })
+        let package = match runtime.open(&beside(path, runtime.name())) {
+            Err(RuntimeError::Package(error)) => return Err(error.into()),
+            opened => opened.map_err(failed)?,
+        };
+        let loaded = runtime.load(&package, options).map_err(failed)?;
+        Ok(On { runtime: runtime.name(), loaded })
     };
-    let both = [load(runtimes[0])?, load(runtimes[1])?];
+    let [first, second] = [load(runtimes[0])?, load(runtimes[1])?];
+    let names: Vec<&str> = first.loaded.model().interfaces().iter().map(|i| i.function.as_str()).collect();
+    let second = On { runtime: second.runtime, loaded: adapted(second.loaded, &names) };
+    let both = [first.clone(), second];
     let functions = functions_on_both(&both, calls, &SystemClock::default());
     let functions = functions.map_err(|problem| match problem {
         Problem::Inputs(error) => OnBothError::Inputs { package: name.clone(), error },
         Problem::Runtime { runtime, error } => OnBothError::Runtime { package: name.clone(), runtime, error },
     })?;
     Ok(PackageOnBoth { package: name, functions })
+}
+
+/// What a runtime executes of a package: itself, or the asset of the same name beside it.
+fn beside(path: &Path, runtime: RuntimeName) -> PathBuf {
+    let (is_asset, wants_asset) = (coreai::is_asset(path), runtime == RuntimeName::CoreAi);
+    match (is_asset, wants_asset) {
+        (false, true) => path.with_extension("aimodel"),
+        (true, false) => path.with_extension("mlpackage"),
+        _ => path.to_owned(),
+    }
 }
 
 /// Why a function was not run on both.
@@ -327,7 +345,7 @@ mod tests {
     use crate::generate::ManualClock;
     use crate::mil::verify::verify;
     use crate::mil::{Builder, Literal, Model, Opset, TensorType};
-    use crate::package::{WriteOptions, write};
+    use crate::package::{Package, WriteOptions, write};
     use crate::runtime;
     use crate::tensor::DType;
 

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use anemeter_base::advice::{Advice, Remedy};
+use anemeter_convert::bundle::BundleError;
 use anemeter_mil::package::PackageError;
 use anemeter_runtime::RuntimeError;
 
@@ -27,6 +28,9 @@ pub enum GenerateError {
         sequence: usize,
         problem: String,
     },
+    /// A bundle that is not complete.
+    #[error(transparent)]
+    Bundle(#[from] BundleError),
     /// A package that cannot be opened.
     #[error(transparent)]
     Package(#[from] PackageError),
@@ -63,6 +67,7 @@ impl Advice for GenerateError {
     fn remedy(&self) -> Option<Remedy> {
         match self {
             GenerateError::Request { remedy, .. } => remedy.clone(),
+            GenerateError::Bundle(error) => error.remedy(),
             GenerateError::Package(error) => error.remedy(),
             GenerateError::Runtime { source, .. } => source.remedy(),
             _ => None,

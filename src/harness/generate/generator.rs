@@ -12,9 +12,8 @@ use super::error::{GenerateError, Result};
 use super::sample::{self, Sampler, Sampling};
 use super::text::{Input, Text};
 use anemeter_base::advice::Remedy;
-use anemeter_convert::bundle::Bundle;
-use anemeter_mil::package::Package;
-use anemeter_runtime::{LoadOptions, Runtime, Session};
+use anemeter_convert::bundle::{Bundle, Chunk};
+use anemeter_runtime::{LoadOptions, Runtime, RuntimeError, Session, adapted};
 
 /// A bundle that answers.
 pub struct Generator {
@@ -130,13 +129,16 @@ pub struct Step {
 
 /// Loads every chunk of a bundle and starts a session of each.
 pub fn sessions(bundle: &Bundle, runtime: &dyn Runtime, how: &LoadOptions) -> Result<Vec<Box<dyn Session>>> {
-    let session = |file: &str| {
-        let package = Package::open(bundle.path(file))?;
-        let loaded = runtime.load(&package, how);
-        let loaded = loaded.map_err(|source| GenerateError::Runtime { chunk: file.to_owned(), source })?;
-        Ok(loaded.session())
+    let session = |chunk: &Chunk| {
+        let failed = |source| GenerateError::Runtime { chunk: chunk.file.name.clone(), source };
+        let package = match runtime.open(&bundle.file_for(chunk, runtime.name())?) {
+            Err(RuntimeError::Package(error)) => return Err(error.into()),
+            opened => opened.map_err(failed)?,
+        };
+        let loaded = runtime.load(&package, how).map_err(failed)?;
+        Ok(adapted(loaded, &chunk.function_names()).session())
     };
-    bundle.manifest().chunks.iter().map(|chunk| session(&chunk.file.name)).collect()
+    bundle.manifest().chunks.iter().map(session).collect()
 }
 
 impl Generator {

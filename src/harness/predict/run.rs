@@ -54,9 +54,10 @@ impl Predictor {
         model: &ModelUse,
         clock: &Arc<dyn Clock>,
     ) -> Result<Loaded, OpenError> {
-        let packages: Vec<Package> = wanted.packages.iter().map(Package::open).collect::<Result<_, _>>()?;
-        let opened = clock.now();
         let runtime = anemeter_runtime::choose(Some(model.runtime))?;
+        let packages = wanted.packages.iter().map(|path| runtime.open(path));
+        let packages: Vec<Package> = packages.collect::<Result<_, _>>()?;
+        let opened = clock.now();
         let options = load_options(model);
         let mut parts = Vec::new();
         for (index, package) in packages.iter().enumerate() {

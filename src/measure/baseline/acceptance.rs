@@ -59,8 +59,18 @@ pub struct Refusals(pub Vec<Refusal>);
 /// A rule about each report.
 type Rule = fn(&Report, &Facts<'_>) -> Option<Refusal>;
 
-const RULES: &[Rule] =
-    &[verification, quality, profile, launches, failures, long_run, slowed_down, measured_tree];
+const RULES: &[Rule] = &[
+    imported,
+    interpreter,
+    verification,
+    quality,
+    profile,
+    launches,
+    failures,
+    long_run,
+    slowed_down,
+    measured_tree,
+];
 
 /// Everything that speaks against blessing these reports together, in the order of the rules.
 pub fn refusals(reports: &[Report], facts: &Facts<'_>) -> Vec<Refusal> {
@@ -95,6 +105,23 @@ fn which(reports: &[Report], index: usize) -> String {
         [_] => "the report".to_owned(),
         _ => format!("report {}", index + 1),
     }
+}
+
+/// Nobody here knows how it was measured.
+fn imported(report: &Report, _: &Facts<'_>) -> Option<Refusal> {
+    let program = report.header.measured_by.as_ref()?;
+    refuse(format!("was measured by another program: {program}"), Remedy::Measure)
+}
+
+/// An interpreter's times would stand for a device's.
+fn interpreter(report: &Report, _: &Facts<'_>) -> Option<Refusal> {
+    if !report.runtime.is_for_checking() {
+        return None;
+    }
+    refuse(
+        "was executed by Apple's CPU interpreter, which is for checking results and says nothing about a device",
+        "measure on macOS 27, or with another runtime",
+    )
 }
 
 fn refuse(found: impl Into<String>, remedy: impl Into<Remedy>) -> Option<Refusal> {
@@ -248,7 +275,9 @@ mod tests {
     use super::super::testing;
     use super::*;
     use crate::report::{Failure, Soak};
+    use anemeter_base::engine::{Engine, EngineKind};
     use anemeter_base::hardware::PowerSource;
+    use anemeter_base::vocabulary::RuntimeName;
 
     /// What is refused in a good report after a change.
     fn refused(change: impl Fn(&mut Report)) -> String {
@@ -267,6 +296,35 @@ mod tests {
     fn what_was_slowed_down_on_purpose_is_refused() {
         let found = refused(|report| report.runtime.slowed_down_pct = Some(60));
         assert!(found.contains("was slowed down by 60 % on purpose"), "{found}");
+    }
+
+    #[test]
+    fn what_an_interpreter_executed_is_no_measurement_of_a_device() {
+        let engine = |kind| Engine {
+            kind,
+            version: "coreai-core 1.0.0b3".to_owned(),
+            platform: "Linux".to_owned(),
+            overheads: Vec::new(),
+        };
+        let by = |engine: Option<Engine>| {
+            refused(move |report| {
+                (report.runtime.name, report.runtime.engine) = (RuntimeName::CoreAi, engine.clone());
+            })
+        };
+        let expected = "the report was executed by Apple's CPU interpreter, which is for checking results and says nothing \
+                        about a device\n  measure on macOS 27, or with another runtime\n";
+        assert_eq!(by(Some(engine(EngineKind::CpuInterpreter))), expected);
+        assert_eq!(by(None), expected, "Core AI that does not say what it is");
+        assert_eq!(by(Some(engine(EngineKind::SystemFramework))), "");
+    }
+
+    #[test]
+    fn what_another_program_measured_is_refused() {
+        let found = refused(|report| report.header.measured_by = Some("Apple's llm-benchmark".to_owned()));
+        assert!(
+            found.starts_with("the report was measured by another program: Apple's llm-benchmark"),
+            "{found}"
+        );
     }
 
     #[test]

@@ -13,8 +13,8 @@ pub(super) fn warnings(report: &Report, policy: &Policy) -> Vec<String> {
     let Some(targets) = &policy.speed_targets else { return Vec::new() };
     let size = report.subject.parameters as f64 / targets.parameters;
     let same_kind = (1.0 / SAME_SIZE..=SAME_SIZE).contains(&size) && report.workload.batch == targets.batch;
-    // Bands are those of the Neural Engine.
-    if !same_kind || report.runtime.name == RuntimeName::Cpu {
+    // Bands are those of the Neural Engine, as Core ML uses it.
+    if !same_kind || matches!(report.runtime.name, RuntimeName::Cpu | RuntimeName::CoreAi) {
         return Vec::new();
     }
     report.figures.iter().flat_map(|figure| outside(figure, targets)).collect()

@@ -101,6 +101,7 @@ fn line<'a>(
         gpu_info: "",
         backends: match runtime.name {
             anemeter_base::vocabulary::RuntimeName::Cpu => "CPU",
+            anemeter_base::vocabulary::RuntimeName::CoreAi => "Core AI",
             _ => "Core ML",
         },
         model_filename: &subject.name,

@@ -240,6 +240,7 @@ fn facts(report: &Report) -> Table {
     let clock_step = report.workload.clock_resolution_ns.map(|ns| format!("{ns} ns"));
     let rows = [
         ("created", header.created.clone()),
+        ("measured by", header.measured_by.clone().unwrap_or_default()),
         ("hardware profile", header.hardware_profile_key.clone()),
         ("chip", or_dash(&machine.chip)),
         ("cores", format!("{} ({} logical)", machine.physical_cores, machine.logical_cores)),
@@ -255,6 +256,7 @@ fn facts(report: &Report) -> Table {
         ("runtime", runtime(report)),
         ("Neural Engine residency", residency(report)),
         ("harness overhead", overhead(report)),
+        ("call without prediction", call_overhead(report)),
         ("clock step", or_dash(&clock_step)),
         ("workload digest", report.workload.digest.clone()),
         ("seed", report.workload.seed.to_string()),
@@ -293,7 +295,16 @@ pub(super) fn runtime(report: &Report) -> String {
         Some(form) => format!("KV {form}, batch {}", report.workload.batch),
         None => "predictions one by one".to_owned(),
     };
-    format!("{}{threads}{numerics}, {work}{slowed}", runtime.name)
+    let engine = runtime.engine.as_ref();
+    let engine = engine.map_or(String::new(), |engine| format!(" ({}, {})", engine.version, engine.platform));
+    format!("{}{engine}{threads}{numerics}, {work}{slowed}", runtime.name)
+}
+
+/// What calls take without their predictions, where another program makes those.
+fn call_overhead(report: &Report) -> String {
+    let calls = report.runtime.engine.iter().flat_map(|engine| &engine.overheads);
+    let calls = calls.map(|call| format!("{} {:.0} µs", call.function, call.microseconds));
+    calls.collect::<Vec<_>>().join(", ")
 }
 
 pub(super) fn residency(report: &Report) -> String {

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{Case, Place};
+use anemeter_base::engine::{Engine, EngineKind};
 use anemeter_base::hardware::ProductionMix;
 use anemeter_base::vocabulary::{
     ComputeUnits, KvForm, Numerics, Origin, RuntimeName, StateUse, WorkloadKind,
@@ -25,6 +26,9 @@ pub struct Header {
     pub tool_digest: Option<String>,
     /// The commit of the folder it was called in, if that is in a repository.
     pub git: Option<Git>,
+    /// The program that measured, if it was another one and its result was imported.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured_by: Option<String>,
 }
 
 /// The commit that a benchmark ran on.
@@ -94,6 +98,20 @@ pub struct RuntimeUse {
     /// What the runtime did otherwise than asked, such as a fallback.
     #[serde(default)]
     pub remarks: Vec<String>,
+    /// What did the work, where the runtime only asks for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<Engine>,
+}
+
+impl RuntimeUse {
+    /// Whether it was an interpreter that is for checking results, so that times say nothing of a device. Core AI that
+    /// does not say what it is counts as one.
+    pub fn is_for_checking(&self) -> bool {
+        match &self.engine {
+            Some(engine) => engine.kind == EngineKind::CpuInterpreter,
+            None => self.name == RuntimeName::CoreAi,
+        }
+    }
 }
 
 /// What was asked for.

@@ -162,6 +162,7 @@ pub fn with_launches(launches: Vec<Launch>) -> Report {
             numerics: Some(Numerics::Fast),
             slowed_down_pct: None,
             remarks: Vec::new(),
+            engine: None,
         },
         machine: machine(),
         conditions_at_start: conditions(),
@@ -223,6 +224,7 @@ fn header() -> Header {
         tool_version: "0.1.0".to_owned(),
         tool_digest: Some("xxh3:00".to_owned()),
         git: Some(Git { commit: "0123456789abcdef".to_owned(), dirty: false }),
+        measured_by: None,
     }
 }
 

@@ -18,10 +18,10 @@ macro_rules! fail_if {
 pub(crate) type Result<T> = std::result::Result<T, PackageError>;
 
 /// Why a package could not be read or written.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PackageError(Box<Inner>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Inner {
     kind: ErrorKind,
     message: String,

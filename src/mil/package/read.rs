@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::compiled;
 use super::decode::{decode, model_at};
-use super::error::Result;
+use super::error::{PackageError, Result};
 use super::source::{self, Source};
 use super::weights::{WeightFile, WeightFiles};
 use crate::Model;
@@ -22,9 +22,11 @@ pub enum Form {
     Stage,
     /// A compiled model, which may be one of a compiled pipeline.
     Compiled,
+    /// A Core AI asset: what its functions take and give, without operations.
+    Asset,
 }
 
-/// An opened package, or compiled model, with mapped weights.
+/// An opened package, or compiled model, with mapped weights; or an asset, whose weights stay where they are.
 #[derive(Debug)]
 pub struct Package {
     path: PathBuf,
@@ -55,6 +57,21 @@ impl Package {
     /// is a `coremldata.bin`.
     pub fn from_files(files: impl IntoIterator<Item = (PathBuf, Bytes)>) -> Result<Package> {
         Package::decode(Source::in_memory(files))
+    }
+
+    /// A Core AI asset whose functions somebody else has described; `program` is the file that all of it is in.
+    pub fn of_asset(path: &Path, model: Model, program: &Path) -> Result<Package> {
+        let bytes =
+            std::fs::metadata(program).map_err(|e| PackageError::io(program, "open the asset", &e))?.len();
+        Ok(Package {
+            path: path.to_owned(),
+            form: Form::Asset,
+            model_path: program.to_owned(),
+            model_bytes: bytes,
+            weight_files: Vec::new(),
+            model: Arc::new(model),
+            rest: 0,
+        })
     }
 
     fn decode(source: Source) -> Result<Package> {

@@ -62,6 +62,7 @@ impl CoreMlRuntime {
             }
             Form::Compiled => Ok((package.path().to_owned(), None)),
             Form::Stage => Err(RuntimeError::StageOfPipeline(package.path().to_owned())),
+            Form::Asset => Err(RuntimeError::asset(package.path(), RuntimeName::CoreMl)),
         }
     }
 

@@ -26,7 +26,7 @@ use anemeter_base::hardware::{self, System};
 use anemeter_base::vocabulary::RuntimeName;
 use anemeter_kernels as kernels;
 use anemeter_mil::op::Numerics;
-use anemeter_mil::package::Package;
+use anemeter_mil::package::{Form, Package};
 use anemeter_mil::propagate::{self, Facts, Finding, Options};
 use anemeter_mil::{Function, Model, Type, verify};
 
@@ -47,7 +47,10 @@ impl Runtime for CpuRuntime {
     }
 
     fn load(&self, package: &Package, options: &LoadOptions) -> Result<Arc<dyn LoadedModel>, RuntimeError> {
-        Ok(Arc::new(CpuLoaded::new(package.shared_model(), options)?))
+        match package.form() {
+            Form::Asset => Err(RuntimeError::asset(package.path(), RuntimeName::Cpu)),
+            _ => Ok(Arc::new(CpuLoaded::new(package.shared_model(), options)?)),
+        }
     }
 }
 

@@ -3,9 +3,9 @@
 use half::f16;
 
 use super::buffer::Buffer;
-use anemeter_kernels::tensor::{AlignedBuf, DType, Tensor, TensorError, TensorView};
+use anemeter_kernels::tensor::{AlignedBuf, DType, Element, Tensor, TensorError, TensorView};
 
-/// Keys or values of one chunk, `[batch, channels, 1, length]`.
+/// Keys or values of one chunk, `[batch, channels, 1, length]`: fp16, or fp32 once a prediction gives that.
 pub(super) struct Cache {
     buffer: Buffer,
     batch: usize,
@@ -30,16 +30,20 @@ impl Cache {
     }
 
     pub(super) fn clear(&mut self) {
-        self.buffer.elements_mut::<f16>().fill(f16::ZERO);
+        match self.buffer.dtype() {
+            DType::F32 => self.buffer.elements_mut::<f32>().fill(0.0),
+            _ => self.buffer.elements_mut::<f16>().fill(f16::ZERO),
+        }
     }
 
     /// Makes the columns more, keeping the first `kept`.
     pub(super) fn grow(&mut self, length: usize, kept: usize) -> Result<(), TensorError> {
         let old = self.length;
         self.restart(length)?;
-        let elements = self.buffer.elements_mut::<f16>();
-        for row in (1..self.batch * self.channels).rev() {
-            elements.copy_within(row * old..row * old + kept, row * length);
+        let rows = self.batch * self.channels;
+        match self.buffer.dtype() {
+            DType::F32 => spread(self.buffer.elements_mut::<f32>(), rows, (old, length), kept),
+            _ => spread(self.buffer.elements_mut::<f16>(), rows, (old, length), kept),
         }
         Ok(())
     }
@@ -51,15 +55,31 @@ impl Cache {
         starts: &[usize],
         counts: &[usize],
     ) -> Result<(), TensorError> {
+        if new.dtype() == DType::F32 {
+            return self.write_elements::<f32>(new, starts, counts);
+        }
+        self.write_elements::<f16>(new, starts, counts)
+    }
+
+    fn write_elements<T: Element>(
+        &mut self,
+        new: &TensorView<'_>,
+        starts: &[usize],
+        counts: &[usize],
+    ) -> Result<(), TensorError> {
         let width = new.shape().last().copied().unwrap_or(0);
         let needed = self.batch * self.channels * width;
-        let new = new.slice::<f16>()?;
+        let new = new.slice::<T>()?;
         if new.len() != needed {
             let shape = vec![self.batch, self.channels, 1, width];
-            return Err(TensorError::WrongLength { dtype: DType::F16, shape, needed, found: new.len() });
+            return Err(TensorError::WrongLength { dtype: T::DTYPE, shape, needed, found: new.len() });
+        }
+        if self.buffer.dtype() != T::DTYPE {
+            // Nothing is kept yet: a model gives one type.
+            self.buffer = Buffer::zeroed(T::DTYPE, &[self.batch, self.channels, 1, self.length])?;
         }
         let (length, channels) = (self.length, self.channels);
-        let sequences = self.buffer.elements_mut::<f16>().chunks_exact_mut((channels * length).max(1));
+        let sequences = self.buffer.elements_mut::<T>().chunks_exact_mut((channels * length).max(1));
         for (i, (kept, new)) in sequences.zip(new.chunks_exact((channels * width).max(1))).enumerate() {
             let (start, count) = (starts[i], counts[i]);
             for (kept, new) in kept.chunks_exact_mut(length).zip(new.chunks_exact(width)) {
@@ -70,6 +90,13 @@ impl Cache {
             }
         }
         Ok(())
+    }
+}
+
+/// Moves rows of `old` columns to where they are with `length`, keeping the first `kept` of each.
+fn spread<T: Element>(elements: &mut [T], rows: usize, (old, length): (usize, usize), kept: usize) {
+    for row in (1..rows).rev() {
+        elements.copy_within(row * old..row * old + kept, row * length);
     }
 }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use half::f16;
+use half::slice::HalfFloatSliceExt;
 use smallvec::SmallVec;
 
 use super::Engine;
@@ -194,12 +195,14 @@ impl ExportEngine {
         };
         self.chunks[0].predict(FunctionRole::EMBED, frame, wires, None)?;
         let output = self.chunks[0].output(FunctionRole::EMBED, "hidden")?;
-        let from = output.slice::<f16>().map_err(|e| self.chunks[0].tensor_error(&e))?;
         let to = frame.shared_mut(vectors).elements_mut::<f16>();
-        if from.len() != to.len() {
+        if output.len() != to.len() {
             return Err(self.chunks[0].gave(FunctionRole::EMBED, "vectors of another size"));
         }
-        to.copy_from_slice(from);
+        match output.slice::<f32>() {
+            Ok(wide) => to.convert_from_f32_slice(wide),
+            Err(_) => to.copy_from_slice(output.slice::<f16>().map_err(|e| self.chunks[0].tensor_error(&e))?),
+        }
         Ok(true)
     }
 

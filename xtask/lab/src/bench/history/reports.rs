@@ -45,6 +45,7 @@ pub(super) fn report(number: usize) -> Report {
             tool_version: env!("CARGO_PKG_VERSION").to_owned(),
             tool_digest: None,
             git: Some(Git { commit: format!("{round:040x}"), dirty: false }),
+            measured_by: None,
         },
         subject: subject(model),
         runtime: RuntimeUse {
@@ -54,6 +55,7 @@ pub(super) fn report(number: usize) -> Report {
             numerics: Some(Numerics::Fast),
             slowed_down_pct: None,
             remarks: vec!["synthetic: nothing was measured".to_owned()],
+            engine: None,
         },
         machine: machine(profile, build),
         conditions_at_start: Conditions::default(),

@@ -1,0 +1,121 @@
+//! `cargo xtask check coreai-runtime`: the runtime `coreai` with Apple's own module: every asset that Apple's tools made and
+//! that lies beside the repository, by `anemeter run`. Each gives its outputs, or fails as it is known to.
+
+use std::path::Path;
+use std::process::Output;
+
+use anyhow::{Context, Result, bail, ensure};
+use pico_args::Arguments;
+
+use crate::python;
+use xtask::outcome::Outcome;
+use xtask::process::succeed;
+use xtask::project::{Project, make_empty};
+
+const WHAT: &str = "the runtime coreai";
+/// The folder of assets beside the repository.
+const SAMPLES: &str = "samples-coreai";
+
+/// Functions that are run besides the default one, or instead of it where that is not one to be called.
+const FUNCTIONS: &[(&str, &[&str])] =
+    &[("qwen_ios_none_float16.aimodel", &["load_embeddings", "rope_gather_jvxvxbqm"])];
+
+/// Functions that Apple's code is known to end its process with, and words of the error.
+const KNOWN_FAILURES: &[(&str, &str, &str)] =
+    &[("qwen_ios_none_float16.aimodel", "rope_gather_jvxvxbqm", "was ended by SIGILL")];
+
+/// What a prediction came to.
+#[derive(Debug, PartialEq)]
+enum Found {
+    Ran,
+    KnownFailure,
+}
+
+pub(crate) fn run(project: &Project, arguments: Arguments) -> Result<Outcome> {
+    xtask::finish(arguments)?;
+    let samples = project.shared.join(SAMPLES);
+    if !samples.is_dir() {
+        return Ok(Outcome::not_checked(WHAT, &format!("there is no {SAMPLES} beside the repository")));
+    }
+    let Some(python) = python::interpreter_with_coreai(project)? else {
+        return Ok(Outcome::not_checked(WHAT, "Apple's wheel coreai-core cannot be installed here"));
+    };
+    succeed(&mut project.cargo(&["build", "--quiet", "--package", "anemeter", "--bin", "anemeter"]))?;
+    let folder = project.target.join("coreai/samples");
+    make_empty(&folder)?;
+    let mut names: Vec<String> = Vec::new();
+    for entry in std::fs::read_dir(&samples)? {
+        names.push(entry?.file_name().to_string_lossy().into_owned());
+    }
+    names.retain(|name| name.ends_with(".aimodel"));
+    names.sort();
+    ensure!(!names.is_empty(), "{} has no assets", samples.display());
+    let (mut ran, mut known) = (0, 0);
+    for name in &names {
+        for function in functions(name) {
+            match predict(project, &python, &samples.join(name), function, &folder)
+                .with_context(|| format!("{name}, function {}", function.unwrap_or("by default")))?
+            {
+                Found::Ran => ran += 1,
+                Found::KnownFailure => known += 1,
+            }
+        }
+    }
+    Ok(Outcome::Checked(format!(
+        "{} assets of Apple's tools: {ran} functions ran, {known} failed as they are known to",
+        names.len()
+    )))
+}
+
+/// The functions of an asset that are run; without a name the default one.
+fn functions(asset: &str) -> Vec<Option<&'static str>> {
+    let named = FUNCTIONS.iter().find(|(name, _)| *name == asset);
+    named.map_or_else(|| vec![None], |(_, functions)| functions.iter().copied().map(Some).collect())
+}
+
+fn predict(
+    project: &Project,
+    python: &Path,
+    asset: &Path,
+    function: Option<&str>,
+    folder: &Path,
+) -> Result<Found> {
+    let name = asset.file_name().context("an asset has no name")?.to_string_lossy().into_owned();
+    let outputs = folder.join(format!("{name}-{}.safetensors", function.unwrap_or("default")));
+    let mut command = project.command(project.target.join("debug/anemeter"));
+    command.arg("run").arg(asset).arg("--outputs").arg(&outputs).arg("--python").arg(python);
+    if let Some(function) = function {
+        command.args(["--function", function]);
+    }
+    let Output { status, stderr, .. } = command.output().context("start anemeter")?;
+    let said = String::from_utf8_lossy(&stderr);
+    let known = KNOWN_FAILURES.iter().find(|(of, known, _)| *of == name && Some(*known) == function);
+    match (status.success(), known) {
+        (true, None) => {
+            ensure!(said.contains("Apple's CPU interpreter"), "does not say what executed it:\n{said}");
+            ensure!(outputs.is_file(), "gave no outputs");
+            println!("  ran    {name} {}", function.unwrap_or(""));
+            Ok(Found::Ran)
+        }
+        (true, Some(_)) => bail!("runs, and is known to fail: the table of this check is out of date"),
+        (false, Some((.., words))) if said.contains(words) => {
+            println!("  known  {name} {}: {words}", function.unwrap_or(""));
+            Ok(Found::KnownFailure)
+        }
+        (false, _) => bail!("failed ({status}):\n{said}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_known_failure_is_of_a_function_that_is_run() {
+        for (asset, function, words) in KNOWN_FAILURES {
+            assert!(functions(asset).contains(&Some(*function)), "{asset} {function}");
+            assert!(!words.is_empty());
+        }
+        assert_eq!(functions("mm_float32.aimodel"), [None]);
+    }
+}
