@@ -11,6 +11,7 @@ mod compressed;
 mod describe;
 pub(crate) mod destination;
 mod embeddings;
+mod encoder;
 mod error;
 mod layers;
 mod options;
@@ -30,12 +31,13 @@ use crate::checkpoint::{self, Checkpoint};
 use crate::compress::{self, Calibration, Solutions};
 use crate::lower::{self, ReadStats, lower_counted};
 use crate::mil::verify::verify;
-use crate::model::{self, Decoder};
+use crate::model::{self, Decoder, ModelGraph};
 use crate::package::{Watch, WriteOptions, write_watched};
 
 pub use automatic::Automatic;
 pub use describe::{architecture as describe_architecture, chunk as describe_chunk};
 pub use embeddings::write as write_embeddings;
+pub use encoder::architecture as describe_encoder;
 pub use error::{ExportError, Occupant};
 pub use options::{Chunking, ConfigFile, ExportOptions, Target};
 pub use training::read_lengths as read_training_lengths;
@@ -107,7 +109,12 @@ pub fn export(request: &Request, progress: &dyn Progress) -> Result<Bundle, Expo
     let mut phases = Phases::default();
     progress.began("open", None);
     let checkpoint = phases.time("open", || checkpoint::open(&request.checkpoint))?;
-    let decoder = phases.time("build", || model::build(&checkpoint))?;
+    let decoder = match phases.time("build", || model::build_any(&checkpoint))? {
+        ModelGraph::Decoder(decoder) => decoder,
+        ModelGraph::Encoder(encoder) => {
+            return encoder::export(request, (&checkpoint, &encoder), phases, progress);
+        }
+    };
     let source = Source { checkpoint, decoder };
     match &request.precision {
         PrecisionPlan::Fixed => export_as(request, &source, Measured::default(), phases, progress),
@@ -152,21 +159,8 @@ fn export_as(
 
     let destination = request.destination();
     let staging = destination.stage()?;
-    let mut described = Vec::with_capacity(chunks.len());
-    let mut compressed = Compressed::default();
-    let staged = WriteOptions { staged: true, ..WriteOptions::default() };
-    for chunk in chunks {
-        let file = format!("{}.mlpackage", chunk.name);
-        progress.began(&file, Some(describe::weight_bytes(&chunk.model)));
-        let lower::Chunk { layers, positions, model, .. } = chunk;
-        let (model, compression) = compress::apply_solved(model, &resolved.precision, &solutions)?;
-        let model = phases.time("check", || verify(model))?;
-        let path = staging.path().join(&file);
-        let summary = write_watched(&model, &path, staged, progress)?;
-        phases.wrote(&file, &summary);
-        compressed.add(&compression).map_err(|e| ExportError::io(&request.output, &e))?;
-        described.push(describe::chunk(file, &summary, &layers, &positions, model.model()));
-    }
+    let writing = Writing { request, folder: staging.path(), precision: &resolved.precision };
+    let (described, compressed) = writing.packages(chunks, &solutions, &mut phases, progress)?;
     phases.read(&checkpoint.shards, &stats);
     resolved.warnings.extend(remarks(checkpoint));
     resolved.warnings.extend(calibration.as_ref().and_then(calibration::remark));
@@ -184,6 +178,7 @@ fn export_as(
             ..resolved.settings(sensitivity.as_ref())
         }),
         contract: None,
+        encoder: None,
         chunks: described,
         host_embeddings,
         tokenizer,
@@ -193,6 +188,41 @@ fn export_as(
         profile: phases.finish(),
     };
     destination.commit(staging, &manifest)
+}
+
+/// Packages as they are written.
+struct Writing<'a> {
+    request: &'a Request,
+    folder: &'a Path,
+    precision: &'a compress::Plan,
+}
+
+impl Writing<'_> {
+    /// Compresses, checks and writes chunks.
+    fn packages(
+        &self,
+        chunks: Vec<lower::Chunk>,
+        solutions: &Solutions,
+        phases: &mut Phases,
+        progress: &dyn Progress,
+    ) -> Result<(Vec<bundle::Chunk>, Compressed), ExportError> {
+        let mut described = Vec::with_capacity(chunks.len());
+        let mut compressed = Compressed::default();
+        let staged = WriteOptions { staged: true, ..WriteOptions::default() };
+        for chunk in chunks {
+            let file = format!("{}.mlpackage", chunk.name);
+            progress.began(&file, Some(describe::weight_bytes(&chunk.model)));
+            let lower::Chunk { layers, positions, model, .. } = chunk;
+            let (model, compression) = compress::apply_solved(model, self.precision, solutions)?;
+            let model = phases.time("check", || verify(model))?;
+            let path = self.folder.join(&file);
+            let summary = write_watched(&model, &path, staged, progress)?;
+            phases.wrote(&file, &summary);
+            compressed.add(&compression).map_err(|e| ExportError::io(&self.request.output, &e))?;
+            described.push(describe::chunk(file, &summary, &layers, &positions, model.model()));
+        }
+        Ok((described, compressed))
+    }
 }
 
 /// What of a checkpoint is not in its bundle.

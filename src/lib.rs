@@ -79,7 +79,7 @@ pub mod export;
 pub use anemeter_base::{advice, atomic, config, hardware, schema, text, time, vocabulary};
 pub use anemeter_convert::{bundle, calibrate, checkpoint, compress, contract, lower, model};
 pub use anemeter_coreai as coreai;
-pub use anemeter_harness::{self as harness, eval, generate, tensor_files, verify};
+pub use anemeter_harness::{self as harness, encode, eval, generate, tensor_files, verify};
 pub use anemeter_kernels::{self as kernels, tensor};
 pub use anemeter_measure::{baseline, compare, gate, import, render, report, stats, sweep};
 pub use anemeter_mil::{self as mil, cost, graph, lint, package};

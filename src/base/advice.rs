@@ -44,10 +44,14 @@ pub enum Remedy {
     CommitFirst,
     /// Compare what two bundles have in common.
     CommonWorkload,
+    /// Make vectors of texts.
+    EmbedTexts,
     /// Evaluate the bundle again.
     EvaluateAgain,
     /// Export the checkpoint.
     Export,
+    /// Export the checkpoint of an encoder.
+    ExportEncoder,
     /// Export the checkpoint, or give a package.
     ExportOrPackage,
     /// Export the checkpoint as Core AI assets.
@@ -133,8 +137,10 @@ impl fmt::Display for Remedy {
             Remedy::CommonWorkload => {
                 "choose what both bundles have, or export one again with the settings of the other"
             }
+            Remedy::EmbedTexts => "make vectors or scores of texts with it",
             Remedy::EvaluateAgain => "evaluate the bundle again, or remove the file",
             Remedy::Export => "export a checkpoint",
+            Remedy::ExportEncoder => "export the checkpoint of an encoder, such as BERT or an embedder",
             Remedy::ExportOrPackage => {
                 "give a package, a folder of packages, or a bundle, which is what an export writes"
             }

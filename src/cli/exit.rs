@@ -134,8 +134,10 @@ fn carried_out_by(remedy: &Remedy) -> Option<Cow<'static, str>> {
         Remedy::ChooseFunctions => "--functions NAME,…",
         Remedy::CommitFirst => "`git commit`, or --scratch",
         Remedy::CommonWorkload => "--shapes, --kv",
+        Remedy::EmbedTexts => "`anemeter embed BUNDLE --text TEXT`",
         Remedy::EvaluateAgain => "`anemeter eval BUNDLE`",
         Remedy::Export => "`anemeter export CHECKPOINT -o DIR`",
+        Remedy::ExportEncoder => "`anemeter export CHECKPOINT -o DIR`",
         Remedy::ExportOrPackage => "`anemeter export CHECKPOINT -o DIR`",
         Remedy::ExportAsset => "`anemeter export CHECKPOINT -o DIR --format coreml,coreai`",
         Remedy::ExportKvForm { wanted, .. } => {

@@ -10,6 +10,7 @@ mod compare;
 mod completions;
 mod compress;
 mod doctor;
+mod embed;
 mod eval;
 mod exit;
 mod export;
@@ -62,6 +63,7 @@ enum Command {
     Cache(cache::Args),
     Compare(compare::Args),
     Doctor(doctor::Args),
+    Embed(embed::Args),
     Eval(eval::Args),
     Export(export::Args),
     Gate(gate::Args),
@@ -123,6 +125,7 @@ impl Command {
             Command::Cache(args) => cache::run(args, output),
             Command::Compare(args) => compare::run(args, output),
             Command::Doctor(args) => doctor::run(args, output),
+            Command::Embed(args) => embed::run(args, output),
             Command::Eval(args) => eval::run(args, output),
             Command::Export(args) => export::run(args, output),
             Command::Gate(args) => gate::run(args, output),

@@ -2,7 +2,7 @@
 
 use super::options::Target;
 use crate::lower::Options;
-use crate::model::{Attention, Decoder, Layer, Linear, Mlp, Weight};
+use crate::model::{Attention, Decoder, Encoder, EncoderLayer, Layer, Linear, Mlp, Weight};
 
 /// What one package may hold.
 struct Limits {
@@ -38,11 +38,32 @@ pub(super) fn count(decoder: &Decoder, options: &Options, bits: f64, target: Tar
     (1..=layers.len()).find(|&count| fits(count)).unwrap_or(layers.len()).max(1)
 }
 
+/// The same of an encoder, whose table of tokens is in the first package.
+pub(super) fn count_encoder(encoder: &Encoder, bits: f64, target: Target) -> usize {
+    let limits = limits(target);
+    let bytes = |elements: u64, bits: f64| (elements as f64 * bits / 8.0) as u64;
+    let elements = |layer: &EncoderLayer| part_elements(&layer.attention.part, &layer.mlp.part);
+    let layers: Vec<u64> = encoder.layers.iter().map(|layer| bytes(elements(layer), bits)).collect();
+    let table = bytes((encoder.vocabulary * encoder.hidden) as u64, bits.max(8.0));
+    let fits = |count: usize| {
+        (0..count).all(|index| {
+            let share = layers.len() * index / count..layers.len() * (index + 1) / count;
+            let first = if index == 0 { table } else { 0 };
+            share.len() <= limits.layers && layers[share].iter().sum::<u64>() + first <= limits.bytes
+        })
+    };
+    (1..=layers.len()).find(|&count| fits(count)).unwrap_or(layers.len()).max(1)
+}
+
 /// Numbers in the matrices of a layer.
 pub(super) fn layer_elements(layer: &Layer) -> u64 {
-    let Attention { query, key, value, output, .. } = &layer.attention;
+    part_elements(&layer.attention, &layer.mlp)
+}
+
+fn part_elements(attention: &Attention, mlp: &Mlp) -> u64 {
+    let Attention { query, key, value, output, .. } = attention;
     let mut matrices = vec![query, key, value, output];
-    match &layer.mlp {
+    match mlp {
         Mlp::Plain { up, down, .. } => matrices.extend([up, down]),
         Mlp::Gated { gate, up, down, .. } => matrices.extend([gate, up, down]),
         Mlp::Inner { into, value, gate, out, .. } => matrices.extend([into, value, gate, out]),

@@ -139,7 +139,7 @@ pub(super) struct ResolvedOptions {
     pub(super) warnings: Vec<String>,
     pub(super) training_lengths: Option<Vec<usize>>,
     pub(super) precision: Plan,
-    compute_units: ComputeUnits,
+    pub(super) compute_units: ComputeUnits,
 }
 
 impl ExportOptions {

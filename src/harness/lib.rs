@@ -11,6 +11,7 @@ mod compression;
 mod config;
 mod conversation;
 mod depth;
+pub mod encode;
 mod energy;
 pub mod eval;
 mod form;

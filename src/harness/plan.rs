@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::config::BenchConfig;
 use super::depth::DepthUse;
-use super::predict::{PlannedCase, PredictConfig, PredictUse};
+use super::predict::{PlannedCase, PredictConfig, PredictUse, of_encoder};
 use super::protocol::{GenerateUse, Job, ModelUse, Work};
 use super::schedule::schedule;
 use anemeter_base::advice::{Advice, Remedy};
@@ -245,6 +245,15 @@ impl PlannedWork {
     fn of(config: &BenchConfig, bundle: &Bundle) -> Result<PlannedWork, PlanError> {
         let manifest = bundle.manifest();
         let is_language_model = manifest.exported().is_some() || manifest.contract.is_some();
+        if let Some(encoder) = &manifest.encoder {
+            if config.kind == Some(WorkloadKind::Generate) {
+                let problem = "the bundle is an encoder, which generates no text".to_owned();
+                return Err(PlanError { problem, remedy: "measure it with the workload `predict`".into() });
+            }
+            let predict = of_encoder(&config.predict, config.shapes.as_deref(), (manifest, encoder))?;
+            let (wanted, inputs) = PredictUse::plan(&predict, bundle, config.seed)?;
+            return Ok(PlannedWork::Predict(Predict { wanted, inputs }));
+        }
         let usual = if is_language_model { WorkloadKind::Generate } else { WorkloadKind::Predict };
         match config.kind.unwrap_or(usual) {
             WorkloadKind::Generate => Generate::of(config, bundle).map(PlannedWork::Generate),

@@ -135,7 +135,9 @@ fn request(found: &LlmBenchmark, slot: usize, trial: &Trial) -> Request {
     Request {
         slot,
         seq_len: found.prompt_tokens + found.generation_tokens,
+        length: None,
         batch: 1,
+        context_tokens: 0,
         prompt_tokens: found.prompt_tokens,
         generated_tokens: found.generation_tokens,
         started_ms: 0.0,
@@ -210,6 +212,7 @@ fn workload(found: &LlmBenchmark) -> Workload {
         digest: format!("llm-benchmark:p{}g{}", found.prompt_tokens, found.generation_tokens),
         kind: WorkloadKind::Generate,
         seq_lens: vec![found.prompt_tokens + found.generation_tokens],
+        depths: None,
         cases: Vec::new(),
         inputs: None,
         states: None,

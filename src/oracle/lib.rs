@@ -28,6 +28,7 @@ use network::Network;
 use reader::{GPT2, LLAMA, Names};
 use stored::{Overlay, Taken};
 
+pub use textbook::encoder::open_encoder;
 pub use trace::trace;
 
 /// The reference of an architecture.

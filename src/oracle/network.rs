@@ -15,6 +15,9 @@ pub(super) trait Network {
         self.forward_watched(ids, offset, &mut |_, _| Ok(()))
     }
 
+    /// The hidden states `[n, hidden]` of tokens `[1, n]` after the last norm; those on the way go to `watch`.
+    fn hidden_states(&mut self, ids: &Tensor, watch: Watch<'_>) -> Result<Tensor>;
+
     /// Tokens in the vocabulary.
     fn vocabulary(&self) -> usize;
 

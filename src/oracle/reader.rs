@@ -79,7 +79,8 @@ impl Reader<'_> {
         if name == HEAD {
             return Some(self.head.clone().unwrap_or_else(|| own(self.names.embedding)));
         }
-        name.strip_prefix(self.names.body).map(own)
+        // What belongs to no body, such as a classifier, has no prefix anywhere.
+        Some(name.strip_prefix(self.names.body).map_or_else(|| name.to_owned(), own))
     }
 }
 

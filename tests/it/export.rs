@@ -207,11 +207,11 @@ fn what_of_a_checkpoint_is_not_exported_is_said() {
 #[test]
 fn an_unknown_architecture_is_told_what_it_is_and_what_else_can_be_done() {
     let folder = tempfile::tempdir().unwrap();
-    let bert = architectures::llama("bert", &json!({"architectures": ["BertModel"], "model_type": "bert"}));
+    let bert = architectures::llama("bert", &json!({"architectures": ["MPNetModel"], "model_type": "mpnet"}));
     let checkpoint = bert.write(folder.path());
     let output = folder.path().join("bundle");
     let message = anemeter(&["export", arg(&checkpoint), "-o", arg(&output)]).complaint();
-    assert!(message.contains("`BertModel` / `bert` is not known: it is an encoder"), "{message}");
+    assert!(message.contains("`MPNetModel` / `mpnet` is not known: it is an encoder"), "{message}");
     assert!(message.contains("help: convert it with coremltools"), "{message}");
 }
 

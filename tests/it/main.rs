@@ -12,6 +12,7 @@ mod compress;
 mod contracts;
 mod coreai;
 mod docs;
+mod encode;
 mod errors;
 mod eval;
 mod export;

@@ -165,6 +165,22 @@ pub(crate) const CHECK_MAC_SMOKE: Task = Task {
     run: Run::InLab,
 };
 
+pub(crate) const CHECK_ENCODERS: Task = Task {
+    name: "encoders",
+    arguments: "[--program PATH]",
+    about: "small random encoders of every class by transformers, exported and embedded (installs transformers)",
+    not_checked: 77,
+    run: Run::InLab,
+};
+
+pub(crate) const CHECK_MINILM: Task = Task {
+    name: "minilm",
+    arguments: "[--program PATH]",
+    about: "all-MiniLM-L6-v2: export, validate, lint, verify, and 200 sentences against sentence-transformers (installs it)",
+    not_checked: 77,
+    run: Run::InLab,
+};
+
 pub(crate) const CHECK_PACKAGES: Task = Task {
     name: "packages",
     arguments: "[--only NAME,...] [--program PATH]",

@@ -81,6 +81,7 @@ struct Document<'a> {
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     args.python.apply();
     let bundle = open_bundle(&args.bundle)?;
+    bundle.check_generates()?;
     let cases = args.cases.as_deref().map(cases).transpose()?;
     let text = args.text.as_deref().map(file_text).transpose()?;
     let runtime = runtime::choose(args.runtime.given())?;

@@ -19,7 +19,7 @@ use crate::render::Table;
 use crate::vocabulary::{ComputeUnits, Embeddings, KvForm};
 use progress::Bar;
 
-/// Export a language-model checkpoint to a bundle of Core ML packages.
+/// Export the checkpoint of a language model or an encoder to a bundle of Core ML packages.
 #[derive(clap::Args)]
 #[command(
     after_help = "A checkpoint is a Hugging Face folder, a GGUF file, or a file of weights beside its config.json.\n\
@@ -38,7 +38,8 @@ pub(super) struct Args {
     /// Export configuration, such as configs/convert_coreml.yaml.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Sequence lengths, the default one first [default: 512,1024,2048,4096, up to the model's longest].
+    /// Sequence lengths, the default one first [default: 512,1024,2048,4096, of encoders 128,256,512, up to the model's
+    /// longest].
     #[arg(long, value_delimiter = ',', value_name = "N,…")]
     shapes: Option<Vec<usize>>,
     /// Precision of the weights: fp16, int8, int4, lut1, lut2, lut3, lut4, lut6, lut8, sparse:SHARE or stored (the integers of

@@ -103,6 +103,7 @@ struct PromptArgs {
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     args.python.apply();
     let bundle = open_bundle(&args.bundle)?;
+    bundle.check_generates()?;
     let runtime = runtime::choose(args.runtime.given())?;
     say_engine(runtime);
     let options = LoadOptions {

@@ -44,7 +44,7 @@ pub(super) fn trace(
     Ok(traced)
 }
 
-fn all_places(bundle: &Bundle) -> Result<Vec<Places>> {
+pub(super) fn all_places(bundle: &Bundle) -> Result<Vec<Places>> {
     let (manifest, hidden) = (bundle.manifest(), bundle.exported()?.architecture.hidden);
     let chunk = |chunk: &crate::bundle::Chunk| {
         let package = Package::open(bundle.path(&chunk.file.name))?;

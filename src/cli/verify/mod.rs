@@ -1,6 +1,7 @@
 //! `anemeter verify`: whether a bundle computes what its weights say, and what it loses against its checkpoint.
 
 mod against;
+mod encoder;
 mod layers;
 mod oracle;
 mod prompts;
@@ -64,7 +65,7 @@ pub(super) struct Args {
     /// Compare with another bundle or package instead of a checkpoint.
     #[arg(long, value_name = "BUNDLE", conflicts_with_all = ["layers", "plot"])]
     against: Option<PathBuf>,
-    /// Prompts, one per line [default: eight built-in texts, or token ids if the bundle has no tokenizer].
+    /// Prompts or texts, one per line [default: eight built-in texts, or token ids if the bundle has no tokenizer].
     #[arg(long, value_name = "FILE", conflicts_with = "calibration")]
     prompts: Option<PathBuf>,
     /// Take prompts from a text, or from JSON lines with `text`, `prompt`, `messages` or `token_ids` (FILE.jsonl).
@@ -133,6 +134,9 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
 fn with_checkpoint(args: &Args, path: &Path, output: &mut Output) -> Result<Status> {
     oracle::require(cfg!(feature = "oracle"))?;
     let bundle = open_bundle(&args.bundle)?;
+    if bundle.manifest().encoder.is_some() {
+        return encoder::run(args, &bundle, path, output);
+    }
     let (thresholds, limits) = thresholds(args)?;
     let options = Options { tokens: args.tokens as usize, thresholds };
     let checkpoint = checkpoint::open(checkpoint::locate(path)?)?;

@@ -3,9 +3,9 @@
 use crate::cli::{Failure, Result};
 
 #[cfg(feature = "oracle")]
-pub(super) use crate::oracle::{open, open_stored, trace};
+pub(super) use crate::oracle::{open, open_encoder, open_stored, trace};
 #[cfg(not(feature = "oracle"))]
-pub(super) use absent::{open, open_stored, trace};
+pub(super) use absent::{open, open_encoder, open_stored, trace};
 
 /// Refuses to go on in a build without the oracle.
 pub(super) fn require(is_built: bool) -> Result<()> {
@@ -24,9 +24,16 @@ pub(super) fn require(is_built: bool) -> Result<()> {
 #[cfg(not(feature = "oracle"))]
 mod absent {
     use crate::checkpoint::Checkpoint;
-    use crate::verify::{Misstored, Oracle, OracleError, StoredWeights, Trace};
+    use crate::verify::{EncoderOracle, Misstored, Oracle, OracleError, StoredWeights, Trace};
 
     pub(in super::super) fn open(_: &Checkpoint, _: usize) -> Result<Box<dyn Oracle>, OracleError> {
+        unreachable!("a build without the oracle refuses --checkpoint")
+    }
+
+    pub(in super::super) fn open_encoder(
+        _: &Checkpoint,
+        _: usize,
+    ) -> Result<Box<dyn EncoderOracle>, OracleError> {
         unreachable!("a build without the oracle refuses --checkpoint")
     }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::contract::Contract;
-use super::{Bundle, BundleError, Chunk, Function, MANIFEST, Manifest};
+use super::{Bundle, BundleError, Chunk, Encoder, EncoderOutput, Function, MANIFEST, Manifest};
 use anemeter_base::advice::Remedy;
 use anemeter_base::vocabulary::{FunctionRole, KvForm, RuntimeName};
 
@@ -42,9 +42,31 @@ impl Bundle {
         self.source == self.folder && self.path(MANIFEST).is_file()
     }
 
+    /// Refuses an encoder, which generates no text.
+    pub fn check_generates(&self) -> Result<(), BundleError> {
+        let Some(encoder) = &self.manifest().encoder else { return Ok(()) };
+        let gives = match encoder.output {
+            EncoderOutput::Embedding => "embeddings of texts",
+            EncoderOutput::Scores => "scores of texts",
+            EncoderOutput::HiddenStates => "vectors of tokens",
+        };
+        let problem = format!("is an encoder: it gives {gives} and generates no text");
+        Err(BundleError::new(self.source(), problem).with_help(Remedy::EmbedTexts))
+    }
+
+    /// How an encoder makes vectors or scores of texts; an error if the bundle is none.
+    pub fn encoder(&self) -> Result<&Encoder, BundleError> {
+        let none = || {
+            let problem = "is no encoder, so it gives no vectors of texts";
+            BundleError::new(self.source(), problem).with_help(Remedy::ExportEncoder)
+        };
+        self.manifest().encoder.as_ref().ok_or_else(none)
+    }
+
     /// The same description, of a language model.
     pub fn language_model(&self) -> Result<&Manifest, BundleError> {
         let manifest = self.manifest();
+        self.check_generates()?;
         let none = || {
             let problem = "nothing says how the packages are driven as a language model";
             BundleError::new(self.source(), problem).with_help(Remedy::GiveContract)

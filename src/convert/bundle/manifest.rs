@@ -1,5 +1,6 @@
 //! `export.json`: everything a harness has to know about an export.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use schemars::JsonSchema;
@@ -8,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::contract::Contract;
 use crate::checkpoint::{self, CheckpointError};
 use crate::compress::Log;
+use crate::model::{Attends, Pooling};
 use anemeter_base::schema::{self, SchemaError};
 use anemeter_base::vocabulary::{ComputeUnits, Embeddings, KvForm, Origin};
 
@@ -40,6 +42,9 @@ pub struct Manifest {
     /// export are, or if they are no language model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub contract: Option<Contract>,
+    /// How texts become vectors or scores; absent unless the model is an encoder.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub encoder: Option<Encoder>,
     /// The packages, in the order in which they run.
     pub chunks: Vec<Chunk>,
     /// Token vectors for the host to look up, if embeddings are the host's.
@@ -119,7 +124,7 @@ pub struct Architecture {
     pub hidden: usize,
     /// Tokens in the vocabulary.
     pub vocabulary: usize,
-    /// Number of decoder layers.
+    /// Number of layers.
     pub layers: usize,
     /// Query heads of the first layer.
     pub heads: usize,
@@ -137,6 +142,59 @@ pub struct Architecture {
     pub embedding_scale: f32,
     /// Whether positions are learned vectors, so that functions which take ids take positions too.
     pub learned_positions: bool,
+}
+
+/// How an encoder makes vectors or scores of texts.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Encoder {
+    /// What a token sees of the others. A window of a mask counts to each side that is seen, the token itself included.
+    pub attends: Attends,
+    /// What the last package gives.
+    pub output: EncoderOutput,
+    /// Numbers of one output vector.
+    pub width: usize,
+    /// Whether output vectors have the length 1.
+    pub normalized: bool,
+    /// How much each token counts in the input `pool`; absent if hidden states come out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pooling: Option<Pooling>,
+    /// Kinds of segments; with more than one there is an input `token_type_ids`.
+    pub segment_kinds: usize,
+    /// Longer texts are cut to so many tokens.
+    pub max_tokens: usize,
+    /// Whether texts are put in lower case before the tokenizer sees them.
+    #[serde(default)]
+    pub lower_case: bool,
+    /// Texts to put before others, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub prompts: BTreeMap<String, String>,
+    /// The prompt that is used unless another is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub default_prompt: Option<String>,
+}
+
+/// The output of an encoder, which has this name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EncoderOutput {
+    /// A vector that stands for a text.
+    Embedding,
+    /// A score for each label.
+    Scores,
+    /// A vector for each token.
+    HiddenStates,
+}
+
+impl EncoderOutput {
+    /// Its name in the package.
+    pub fn name(self) -> &'static str {
+        match self {
+            EncoderOutput::Embedding => "embedding",
+            EncoderOutput::Scores => "scores",
+            EncoderOutput::HiddenStates => "hidden_states",
+        }
+    }
 }
 
 /// Where the weights came from.

@@ -16,8 +16,9 @@ pub use anemeter_base::vocabulary::Origin;
 pub use around::{describe_adopted, functions, is_stage, name_of, packages_of};
 pub use error::BundleError;
 pub use manifest::{
-    Architecture, Checkpoint, Chunk, Exported, File, Function, LayerSensitivity, LongRotation, Manifest,
-    Mask, Phase, Port, Rotation, SCHEMA, Sensitivity, Settings, Tokenizer, Tool, digest_text,
+    Architecture, Checkpoint, Chunk, Encoder, EncoderOutput, Exported, File, Function, LayerSensitivity,
+    LongRotation, Manifest, Mask, Phase, Port, Rotation, SCHEMA, Sensitivity, Settings, Tokenizer, Tool,
+    digest_text,
 };
 
 /// The file that describes a bundle.

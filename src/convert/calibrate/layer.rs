@@ -116,6 +116,7 @@ fn activate(rows: &mut Vec<f32>, activation: Activation) {
         Activation::Sigmoid => Unary::Sigmoid,
         Activation::Gelu => Unary::Gelu,
         Activation::GeluTanh => Unary::GeluTanh,
+        Activation::Tanh => Unary::Tanh,
     };
     let mut out = vec![0.0; rows.len()];
     unary(function, rows, &mut out);

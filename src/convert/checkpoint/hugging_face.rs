@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::error::{CheckpointError, Result};
 use super::files::{Folder, Mapped};
-use super::{Checkpoint, Config, TextFiles, quantized, weights};
+use super::{Checkpoint, Config, TextFiles, quantized, sentence, weights};
 
 /// What is needed of `tokenizer.json` to find tokens by their text.
 #[derive(Debug, Deserialize)]
@@ -32,6 +32,7 @@ pub(super) fn open(folder: &Folder, only: Option<&Mapped>) -> Result<Checkpoint>
         None => weights::of_folder(folder)?,
     };
     fold(&mut weights.tensors).map_err(|error| error.in_file(folder.path()))?;
+    let sentence = sentence::read(folder, &mut weights)?;
     let texts = Texts::read(folder)?;
     Ok(Checkpoint {
         path: only.map_or_else(|| folder.path(), |file| &file.path).to_owned(),
@@ -42,6 +43,7 @@ pub(super) fn open(folder: &Folder, only: Option<&Mapped>) -> Result<Checkpoint>
         config,
         shards: weights.shards,
         tensors: weights.tensors,
+        sentence,
     })
 }
 

@@ -15,6 +15,7 @@ mod hugging_face;
 mod mlx_affine;
 mod quantized;
 mod safetensors;
+mod sentence;
 mod stored;
 mod torch;
 mod unique;
@@ -34,6 +35,7 @@ pub use error::CheckpointError;
 pub use hub_cache::{HubCache, ModelName, Snapshot};
 pub use mlx_affine::MlxAffine;
 pub use quantized::{FakeQuantized, GroupQuantized};
+pub use sentence::{SentenceModule, SentenceModules};
 pub use stored::{Elements, Encoding, GgufEncoding, Order, QuantizedBlocks, Stored};
 
 /// A checkpoint, opened.
@@ -55,6 +57,8 @@ pub struct Checkpoint {
     pub bos: Option<u32>,
     /// Tokens that end a text.
     pub eos: Vec<u32>,
+    /// What sentence-transformers says of it, if it does.
+    pub sentence: Option<SentenceModules>,
 }
 
 /// A file that holds weights, mapped.

@@ -48,10 +48,12 @@ fn outputs(linear: &Linear) -> usize {
     linear.weight.shape.first().copied().unwrap_or(0)
 }
 
-fn activate(graph: &mut Graph<'_>, label: &str, x: ValueId, activation: Activation) -> Result {
+/// An activation function.
+pub(super) fn activate(graph: &mut Graph<'_>, label: &str, x: ValueId, activation: Activation) -> Result {
     graph.within(label, |graph| match activation {
         Activation::Relu => graph.unary("relu", "relu", x),
         Activation::Sigmoid => graph.unary("sigmoid", "sigmoid", x),
+        Activation::Tanh => graph.unary("tanh", "tanh", x),
         Activation::Gelu => graph.gelu("gelu", x),
         Activation::Silu => {
             let gate = graph.unary("sigmoid", "sigmoid", x)?;

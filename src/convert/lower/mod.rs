@@ -5,6 +5,7 @@
 
 mod attention;
 mod cache;
+mod encoder;
 mod enumerated;
 mod error;
 mod fp16_stream;
@@ -29,6 +30,7 @@ use crate::model::{Decoder, Weight};
 use anemeter_base::vocabulary::{Embeddings, FunctionRole, KvForm};
 use anemeter_mil::{Function, Model, Payload};
 
+pub use encoder::lower_encoder;
 pub use error::LowerError;
 use error::Result;
 pub use options::Options;
@@ -65,13 +67,17 @@ pub fn lower_counted(decoder: &Decoder, options: &Options, stats: &Arc<ReadStats
         let (weights, own) = (Weights::new(stats.clone()), positions.clone());
         let model =
             model(ChunkBuilder { decoder, options, layers: layers.clone(), positions: own, weights })?;
-        let name = match options.chunks {
-            1 => "model".to_owned(),
-            count => format!("model_{:02}of{count:02}", index + 1),
-        };
-        Ok(Chunk { name, index, layers, positions, model })
+        Ok(Chunk { name: chunk_name(index, options.chunks), index, layers, positions, model })
     };
     (0..options.chunks).map(chunk).collect()
+}
+
+/// What a chunk is called among others.
+fn chunk_name(index: usize, count: usize) -> String {
+    match count {
+        1 => "model".to_owned(),
+        count => format!("model_{:02}of{count:02}", index + 1),
+    }
 }
 
 /// The head as a model of its own, which gives the logits of so many positions at once; the functions of [`lower`] give

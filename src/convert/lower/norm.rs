@@ -30,11 +30,7 @@ pub(super) fn norm(
     let mut parameter = [1; 4];
     parameter[axis] = size;
     graph.within(label, |graph| {
-        let magnitude = graph.unary("abs", "magnitude", x)?;
-        let largest = graph.reduce("reduce_max", "largest", magnitude, axis)?;
-        let divisor = graph.binary("maximum", "divisor", largest, f16::from_f32(FLOOR.max(root)))?;
-        let factor = graph.binary("real_div", "factor", f16::ONE, divisor)?;
-        let mut scaled = graph.binary("mul", "scaled", x, factor)?;
+        let (mut scaled, factor) = bounded(graph, x, axis, FLOOR.max(root))?;
         if norm.kind == NormKind::Layer {
             let mean = graph.reduce("reduce_mean", "mean", scaled, axis)?;
             scaled = graph.binary("sub", "centred", scaled, mean)?;
@@ -58,5 +54,37 @@ pub(super) fn norm(
             }
             None => Ok(out),
         }
+    })
+}
+
+/// An axis over its largest magnitude or `floor`, and the factor that it was multiplied by.
+fn bounded(graph: &mut Graph<'_>, x: ValueId, axis: usize, floor: f32) -> Result<(ValueId, ValueId)> {
+    let magnitude = graph.unary("abs", "magnitude", x)?;
+    let largest = graph.reduce("reduce_max", "largest", magnitude, axis)?;
+    let divisor = graph.binary("maximum", "divisor", largest, f16::from_f32(floor))?;
+    let factor = graph.binary("real_div", "factor", f16::ONE, divisor)?;
+    Ok((graph.binary("mul", "scaled", x, factor)?, factor))
+}
+
+/// The most elements whose squares fp16 can add up.
+const LONGEST: usize = 65_504;
+
+/// Divides an axis of `size` elements by its length (L2 norm). Zeros stay zeros.
+pub(super) fn unit_length(
+    graph: &mut Graph<'_>,
+    label: &str,
+    x: ValueId,
+    (axis, size): (usize, usize),
+) -> Result {
+    if size > LONGEST {
+        let at = graph.place(label);
+        return Err(LowerError::model(&at, format!("has {size} elements, at most {LONGEST} have a length")));
+    }
+    graph.within(label, |graph| {
+        let (scaled, _) = bounded(graph, x, axis, f16::MIN_POSITIVE.to_f32())?;
+        let squares = graph.binary("mul", "squares", scaled, scaled)?;
+        let sum = graph.reduce("reduce_sum", "sum", squares, axis)?;
+        let inverse = graph.rsqrt("inverse", sum, f16::from_bits(1))?;
+        graph.binary("mul", "out", scaled, inverse)
     })
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::error::{LowerError, Result};
-use crate::model::{Decoder, Position, Rope};
+use crate::model::{Attention, Decoder, Encoder, Position, Rope};
 use anemeter_base::vocabulary::{Embeddings, KvForm};
 use anemeter_mil::Opset;
 
@@ -57,32 +57,43 @@ impl Options {
         if self.kv.is_empty() {
             return Err(LowerError::option("kv", "names no form; io, state and none are possible"));
         }
-        if !(1..=4).contains(&self.batch) {
-            return Err(LowerError::option("batch", format!("is {}, should be 1 to 4", self.batch)));
-        }
-        let layers = decoder.layers.len();
-        if !(1..=layers).contains(&self.chunks) {
-            let message = format!("is {}, should be 1 to {layers}, the number of layers", self.chunks);
-            return Err(LowerError::option("chunks", message));
-        }
+        self.check_common(decoder.layers.len())?;
         if !(1..=decoder.vocabulary).contains(&self.head_split) {
             let message = format!("is {}, should be 1 to the {} tokens", self.head_split, decoder.vocabulary);
             return Err(LowerError::option("head_split", message));
         }
-        if self.opset < Opset::Ios18 {
-            let message = format!("is {}: functions and paired shapes need ios18 or later", self.opset);
-            return Err(LowerError::option("opset", message));
-        }
+        let reach = Reach::of(decoder);
         if self.kv.contains(&KvForm::Io) || self.kv.contains(&KvForm::None) {
-            check_lengths("shapes", &self.seq_lens, decoder)?;
+            check_lengths("shapes", &self.seq_lens, reach)?;
         }
         if self.kv.contains(&KvForm::State) {
-            check_lengths("contexts", &self.contexts, decoder)?;
+            check_lengths("contexts", &self.contexts, reach)?;
             let shortest = *self.contexts.iter().min().expect("an empty list is refused above");
             if self.query < 2 || self.query > shortest {
                 let message = format!("is {}, should be 2 to {shortest}, the shortest context", self.query);
                 return Err(LowerError::option("query", message));
             }
+        }
+        Ok(())
+    }
+
+    /// Whether an encoder can be lowered so.
+    pub(super) fn check_encoder(&self, encoder: &Encoder) -> Result<()> {
+        self.check_common(encoder.layers.len())?;
+        check_lengths("shapes", &self.seq_lens, Reach::of_encoder(encoder))
+    }
+
+    fn check_common(&self, layers: usize) -> Result<()> {
+        if !(1..=4).contains(&self.batch) {
+            return Err(LowerError::option("batch", format!("is {}, should be 1 to 4", self.batch)));
+        }
+        if !(1..=layers).contains(&self.chunks) {
+            let message = format!("is {}, should be 1 to {layers}, the number of layers", self.chunks);
+            return Err(LowerError::option("chunks", message));
+        }
+        if self.opset < Opset::Ios18 {
+            let message = format!("is {}: functions and paired shapes need ios18 or later", self.opset);
+            return Err(LowerError::option("opset", message));
         }
         Ok(())
     }
@@ -103,7 +114,37 @@ impl Options {
     }
 }
 
-fn check_lengths(option: &'static str, lengths: &[usize], decoder: &Decoder) -> Result<()> {
+/// How long sequences of a model can be.
+#[derive(Debug, Clone, Copy)]
+struct Reach {
+    /// Positions that it learned, if it did.
+    learned: Option<usize>,
+    /// Positions up to which its rotations are the same for every length.
+    fixed: Option<usize>,
+    /// Positions up to which it does not scale queries by their position.
+    unscaled: Option<usize>,
+}
+
+impl Reach {
+    fn of(decoder: &Decoder) -> Reach {
+        let is_learned = matches!(decoder.position, Position::Learned(_));
+        let attentions = decoder.layers.iter().map(|layer| &layer.attention);
+        let unscaled = attentions.clone().filter_map(|attention| attention.scaled_from).min();
+        Reach { learned: is_learned.then_some(decoder.max_positions), fixed: fixed(attentions), unscaled }
+    }
+
+    fn of_encoder(encoder: &Encoder) -> Reach {
+        let attentions = encoder.layers.iter().map(|layer| &layer.attention.part);
+        let learned = encoder.positions.as_ref().map(|_| encoder.max_positions);
+        Reach { learned, fixed: fixed(attentions), unscaled: None }
+    }
+}
+
+fn fixed<'a>(attentions: impl Iterator<Item = &'a Attention>) -> Option<usize> {
+    attentions.filter_map(|attention| attention.rope.as_ref()).filter_map(Rope::fixed_up_to).min()
+}
+
+fn check_lengths(option: &'static str, lengths: &[usize], reach: Reach) -> Result<()> {
     // `embed` takes the lengths of decoding and of a state's prefill as well.
     if lengths.is_empty() || lengths.len() > MAX_SHAPES - 2 {
         let message = format!("has {} lengths, should have 1 to {}", lengths.len(), MAX_SHAPES - 2);
@@ -116,20 +157,18 @@ fn check_lengths(option: &'static str, lengths: &[usize], decoder: &Decoder) -> 
         if lengths[..i].contains(&length) {
             return Err(LowerError::option(option, format!("has {length} twice")));
         }
-        if matches!(decoder.position, Position::Learned(_)) && length > decoder.max_positions {
-            let message = format!("has {length}, the model learned {} positions", decoder.max_positions);
+        if let Some(learned) = reach.learned.filter(|&learned| length > learned) {
+            let message = format!("has {length}, the model learned {learned} positions");
             return Err(LowerError::option(option, message));
         }
-        let scaled_from = decoder.layers.iter().filter_map(|layer| layer.attention.scaled_from).min();
-        if let Some(most) = scaled_from.filter(|&most| length > most) {
+        if let Some(most) = reach.unscaled.filter(|&most| length > most) {
             let message = format!(
                 "has {length}; from position {most} on the model scales queries by their position, which is not \
                  supported; should be 2 to {most}"
             );
             return Err(LowerError::option(option, message));
         }
-        let ropes = decoder.layers.iter().filter_map(|layer| layer.attention.rope.as_ref());
-        if let Some(most) = ropes.filter_map(Rope::fixed_up_to).min().filter(|&most| length > most) {
+        if let Some(most) = reach.fixed.filter(|&most| length > most) {
             let message = format!(
                 "has {length}; beyond {most} positions dynamic RoPE scaling has other frequencies for every length, \
                  and a cache keeps keys of one; should be 2 to {most}"

@@ -1,6 +1,6 @@
 //! The inputs that tell a function where tokens are: attention masks and RoPE tables, one per kind the layers use.
 
-use crate::model::{Layer, Rope};
+use crate::model::{Attention, Layer, Rope};
 
 /// A mask that a function takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,10 +34,14 @@ pub struct Positions {
 impl Positions {
     /// Names the kinds of a whole model, so that they are called the same in all its parts.
     pub(super) fn of(layers: &[Layer]) -> Positions {
+        Positions::of_attentions(&attentions(layers))
+    }
+
+    /// The same of whatever layers the attentions are in.
+    pub(super) fn of_attentions(attentions: &[&Attention]) -> Positions {
         let mut positions = Positions::default();
         for windowed in [false, true] {
-            let attentions = layers.iter().map(|layer| &layer.attention);
-            for attention in attentions.filter(|a| a.window.is_some() == windowed) {
+            for attention in attentions.iter().filter(|a| a.window.is_some() == windowed) {
                 if positions.masks.iter().all(|mask| mask.window != attention.window) {
                     let name = format!("mask{}", suffix(positions.masks.len()));
                     positions.masks.push(MaskInput { name, window: attention.window });
@@ -55,12 +59,20 @@ impl Positions {
 
     /// Those that some of the layers use.
     pub(super) fn used_by(&self, layers: &[Layer]) -> Positions {
+        self.used_by_attentions(&attentions(layers))
+    }
+
+    /// Those that some of the attentions use.
+    pub(super) fn used_by_attentions(&self, attentions: &[&Attention]) -> Positions {
         let mut used = self.clone();
-        used.masks.retain(|mask| layers.iter().any(|layer| layer.attention.window == mask.window));
-        used.rotations
-            .retain(|rotation| layers.iter().any(|l| l.attention.rope.as_ref() == Some(&rotation.rope)));
+        used.masks.retain(|mask| attentions.iter().any(|a| a.window == mask.window));
+        used.rotations.retain(|rotation| attentions.iter().any(|a| a.rope.as_ref() == Some(&rotation.rope)));
         used
     }
+}
+
+fn attentions(layers: &[Layer]) -> Vec<&Attention> {
+    layers.iter().map(|layer| &layer.attention).collect()
 }
 
 fn suffix(index: usize) -> String {

@@ -46,6 +46,14 @@ pub enum ModelError {
         /// The architecture of its dense relatives, if this version converts them.
         dense: Option<&'static str>,
     },
+    /// It is an encoder where a decoder is needed.
+    #[error("{}: is a {architecture} encoder, which generates no text", path.display())]
+    Encoder {
+        /// Path of the checkpoint.
+        path: PathBuf,
+        /// Its architecture.
+        architecture: &'static str,
+    },
     /// The tensors are not those that the configuration implies.
     #[error("{}: tensors do not make up the {architecture} model of its configuration{}", path.display(), Lines(problems))]
     Tensors {
@@ -73,7 +81,7 @@ impl Advice for ModelError {
                 );
                 Some(format!("export {dense}, or run this one on the GPU, with MLX or llama.cpp").into())
             }
-            ModelError::Config { .. } | ModelError::Tensors { .. } => None,
+            ModelError::Config { .. } | ModelError::Tensors { .. } | ModelError::Encoder { .. } => None,
         }
     }
 }

@@ -168,6 +168,7 @@ pub enum Activation {
     Relu,
     Silu,
     Sigmoid,
+    Tanh,
     Gelu,
     GeluTanh,
 }

@@ -153,6 +153,14 @@ impl Keys {
         ConfigError { key: format!("{}{key}", self.section), problem: problem.to_owned() }
     }
 
+    /// Labels of a classifier: as many as are named, or as are counted, or two as transformers has them.
+    pub(super) fn labels(&self) -> Result<usize> {
+        if let Some(names) = self.named(self.config.opt_section("id2label"))? {
+            return Ok(names.values().len());
+        }
+        Ok(self.opt_size("num_labels")?.map_or(2, |size| size.value))
+    }
+
     fn named<T>(&self, read: Result<T>) -> Result<T> {
         read.map_err(|error| self.wrong(&error.key, &error.problem))
     }

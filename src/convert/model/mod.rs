@@ -1,6 +1,7 @@
-//! Decoder language models, whatever their architecture: what is computed, and which tensor each weight is.
+//! Decoder language models and encoders, whatever their architecture: what is computed, and which tensor each weight is.
 
 mod arch;
+mod encoder;
 mod error;
 mod graph;
 mod keys;
@@ -10,7 +11,8 @@ mod tensors;
 pub(crate) mod testing;
 mod weight;
 
-pub use arch::{ARCHITECTURES, Architecture, Structure, build};
+pub use arch::{ARCHITECTURES, Architecture, ENCODERS, EncoderArchitecture, Structure, build, build_any};
+pub use encoder::{Attends, Encoder, EncoderLayer, Gives, ModelGraph, Pooling, Readout, Stage, Sublayer};
 pub use error::{Expected, ModelError, TensorProblem};
 pub use graph::{
     Activation, Attention, Decoder, Gate, Head, Layer, Linear, Mlp, Norm, NormKind, Position, Residual,

@@ -22,6 +22,8 @@ pub(super) struct Prefix {
 pub(super) struct Tensors<'a> {
     checkpoint: &'a Checkpoint,
     prefix: Prefix,
+    /// Whether the output projection is left where it is.
+    leaves_head: bool,
     used: BTreeSet<String>,
     problems: Vec<TensorProblem>,
 }
@@ -32,7 +34,20 @@ impl<'a> Tensors<'a> {
         let has = |prefix: &&Prefix| checkpoint.tensors.contains_key(&format!("{}{probe}", prefix.body));
         let found = prefixes.iter().find(has).or(prefixes.first());
         let prefix = found.copied().unwrap_or(Prefix { body: "", head: "" });
-        Tensors { checkpoint, prefix, used: BTreeSet::new(), problems: Vec::new() }
+        Tensors { checkpoint, prefix, leaves_head: false, used: BTreeSet::new(), problems: Vec::new() }
+    }
+
+    /// The same for a model that has no use for its output projection, which may be stored or not.
+    pub(super) fn without_head(mut self) -> Tensors<'a> {
+        self.leave_head();
+        self
+    }
+
+    /// Leaves the output projection where it is.
+    pub(super) fn leave_head(&mut self) {
+        self.leaves_head = true;
+        let name = self.head_name();
+        self.used.insert(name);
     }
 
     /// How many tensors the checkpoint has.
@@ -63,11 +78,17 @@ impl<'a> Tensors<'a> {
 
     /// The output projection if it is stored apart from the embedding.
     pub(super) fn head(&mut self, shape: &[&Size]) -> Weight {
+        if self.leaves_head {
+            return absent(self.head_name(), shape);
+        }
         self.named(self.head_name(), shape)
     }
 
     /// Reports a stored output projection that differs from the embedding it is said to be.
     pub(super) fn tie(&mut self, embedding: &Weight) {
+        if self.leaves_head {
+            return;
+        }
         let name = self.head_name();
         let Some(head) = self.checkpoint.tensors.get(&name) else { return };
         self.used.insert(name.clone());
@@ -83,6 +104,52 @@ impl<'a> Tensors<'a> {
             weight: self.weight(&format!("{module}.weight"), &[out, input]),
             bias: bias.then(|| self.weight(&format!("{module}.bias"), &[out])),
         }
+    }
+
+    /// A linear map whose name has no prefix.
+    pub(super) fn outside(&mut self, module: &str, out: &Size, input: &Size, bias: bool) -> Linear {
+        Linear {
+            weight: self.outside_weight(&format!("{module}.weight"), &[out, input]),
+            bias: bias.then(|| self.outside_weight(&format!("{module}.bias"), &[out])),
+        }
+    }
+
+    /// A weight whose name has no prefix.
+    pub(super) fn outside_weight(&mut self, name: &str, shape: &[&Size]) -> Weight {
+        self.named(name.to_owned(), shape)
+    }
+
+    /// The rows of a matrix from one on.
+    pub(super) fn rows_from(
+        &mut self,
+        name: &str,
+        (rows, first): (&Size, usize),
+        left: &Size,
+        width: &Size,
+    ) -> Weight {
+        let (name, stored) = self.take(self.full(name), &[rows, width]);
+        let shape = Shape::from_slice(&[left.value, width.value]);
+        Weight { name, shape, source: Source::Rows(stored, first) }
+    }
+
+    /// Linear maps whose rows are stored one after the other in one matrix, with their biases in one vector.
+    pub(super) fn fused_biased<const N: usize>(
+        &mut self,
+        module: &str,
+        parts: [(&str, &Size); N],
+        input: &Size,
+        bias: bool,
+    ) -> [Linear; N] {
+        let mut maps = self.fused(module, parts, input);
+        if bias {
+            let (name, stored) = self.take(self.full(&format!("{module}.bias")), &[&sum(&parts)]);
+            let mut row = 0usize;
+            for (map, (part, size)) in maps.iter_mut().zip(parts) {
+                map.bias = Some(part_of(&name, part, &[size], Source::Rows(stored.clone(), row)));
+                row = row.saturating_add(size.value);
+            }
+        }
+        maps
     }
 
     /// Linear maps whose rows are stored one after the other in one matrix.
@@ -199,8 +266,19 @@ impl<'a> Tensors<'a> {
             None => TensorProblem::Missing { tensor: name.clone(), expected: expected() },
         };
         self.problems.push(problem);
-        (name, Stored { shape, encoding: Encoding::Plain(DType::F32), bytes: Vec::new().into(), shard: 0 })
+        (name, stand_in(shape))
     }
+}
+
+/// A tensor without content.
+fn stand_in(shape: Shape) -> Stored {
+    Stored { shape, encoding: Encoding::Plain(DType::F32), bytes: Vec::new().into(), shard: 0 }
+}
+
+/// A weight that the model has no use for.
+fn absent(name: String, sizes: &[&Size]) -> Weight {
+    let shape: Shape = sizes.iter().map(|size| size.value).collect();
+    Weight { name, shape: shape.clone(), source: Source::Stored(stand_in(shape)) }
 }
 
 fn sum<const N: usize>(parts: &[(&str, &Size); N]) -> Size {

@@ -23,6 +23,7 @@ pub(super) fn checkpoint(config: &str, tensors: &str) -> Checkpoint {
         chat_template: None,
         bos: None,
         eos: Vec::new(),
+        sentence: None,
     }
 }
 

@@ -45,15 +45,15 @@ pub enum GenerateError {
 pub(crate) type Result<T, E = GenerateError> = std::result::Result<T, E>;
 
 impl GenerateError {
-    pub(super) fn file(path: impl Into<PathBuf>, problem: impl Into<String>) -> GenerateError {
+    pub(crate) fn file(path: impl Into<PathBuf>, problem: impl Into<String>) -> GenerateError {
         GenerateError::File { path: path.into(), problem: problem.into() }
     }
 
-    pub(super) fn request(problem: impl Into<String>) -> GenerateError {
+    pub(crate) fn request(problem: impl Into<String>) -> GenerateError {
         GenerateError::Request { problem: problem.into(), remedy: None }
     }
 
-    pub(super) fn with_help(self, help: impl Into<Remedy>) -> GenerateError {
+    pub(crate) fn with_help(self, help: impl Into<Remedy>) -> GenerateError {
         match self {
             GenerateError::Request { problem, .. } => {
                 GenerateError::Request { problem, remedy: Some(help.into()) }

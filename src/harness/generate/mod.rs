@@ -14,6 +14,7 @@ mod tokenizer;
 
 pub use chat::{ChatContext, ChatTemplate, Message};
 pub use clock::{Clock, ManualClock, SystemClock};
+pub(crate) use driver::RotationTable;
 pub use driver::{Driver, StepTimings};
 pub use error::GenerateError;
 pub use generator::{

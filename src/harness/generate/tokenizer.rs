@@ -37,6 +37,28 @@ impl Tokenizer {
         Ok(encoding.get_ids().to_vec())
     }
 
+    /// The same for texts of so many tokens, those around them included; longer ones are cut at their end.
+    pub(crate) fn cut_to(mut self, longest: usize) -> Result<Tokenizer> {
+        let cut = tokenizers::TruncationParams { max_length: longest, ..Default::default() };
+        let done = self.inner.with_truncation(Some(cut)).map(|_| ());
+        done.map_err(|e| {
+            GenerateError::file(&self.path, format!("cannot cut texts to {longest} tokens: {e}"))
+        })?;
+        Ok(self)
+    }
+
+    /// The tokens of a text, or of two as one, with those that the tokenizer puts around them, and the kind of segment
+    /// of each.
+    pub(crate) fn encode_framed(&self, text: &str, pair: Option<&str>) -> Result<(Vec<u32>, Vec<u32>)> {
+        let encoding = match pair {
+            Some(pair) => self.inner.encode_fast((text, pair), true),
+            None => self.inner.encode_fast(text, true),
+        };
+        let encoding =
+            encoding.map_err(|e| GenerateError::file(&self.path, format!("cannot take this text: {e}")))?;
+        Ok((encoding.get_ids().to_vec(), encoding.get_type_ids().to_vec()))
+    }
+
     /// The text of tokens, without special ones. Bytes that are no UTF-8 become U+FFFD.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
         let text = self.inner.decode(ids, true);

@@ -2,6 +2,7 @@
 
 mod cases;
 mod config;
+mod encoder;
 mod run;
 mod samples;
 
@@ -20,6 +21,7 @@ use anemeter_mil::{FeatureType, Flexibility, ImageSizes, Interface};
 use crate::plan::PlanError;
 pub(crate) use cases::cases;
 pub use config::{PredictConfig, RangeText, ShapeText};
+pub(crate) use encoder::of_encoder;
 pub(crate) use run::{Loaded, Predictor};
 use samples::InputSamples;
 

@@ -6,6 +6,7 @@
 
 mod calibration;
 mod compare;
+mod encoder;
 mod error;
 mod judge;
 mod metrics;
@@ -21,10 +22,11 @@ pub mod trace;
 
 pub use calibration::{Sample, SampleError, parse_samples, pieces};
 pub use compare::{Candidate, Options, compare};
+pub use encoder::{ENCODER_SCHEMA, EncoderLength, EncoderReport, EncoderTextResult, compare_encoder};
 pub use error::VerifyError;
 pub use judge::judge;
 pub use metrics::{Comparison, LogitMetrics, NonFinite, Summary, top};
-pub use oracle::{Oracle, OracleError, Point, Trace};
+pub use oracle::{EncoderOracle, Oracle, OracleError, Point, Trace};
 pub use prompts::{PROMPTS, pseudo_random};
 pub use quality::{quality_length, quality_loss, text_loss};
 pub use reference::{ReferenceOptions, ReferenceOutput, ReferenceReport, compare_with_reference};

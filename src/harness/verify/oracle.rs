@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::encode::EncoderTokens;
 use anemeter_convert::checkpoint::ConfigError;
 use anemeter_convert::model::ModelError;
 use serde::{Serialize, Serializer};
@@ -21,7 +22,19 @@ pub trait Oracle {
     fn describe(&self) -> String;
 }
 
-/// A place in a decoder where the residual stream can be looked at.
+/// An encoder that gives a vector, scores or hidden states for a text.
+pub trait EncoderOracle {
+    /// What it makes of a text: its vector or scores, or the hidden states of all tokens, token by token.
+    fn encode(&self, tokens: &EncoderTokens) -> Result<Vec<f32>, OracleError>;
+
+    /// Its hidden states, layer by layer.
+    fn trace(&self, tokens: &EncoderTokens) -> Result<Trace, OracleError>;
+
+    /// What computes, in words.
+    fn describe(&self) -> String;
+}
+
+/// A place in a model where the residual stream can be looked at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Point {
     /// Token vectors, before the first layer.

@@ -68,8 +68,9 @@ pub(super) struct Heads {
     pub(super) window: Option<usize>,
 }
 
-impl Network for Decoder {
-    fn forward_watched(&mut self, ids: &Tensor, offset: usize, watch: Watch<'_>) -> Result<Tensor> {
+impl Decoder {
+    /// What leaves the last layer, `[tokens, hidden]`.
+    fn residual_stream(&mut self, ids: &Tensor, offset: usize, watch: Watch<'_>) -> Result<Tensor> {
         let ids = ids.flatten_all()?;
         let tokens = ids.elem_count();
         let mut x = (self.embedding.index_select(&ids, 0)? * self.embedding_scale)?;
@@ -83,7 +84,19 @@ impl Network for Decoder {
             x = layer.transform(&attended, &seen)?;
             watch(Point::Layer(index), &x)?;
         }
-        let last = self.norm.forward(&x.narrow(0, tokens - 1, 1)?)?;
+        Ok(x)
+    }
+}
+
+impl Network for Decoder {
+    fn hidden_states(&mut self, ids: &Tensor, watch: Watch<'_>) -> Result<Tensor> {
+        let x = self.residual_stream(ids, 0, watch)?;
+        self.norm.forward(&x)
+    }
+
+    fn forward_watched(&mut self, ids: &Tensor, offset: usize, watch: Watch<'_>) -> Result<Tensor> {
+        let x = self.residual_stream(ids, offset, watch)?;
+        let last = self.norm.forward(&x.narrow(0, x.dim(0)? - 1, 1)?)?;
         let logits = (self.head.forward(&last)? * self.logit_scale)?;
         match self.softcap {
             Some(cap) => (logits / cap)?.tanh()? * cap,

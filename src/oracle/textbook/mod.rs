@@ -2,6 +2,7 @@
 
 pub(super) mod cohere2;
 mod decoder;
+pub(super) mod encoder;
 pub(super) mod ernie4_5;
 mod family;
 pub(super) mod gemma2;

@@ -31,11 +31,13 @@ pub(super) fn open(checkpoint: &Checkpoint) -> Result<(Weights<'_>, Config)> {
         return Ok((Weights::Gguf(file), config));
     }
     let values = read_config(checkpoint)?;
+    // Modules beside a transformer have folders of their own, and names that say nothing.
+    let shards = || checkpoint.shards.iter().filter(|shard| shard.path.parent() == first.path.parent());
     let weights = if first.bytes.starts_with(b"PK") {
-        let files = checkpoint.shards.iter().map(|shard| PthTensors::new(&shard.path, None));
+        let files = shards().map(|shard| PthTensors::new(&shard.path, None));
         Weights::Torch(files.collect::<Result<_>>()?)
     } else {
-        let files = checkpoint.shards.iter().map(|shard| {
+        let files = shards().map(|shard| {
             let wrong = |e| Error::msg(format!("{}: {e}", shard.path.display()));
             SafeTensors::deserialize(&shard.bytes).map_err(wrong)
         });

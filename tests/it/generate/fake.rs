@@ -156,6 +156,7 @@ pub(crate) fn manifest() -> Manifest {
         tokenizer: None,
         compression: None,
         sensitivity: None,
+        encoder: None,
         warnings: Vec::new(),
         profile: Vec::new(),
     }

@@ -161,6 +161,7 @@ fn activate(activation: Activation, x: Vec<f32>) -> Vec<f32> {
         Activation::Relu => x.max(0.0),
         Activation::Silu => x * sigmoid(x),
         Activation::Sigmoid => sigmoid(x),
+        Activation::Tanh => x.tanh(),
         Activation::Gelu => 0.5 * x * (1.0 + erf(x / std::f32::consts::SQRT_2)),
         Activation::GeluTanh => {
             0.5 * x * (1.0 + ((2.0 / std::f32::consts::PI).sqrt() * (x + 0.044715 * x * x * x)).tanh())

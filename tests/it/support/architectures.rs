@@ -31,7 +31,7 @@ pub(super) const WIDE: usize = 40;
 
 impl Tiny {
     /// A configuration over a common one, and no tensors yet.
-    fn new(name: &'static str, mut common: Value, config: &Value) -> Tiny {
+    pub(super) fn new(name: &'static str, mut common: Value, config: &Value) -> Tiny {
         for (key, value) in config.as_object().unwrap() {
             common[key] = value.clone();
         }
@@ -49,7 +49,7 @@ impl Tiny {
     }
 
     /// Adds a tensor of numbers up to `scale` around `middle`.
-    fn tensor(&mut self, name: &str, shape: &[usize], (middle, scale): (f32, f32)) {
+    pub(super) fn tensor(&mut self, name: &str, shape: &[usize], (middle, scale): (f32, f32)) {
         let seed = u32::try_from(self.tensors.len()).unwrap() + 1;
         let values = numbers(shape.iter().product(), seed).into_iter();
         let values = values.map(|v| f16::from_f32(middle + scale * v.to_f32())).collect();

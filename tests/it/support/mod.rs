@@ -6,6 +6,7 @@ pub(crate) mod command;
 pub(crate) mod compile;
 pub(crate) mod damage;
 pub(crate) mod decoders;
+pub(crate) mod encoders;
 pub(crate) mod fixtures;
 pub(crate) mod mlmodelc;
 pub(crate) mod numbers;

@@ -72,6 +72,7 @@ fn read(file: &Mapped) -> Result<Checkpoint> {
         chat_template: opt_text(&parts.metadata, "tokenizer.chat_template")?.map(str::to_owned),
         bos: tokens.bos,
         eos: tokens.eos,
+        sentence: None,
     })
 }
 

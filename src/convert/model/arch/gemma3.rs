@@ -49,9 +49,18 @@ const DEFAULTS: &[(&str, usize)] = &[
 const GLOBAL_BASE: f64 = 1_000_000.0;
 
 fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
+    refuse_bidirectional(&text_keys(config)?)?;
+    layers(config, tensors)
+}
+
+fn text_keys(config: &Config) -> Result<Keys> {
     let whole = Keys::new(config, &[]);
-    let keys = whole.section("text_config")?.unwrap_or(whole).with_defaults(DEFAULTS);
-    refuse_bidirectional(&keys)?;
+    Ok(whole.section("text_config")?.unwrap_or(whole).with_defaults(DEFAULTS))
+}
+
+/// The whole model, whatever its tokens see of each other.
+pub(super) fn layers(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
+    let keys = text_keys(config)?;
     let family = Family {
         activation: activation(&keys, "hidden_activation", Activation::GeluTanh)?,
         adds_one: true,

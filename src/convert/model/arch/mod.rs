@@ -1,6 +1,7 @@
 //! The architectures: one file each, and the table that finds the one a configuration names.
 
 mod cohere2;
+mod encoder;
 mod ernie4_5;
 mod experts;
 mod family;
@@ -38,6 +39,7 @@ use super::tensors::{Prefix, Tensors};
 use super::weight::Weight;
 use crate::checkpoint::{Checkpoint, Config, ConfigError};
 
+pub use encoder::{ENCODERS, EncoderArchitecture, build, build_any};
 pub use structure::Structure;
 
 /// How a kind of model is found and built.
@@ -86,8 +88,8 @@ pub const ARCHITECTURES: &[Architecture] = &[
     minicpm::DEF,
 ];
 
-/// The model of a checkpoint, once every tensor is known to be there in its shape and none is left over.
-pub fn build(checkpoint: &Checkpoint) -> std::result::Result<Decoder, ModelError> {
+/// The decoder of a checkpoint, once every tensor is known to be there in its shape and none is left over.
+fn decoder_of(checkpoint: &Checkpoint) -> std::result::Result<Decoder, ModelError> {
     let config_error = |problem| ModelError::Config { path: checkpoint.path.clone(), problem };
     let words = words(&checkpoint.config).map_err(config_error)?;
     if experts::are_in(&checkpoint.config) {
@@ -139,7 +141,11 @@ fn unknown(words: &[&str], checkpoint: &Checkpoint) -> ModelError {
         path: checkpoint.path.clone(),
         found: quoted(words),
         structure: Structure::of(words, &checkpoint.config),
-        known: ARCHITECTURES.iter().map(|architecture| architecture.name).collect(),
+        known: ARCHITECTURES
+            .iter()
+            .map(|architecture| architecture.name)
+            .chain(ENCODERS.iter().map(|encoder| encoder.name))
+            .collect(),
     }
 }
 
@@ -165,10 +171,11 @@ fn activation(keys: &Keys, key: &str, default: Activation) -> Result<Activation>
         Some("relu") => Ok(Activation::Relu),
         Some("silu" | "swish") => Ok(Activation::Silu),
         Some("sigmoid") => Ok(Activation::Sigmoid),
+        Some("tanh") => Ok(Activation::Tanh),
         Some("gelu") => Ok(Activation::Gelu),
         Some("gelu_new" | "gelu_pytorch_tanh" | "gelu_fast") => Ok(Activation::GeluTanh),
         Some(other) => {
-            let known = "relu, silu, swish, sigmoid, gelu, gelu_new, gelu_pytorch_tanh or gelu_fast";
+            let known = "relu, silu, swish, sigmoid, tanh, gelu, gelu_new, gelu_pytorch_tanh or gelu_fast";
             Err(keys.wrong(key, &format!("is `{other}`, expected {known}")))
         }
     }

@@ -33,6 +33,7 @@ use anemeter_runtime::{Observer, Session};
 use contract::ContractEngine;
 use export::ExportEngine;
 use layout::Layout;
+pub(crate) use rotation::RotationTable;
 
 /// How long parts of the last call took.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

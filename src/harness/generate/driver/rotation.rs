@@ -7,9 +7,9 @@ use anemeter_convert::bundle::{MANIFEST, Manifest, Rotation};
 
 /// Both inputs of a rotation.
 #[derive(Debug)]
-pub(super) struct RotationTable {
-    pub(super) cos_input: String,
-    pub(super) sin_input: String,
+pub(crate) struct RotationTable {
+    pub(crate) cos_input: String,
+    pub(crate) sin_input: String,
     rows: Rows,
     /// Those of sequences of more tokens than a number, where they differ.
     long: Option<(usize, Rows)>,
@@ -17,7 +17,7 @@ pub(super) struct RotationTable {
 
 /// Cosines and sines of the first positions, row by row.
 #[derive(Debug)]
-pub(super) struct Rows {
+pub(crate) struct Rows {
     frequencies: Vec<f32>,
     magnitude: f32,
     cos: Vec<f16>,
@@ -26,7 +26,7 @@ pub(super) struct Rows {
 
 impl RotationTable {
     /// The rotations of all chunks; those of one name are the same.
-    pub(super) fn all(manifest: &Manifest) -> Result<Vec<RotationTable>> {
+    pub(crate) fn all(manifest: &Manifest) -> Result<Vec<RotationTable>> {
         let mut tables: Vec<RotationTable> = Vec::new();
         for rotation in manifest.chunks.iter().flat_map(|chunk| &chunk.rotations) {
             if tables.iter().all(|table| table.cos_input != rotation.cos) {
@@ -53,12 +53,12 @@ impl RotationTable {
     }
 
     /// Rotated dimensions of a head.
-    pub(super) fn dims(&self) -> usize {
+    pub(crate) fn dims(&self) -> usize {
         self.rows.dims()
     }
 
     /// Computes rows up to a number of positions.
-    pub(super) fn extend_to(&mut self, positions: usize) {
+    pub(crate) fn extend_to(&mut self, positions: usize) {
         self.rows.extend_to(positions);
         // Sequences of this length may need either.
         if let Some((_, long)) = self.long.as_mut().filter(|(above, _)| positions > *above) {
@@ -67,7 +67,7 @@ impl RotationTable {
     }
 
     /// The rows for a sequence of so many tokens.
-    pub(super) fn rows(&self, seq_len: usize) -> &Rows {
+    pub(crate) fn rows(&self, seq_len: usize) -> &Rows {
         match &self.long {
             Some((above, long)) if seq_len > *above => long,
             _ => &self.rows,
@@ -103,11 +103,11 @@ impl Rows {
     }
 
     /// The row of a position, which must have been computed.
-    pub(super) fn cos(&self, position: usize) -> &[f16] {
+    pub(crate) fn cos(&self, position: usize) -> &[f16] {
         &self.cos[position * self.dims()..][..self.dims()]
     }
 
-    pub(super) fn sin(&self, position: usize) -> &[f16] {
+    pub(crate) fn sin(&self, position: usize) -> &[f16] {
         &self.sin[position * self.dims()..][..self.dims()]
     }
 }

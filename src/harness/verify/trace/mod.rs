@@ -15,6 +15,7 @@ pub use against::{PackageComparison, TensorDivergence, compare_bundles, compare_
 pub use places::{Places, places};
 pub use watch::TensorRange;
 
+use crate::encode::{EncoderDriver, EncoderTokens};
 use crate::generate::Driver;
 use crate::verify::{Point, Trace};
 use anemeter_base::vocabulary::KvForm;
@@ -75,36 +76,85 @@ pub fn layers(
     reference: &Trace,
     limit: f64,
 ) -> Result<Layers, String> {
-    let wanted = |places: &Places| -> TensorsToKeep {
+    let (seen, spans) = watched(driver, &to_keep(places), (ids, prompt, seq_len))?;
+    let run = Run { kv: driver.form(), seq_len, tokens: ids.len(), limit };
+    Ok(run.compared(places, seen, &spans, reference))
+}
+
+/// Runs a text through the packages of an encoder and compares hidden states with the reference's.
+pub fn encoder_layers(
+    driver: &mut EncoderDriver,
+    places: &[Places],
+    (text, seq_len): (&EncoderTokens, usize),
+    reference: &Trace,
+    limit: f64,
+) -> Result<Layers, String> {
+    let wanted = to_keep(places);
+    driver.watch(wanted.iter().map(|of| Box::new(Watch::new(of.clone())) as Box<dyn Observer>).collect());
+    let texts = vec![text.clone(); driver.batch()];
+    let encoded = driver.encode(&texts, Some(seq_len));
+    let observers = driver.unwatch();
+    encoded.map_err(|error| error.to_string())?;
+    let seen = taken(observers, wanted.len())?;
+    let tokens = text.ids.len();
+    let run = Run { kv: KvForm::None, seq_len, tokens, limit };
+    Ok(run.compared(places, seen, std::slice::from_ref(&(0..tokens)), reference))
+}
+
+/// What is kept of each chunk to compare the points of it.
+fn to_keep(places: &[Places]) -> Vec<TensorsToKeep> {
+    let keep = |places: &Places| -> TensorsToKeep {
         Arc::new(places.keys().map(|name| (name.clone(), Keep::Tokens(LONGEST))).collect())
     };
-    let wanted: Vec<TensorsToKeep> = places.iter().map(wanted).collect();
-    let (seen, spans) = watched(driver, &wanted, (ids, prompt, seq_len))?;
-    let mut states: BTreeMap<Point, Vec<f32>> = BTreeMap::new();
-    for (places, seen) in places.iter().zip(&seen) {
-        for (name, kept) in &seen.kept {
-            states.insert(places[name], in_order(kept, &spans, reference));
+    places.iter().map(keep).collect()
+}
+
+/// What was run, and what counts as drift.
+struct Run {
+    kv: KvForm,
+    seq_len: usize,
+    tokens: usize,
+    limit: f64,
+}
+
+impl Run {
+    fn compared(
+        self,
+        places: &[Places],
+        seen: Vec<WatchedTensors>,
+        spans: &[Range<usize>],
+        reference: &Trace,
+    ) -> Layers {
+        let Run { kv, seq_len, tokens, limit } = self;
+        let mut states: BTreeMap<Point, Vec<f32>> = BTreeMap::new();
+        for (places, seen) in places.iter().zip(&seen) {
+            for (name, kept) in &seen.kept {
+                states.insert(places[name], in_order(kept, spans, reference));
+            }
+        }
+        let mut ranges: Vec<TensorRange> = seen.into_iter().flat_map(|seen| seen.ranges).collect();
+        ranges.dedup_by(|a, b| a.tensor == b.tensor);
+        let compared = |(point, expected): &(Point, Vec<f32>)| {
+            Some(point_error(*point, expected, states.get(point)?, reference.hidden))
+        };
+        let points: Vec<PointError> = reference.points.iter().filter_map(compared).collect();
+        let unseen = reference.points.iter().map(|(point, _)| *point);
+        Layers {
+            kv,
+            seq_len,
+            tokens,
+            reference: reference.reference.clone(),
+            unseen: unseen.filter(|point| !states.contains_key(point)).collect(),
+            limit,
+            first_drift: points.iter().find(|found| found.drifts(limit)).map(|found| found.point),
+            first_overflow: ranges
+                .iter()
+                .find(|range| range.not_finite > 0)
+                .map(|range| range.tensor.clone()),
+            points,
+            ranges,
         }
     }
-    let mut ranges: Vec<TensorRange> = seen.into_iter().flat_map(|seen| seen.ranges).collect();
-    ranges.dedup_by(|a, b| a.tensor == b.tensor);
-    let compared = |(point, expected): &(Point, Vec<f32>)| {
-        Some(point_error(*point, expected, states.get(point)?, reference.hidden))
-    };
-    let points: Vec<PointError> = reference.points.iter().filter_map(compared).collect();
-    let unseen = reference.points.iter().map(|(point, _)| *point);
-    Ok(Layers {
-        kv: driver.form(),
-        seq_len,
-        tokens: ids.len(),
-        reference: reference.reference.clone(),
-        unseen: unseen.filter(|point| !states.contains_key(point)).collect(),
-        limit,
-        first_drift: points.iter().find(|found| found.drifts(limit)).map(|found| found.point),
-        first_overflow: ranges.iter().find(|range| range.not_finite > 0).map(|range| range.tensor.clone()),
-        points,
-        ranges,
-    })
 }
 
 /// Runs a sequence while every chunk is watched.
@@ -118,9 +168,14 @@ fn watched(
     let followed = driver.teacher_force(ids, prompt, Some(seq_len), &mut |_, _| Ok(()));
     let (observers, spans) = driver.unwatch();
     followed.map_err(|error| error.to_string())?;
+    Ok((taken(observers, wanted.len())?, spans))
+}
+
+/// What so many observers have seen.
+fn taken(observers: Vec<Box<dyn Observer>>, count: usize) -> Result<Vec<WatchedTensors>, String> {
     let seen: Vec<WatchedTensors> = observers.into_iter().filter_map(Watch::take).collect();
-    match seen.len() == wanted.len() {
-        true => Ok((seen, spans)),
+    match seen.len() == count {
+        true => Ok(seen),
         false => Err("the runtime does not show what it computes".to_owned()),
     }
 }

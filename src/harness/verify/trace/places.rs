@@ -1,7 +1,8 @@
 //! Where a package computes the hidden states that a reference shows.
 //!
 //! The value that leaves a layer is the last of the layer's values of the residual stream's shape that something
-//! outside the layer takes. If it is a sum with another sum of the layer, that one is what attention left.
+//! outside the layer takes. If it is a sum with another sum of the layer, that one is what attention left. Where norms are
+//! of sums, what attention left is that term of the layer's last sum which more than the sum takes.
 
 use std::collections::BTreeMap;
 
@@ -24,7 +25,7 @@ pub fn places(model: &Model, first_layer: usize, hidden: usize) -> Places {
         }
         for (layer, id) in found.layers() {
             places.insert(graph.name(id).to_owned(), Point::Layer(layer));
-            let attended = found.attended(layer, id);
+            let attended = found.attended(layer, id).or_else(|| found.attended_and_normed(layer));
             places.extend(attended.map(|id| (graph.name(id).to_owned(), Point::Attention(layer))));
         }
     }
@@ -74,6 +75,22 @@ impl Finder<'_, '_> {
             }
         }
         last
+    }
+
+    /// What attention left where the sum with what the MLP gives has a norm of its own.
+    fn attended_and_normed(&self, layer: usize) -> Option<ValueId> {
+        let sums = self.graph.runtime_ops().filter(|op| self.layer(op) == Some(layer));
+        let terms = sums.filter_map(|op| {
+            let sum = op.output().and_then(|id| self.graph.produced_by(id, &["add"]))?;
+            let [x, y] = ["x", "y"].map(|parameter| self.graph.arg(&sum, parameter));
+            let (x, y) = (x?, y?);
+            let is_of_layer = |id: ValueId| {
+                let own = self.graph.producer(id).is_some_and(|op| self.layer(&op) == Some(layer));
+                own && self.is_stream(id) && !self.graph.is_constant(id)
+            };
+            (is_of_layer(x) && is_of_layer(y)).then_some([x, y])
+        });
+        terms.last()?.into_iter().find(|&id| self.graph.consumers(id).count() > 1)
     }
 
     /// What attention left, of what leaves the layer.

@@ -6,7 +6,9 @@ mod coreai_runtime;
 mod coreml;
 mod decision;
 mod docs;
+mod encoders;
 mod mac_smoke;
+mod minilm;
 mod packages;
 mod quickstart;
 mod remote;
@@ -21,7 +23,9 @@ pub(crate) const TASKS: &[Task] = &[
     ("coreml", coreml::run),
     ("decision", decision::run),
     ("docs", docs::run),
+    ("encoders", encoders::run),
     ("mac-smoke", mac_smoke::run),
+    ("minilm", minilm::run),
     ("packages", packages::run),
     ("quickstart", quickstart::run),
     ("remote", remote::run),
