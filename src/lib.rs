@@ -78,6 +78,7 @@ pub mod export;
 
 pub use anemeter_base::{advice, atomic, config, hardware, schema, text, time, vocabulary};
 pub use anemeter_convert::{bundle, checkpoint, compress, contract, lower, model};
+pub use anemeter_coreai as coreai;
 pub use anemeter_harness::{self as harness, eval, generate, tensor_files, verify};
 pub use anemeter_kernels::{self as kernels, tensor};
 pub use anemeter_measure::{baseline, compare, gate, render, report, stats, sweep};

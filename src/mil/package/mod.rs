@@ -40,5 +40,5 @@ pub use error::{At, ErrorKind, PackageError};
 pub use manifest::Manifest;
 pub use pipeline::{Pipeline, Stage};
 pub use read::{Form, Package};
-pub use weights::{BlobInfo, WeightFile, WeightFiles};
+pub use weights::{BlobInfo, FileSink, Sink, WeightFile, WeightFiles};
 pub use write::{Summary, Watch, WriteOptions, write, write_watched};

@@ -19,7 +19,7 @@ mod writer;
 
 pub(super) use reader::BlobReader;
 pub use reader::{BlobInfo, WeightFile, WeightFiles};
-pub(super) use sink::{FileSink, Sink};
+pub use sink::{FileSink, Sink};
 pub(super) use writer::BlobWriter;
 
 /// The name of the one weight file that is written.

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::package::Watch;
 
 /// Bytes that grow at the end and can be cut off, read back and, at the start, replaced.
-pub(in crate::package) trait Sink {
+pub trait Sink {
     /// Adds bytes at the end.
     fn append(&mut self, bytes: &[u8]) -> io::Result<()>;
 
@@ -48,7 +48,7 @@ impl Sink for Vec<u8> {
 }
 
 /// A file that is made when the first bytes arrive. Small pieces are gathered before they are written.
-pub(in crate::package) struct FileSink<'w> {
+pub struct FileSink<'w> {
     path: PathBuf,
     file: Option<File>,
     gathered: Vec<u8>,
@@ -65,7 +65,8 @@ impl<'w> FileSink<'w> {
     /// Bytes after which the disk begins to work while more are made.
     const FLUSHED: usize = 16 << 20;
 
-    pub(in crate::package) fn new(path: &Path, watch: &'w dyn Watch) -> FileSink<'w> {
+    /// A file that is to be at a path where there is none.
+    pub fn new(path: &Path, watch: &'w dyn Watch) -> FileSink<'w> {
         FileSink {
             path: path.to_owned(),
             file: None,
@@ -78,12 +79,12 @@ impl<'w> FileSink<'w> {
     }
 
     /// Time spent handing bytes to the system so far.
-    pub(in crate::package) fn writing(&self) -> Duration {
+    pub fn writing(&self) -> Duration {
         self.writing
     }
 
     /// Hands everything to the system; what is not on disk yet is for whoever commits the folder.
-    pub(in crate::package) fn finish(mut self) -> io::Result<()> {
+    pub fn finish(mut self) -> io::Result<()> {
         if self.file.is_some() {
             self.flushed()?;
         }
