@@ -8,6 +8,7 @@ mod automatic;
 mod calibration;
 mod chunking;
 mod compressed;
+mod coreai;
 mod describe;
 pub(crate) mod destination;
 mod embeddings;
@@ -30,8 +31,10 @@ use crate::checkpoint::{self, Checkpoint};
 use crate::compress::{self, Calibration, Importance};
 use crate::lower::{self, ReadStats, lower_counted};
 use crate::mil::verify::verify;
+use crate::mil::widen::widened;
 use crate::model::{self, Decoder};
 use crate::package::{Watch, WriteOptions, write_watched};
+use crate::vocabulary::{Activations, ModelFormat};
 
 pub use automatic::Automatic;
 pub use describe::{architecture as describe_architecture, chunk as describe_chunk};
@@ -151,17 +154,38 @@ fn export_as(
     let mut described = Vec::with_capacity(chunks.len());
     let mut compressed = Compressed::default();
     let staged = WriteOptions { staged: true, ..WriteOptions::default() };
+    let name = request.name.clone().unwrap_or_else(|| checkpoint.name());
+    let asset_writer = resolved.formats.contains(&ModelFormat::CoreAi).then(|| coreai::AssetWriter {
+        folder: staging.path(),
+        metadata: coreai::metadata(&name, decoder, checkpoint),
+    });
     for chunk in chunks {
-        let file = format!("{}.mlpackage", chunk.name);
-        progress.began(&file, Some(describe::weight_bytes(&chunk.model)));
-        let lower::Chunk { layers, positions, model, .. } = chunk;
+        let bytes = describe::weight_bytes(&chunk.model);
+        let lower::Chunk { name, layers, positions, model, .. } = chunk;
         let (model, compression) = compress::apply_weighted(model, &resolved.precision, &importance)?;
+        let model = match resolved.activations {
+            Activations::Fp16 => model,
+            Activations::Fp32 => widened(model),
+        };
         let model = phases.time("check", || verify(model))?;
-        let path = staging.path().join(&file);
-        let summary = write_watched(&model, &path, staged, progress)?;
-        phases.wrote(&file, &summary);
+        let mut package = None;
+        if resolved.formats.contains(&ModelFormat::CoreMl) {
+            let file = format!("{name}.mlpackage");
+            progress.began(&file, Some(bytes));
+            let summary = write_watched(&model, &staging.path().join(&file), staged, progress)?;
+            phases.wrote(&file, (summary.writing, summary.syncing), summary.bytes);
+            package = Some(describe::chunk(file, &summary, &layers, &positions, model.model()));
+        }
+        let asset = match &asset_writer {
+            Some(writer) => Some(writer.write(&name, &model, bytes, &mut phases, progress)?),
+            None => None,
+        };
+        let of_asset = |asset: &bundle::Asset| {
+            describe::chunk_of(asset.file.clone(), &layers, &positions, model.model())
+        };
+        let chunk = package.or_else(|| asset.as_ref().map(of_asset));
+        described.extend(chunk.map(|chunk| bundle::Chunk { asset, ..chunk }));
         compressed.add(&compression).map_err(|e| ExportError::io(&request.output, &e))?;
-        described.push(describe::chunk(file, &summary, &layers, &positions, model.model()));
     }
     phases.read(&checkpoint.shards, &stats);
     resolved.warnings.extend(remarks(checkpoint));
@@ -171,7 +195,7 @@ fn export_as(
         schema: bundle::SCHEMA.to_owned(),
         tool: describe::tool(),
         origin: Origin::Exported,
-        name: request.name.clone().unwrap_or_else(|| checkpoint.name()),
+        name,
         architecture: Some(describe::architecture(decoder)),
         checkpoint: Some(phases.time("digest", || checkpoint.describe())),
         settings: Some(Settings {
