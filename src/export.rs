@@ -8,6 +8,7 @@ mod automatic;
 mod calibration;
 mod chunking;
 mod compressed;
+mod coreai;
 mod describe;
 pub(crate) mod destination;
 mod embeddings;
@@ -18,21 +19,21 @@ mod options;
 mod phases;
 mod training;
 mod trial;
+mod writing;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use compressed::Compressed;
 use destination::{Destination, write_file};
 use phases::Phases;
+use writing::Writing;
 
 use crate::bundle::{self, Bundle, Manifest, Origin, Sensitivity, Settings};
 use crate::checkpoint::{self, Checkpoint};
-use crate::compress::{self, Calibration, Solutions};
-use crate::lower::{self, ReadStats, lower_counted};
-use crate::mil::verify::verify;
+use crate::compress::{Calibration, Solutions};
+use crate::lower::{ReadStats, lower_counted};
 use crate::model::{self, Decoder, ModelGraph};
-use crate::package::{Watch, WriteOptions, write_watched};
+use crate::package::Watch;
 
 pub use automatic::Automatic;
 pub use describe::{architecture as describe_architecture, chunk as describe_chunk};
@@ -159,8 +160,11 @@ fn export_as(
 
     let destination = request.destination();
     let staging = destination.stage()?;
-    let writing = Writing { request, folder: staging.path(), precision: &resolved.precision };
-    let (described, compressed) = writing.packages(chunks, &solutions, &mut phases, progress)?;
+    let name = request.name.clone().unwrap_or_else(|| checkpoint.name());
+    let about =
+        format!("{name}: a {} language model of {} layers", decoder.architecture, decoder.layers.len());
+    let writing = Writing::new(request, staging.path(), &resolved, (&about, &checkpoint.name()));
+    let (described, compressed) = writing.chunks(chunks, &solutions, &mut phases, progress)?;
     phases.read(&checkpoint.shards, &stats);
     resolved.warnings.extend(remarks(checkpoint));
     resolved.warnings.extend(calibration.as_ref().and_then(calibration::remark));
@@ -170,7 +174,7 @@ fn export_as(
         schema: bundle::SCHEMA.to_owned(),
         tool: describe::tool(),
         origin: Origin::Exported,
-        name: request.name.clone().unwrap_or_else(|| checkpoint.name()),
+        name,
         architecture: Some(describe::architecture(decoder)),
         checkpoint: Some(phases.time("digest", || checkpoint.describe())),
         settings: Some(Settings {
@@ -188,41 +192,6 @@ fn export_as(
         profile: phases.finish(),
     };
     destination.commit(staging, &manifest)
-}
-
-/// Packages as they are written.
-struct Writing<'a> {
-    request: &'a Request,
-    folder: &'a Path,
-    precision: &'a compress::Plan,
-}
-
-impl Writing<'_> {
-    /// Compresses, checks and writes chunks.
-    fn packages(
-        &self,
-        chunks: Vec<lower::Chunk>,
-        solutions: &Solutions,
-        phases: &mut Phases,
-        progress: &dyn Progress,
-    ) -> Result<(Vec<bundle::Chunk>, Compressed), ExportError> {
-        let mut described = Vec::with_capacity(chunks.len());
-        let mut compressed = Compressed::default();
-        let staged = WriteOptions { staged: true, ..WriteOptions::default() };
-        for chunk in chunks {
-            let file = format!("{}.mlpackage", chunk.name);
-            progress.began(&file, Some(describe::weight_bytes(&chunk.model)));
-            let lower::Chunk { layers, positions, model, .. } = chunk;
-            let (model, compression) = compress::apply_solved(model, self.precision, solutions)?;
-            let model = phases.time("check", || verify(model))?;
-            let path = self.folder.join(&file);
-            let summary = write_watched(&model, &path, staged, progress)?;
-            phases.wrote(&file, &summary);
-            compressed.add(&compression).map_err(|e| ExportError::io(&self.request.output, &e))?;
-            described.push(describe::chunk(file, &summary, &layers, &positions, model.model()));
-        }
-        Ok((described, compressed))
-    }
 }
 
 /// What of a checkpoint is not in its bundle.

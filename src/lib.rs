@@ -2,7 +2,7 @@
 //! packages, and fails CI when they are slower or less accurate than an approved baseline for the same hardware.
 //!
 //! ```text
-//! export    checkpoint -> model -> MIL program -> compression -> verified program -> .mlpackage
+//! export    checkpoint -> model -> MIL program -> compression -> verified program -> .mlpackage, .aimodel
 //! evaluate  .mlpackage -> runtime -> harness -> report -> gate -> baseline
 //! ```
 //!

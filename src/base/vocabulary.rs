@@ -123,6 +123,29 @@ pub enum RuntimeName {
     CoreMlRs,
 }
 
+/// What exported models are written as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ModelFormat {
+    /// Core ML packages (`.mlpackage`), for all systems since macOS 15 and iOS 18.
+    CoreMl,
+    /// Core AI assets (`.aimodel`), for macOS 27 and iOS 27.
+    CoreAi,
+}
+
+/// What the numbers between operations are.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum Activations {
+    /// fp16, as the Neural Engine computes.
+    #[default]
+    Fp16,
+    /// fp32 in place of fp16, inputs, outputs and states included; weights keep their values.
+    Fp32,
+}
+
 /// A kind of compute device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -272,6 +295,35 @@ impl Choice for Embeddings {
             Embeddings::Host => "host",
             Embeddings::Function => "function",
             Embeddings::Graph => "graph",
+        }
+    }
+}
+
+impl Activations {
+    /// Whether they are fp16.
+    pub fn is_fp16(&self) -> bool {
+        *self == Activations::Fp16
+    }
+}
+
+impl Choice for ModelFormat {
+    const ALL: &'static [ModelFormat] = &[ModelFormat::CoreMl, ModelFormat::CoreAi];
+
+    fn name(self) -> &'static str {
+        match self {
+            ModelFormat::CoreMl => "coreml",
+            ModelFormat::CoreAi => "coreai",
+        }
+    }
+}
+
+impl Choice for Activations {
+    const ALL: &'static [Activations] = &[Activations::Fp16, Activations::Fp32];
+
+    fn name(self) -> &'static str {
+        match self {
+            Activations::Fp16 => "fp16",
+            Activations::Fp32 => "fp32",
         }
     }
 }

@@ -7,6 +7,7 @@
 
 pub mod asset;
 pub mod bytecode;
+pub mod convert;
 mod error;
 pub mod lint;
 mod program;

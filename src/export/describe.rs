@@ -78,15 +78,26 @@ pub fn chunk(
     positions: &Positions,
     model: &Model,
 ) -> Chunk {
+    chunk_of(package(name, summary), layers, positions, model)
+}
+
+/// A package that was written.
+pub(super) fn package(name: String, summary: &Summary) -> File {
+    File { name, bytes: summary.bytes, digest: digest_text(summary.digest) }
+}
+
+/// A model file that was written, and what a host has to know of its functions.
+pub(super) fn chunk_of(file: File, layers: &Range<usize>, positions: &Positions, model: &Model) -> Chunk {
     let masks = positions.masks.iter().map(|mask| Mask { input: mask.name.clone(), window: mask.window });
     let rotations = positions.rotations.iter().map(rotation);
     Chunk {
-        file: File { name, bytes: summary.bytes, digest: digest_text(summary.digest) },
+        file,
         first_layer: layers.start,
         layers: layers.len(),
         masks: masks.collect(),
         rotations: rotations.collect(),
         functions: functions(model),
+        asset: None,
     }
 }
 

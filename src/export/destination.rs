@@ -129,13 +129,23 @@ fn foreign(bundle: &Bundle) -> std::io::Result<Option<PathBuf>> {
         if !own || path.symlink_metadata()?.is_symlink() {
             return Ok(Some(path));
         }
-        if path.is_dir()
-            && let Some(found) = foreign_file(&path)?
-        {
-            return Ok(Some(found));
+        if path.is_dir() {
+            let is_asset = path.extension().is_some_and(|ending| ending == "aimodel");
+            let found = if is_asset { foreign_in_asset(&path)? } else { foreign_file(&path)? };
+            if found.is_some() {
+                return Ok(found);
+            }
         }
     }
     Ok(None)
+}
+
+/// Something in a Core AI asset that is not part of it.
+fn foreign_in_asset(asset: &Path) -> std::io::Result<Option<PathBuf>> {
+    let own = ["main.mlirb", "main.hash", "metadata.json", DS_STORE];
+    let entries: Vec<_> = fs::read_dir(asset)?.collect::<Result<_, _>>()?;
+    let foreign = entries.into_iter().find(|entry| own.iter().all(|own| entry.file_name() != *own));
+    Ok(foreign.map(|entry| entry.path()))
 }
 
 #[cfg(test)]

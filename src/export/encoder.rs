@@ -36,8 +36,10 @@ pub(super) fn export(
     let chunks = phases.time("lower", || lower_encoder(encoder, &resolved.options, &stats))?;
     let destination = request.destination();
     let staging = destination.stage()?;
-    let writing = Writing { request, folder: staging.path(), precision: &resolved.precision };
-    let (chunks, compressed) = writing.packages(chunks, &Solutions::default(), &mut phases, progress)?;
+    let name = request.name.clone().unwrap_or_else(|| checkpoint.name());
+    let about = format!("{name}: a {} encoder of {} layers", encoder.architecture, encoder.layers.len());
+    let writing = Writing::new(request, staging.path(), &resolved, (&about, &checkpoint.name()));
+    let (chunks, compressed) = writing.chunks(chunks, &Solutions::default(), &mut phases, progress)?;
     phases.read(&checkpoint.shards, &stats);
     resolved.warnings.extend(remarks(checkpoint));
     if encoder.readout.is_none() {
@@ -51,7 +53,7 @@ pub(super) fn export(
         schema: bundle::SCHEMA.to_owned(),
         tool: describe::tool(),
         origin: Origin::Exported,
-        name: request.name.clone().unwrap_or_else(|| checkpoint.name()),
+        name,
         architecture: Some(architecture(encoder)),
         checkpoint: Some(phases.time("digest", || checkpoint.describe())),
         settings: Some(Settings {
@@ -144,7 +146,15 @@ impl ExportOptions {
             ..defaults
         };
         let compute_units = self.compute_units.unwrap_or_default();
-        Ok(ResolvedOptions { options, warnings, training_lengths: None, precision, compute_units })
+        Ok(ResolvedOptions {
+            options,
+            warnings,
+            training_lengths: None,
+            precision,
+            formats: self.formats()?,
+            activations: self.activations.unwrap_or_default(),
+            compute_units,
+        })
     }
 
     /// Refuses options that only decoders have.

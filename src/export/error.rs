@@ -9,6 +9,8 @@ use crate::bundle::BundleError;
 use crate::checkpoint::CheckpointError;
 use crate::compress::CompressError;
 use crate::config::ConfigFileError;
+use crate::coreai::AssetError;
+use crate::coreai::convert::ConvertError;
 use crate::lower::LowerError;
 use crate::mil::verify::Faults;
 use crate::model::ModelError;
@@ -38,6 +40,12 @@ pub enum ExportError {
     /// The package cannot be written.
     #[error(transparent)]
     Package(#[from] PackageError),
+    /// The program has no Core AI form.
+    #[error(transparent)]
+    Convert(#[from] ConvertError),
+    /// The Core AI asset cannot be written.
+    #[error(transparent)]
+    Asset(#[from] AssetError),
     /// The finished bundle cannot be opened.
     #[error(transparent)]
     Bundle(#[from] BundleError),
@@ -137,6 +145,8 @@ impl Advice for ExportError {
             ExportError::Checkpoint(error) => error.remedy(),
             ExportError::Model(error) => error.remedy(),
             ExportError::Package(error) => error.remedy(),
+            ExportError::Convert(error) => error.remedy(),
+            ExportError::Asset(error) => error.remedy(),
             ExportError::Bundle(error) => error.remedy(),
             ExportError::Config(error) => error.remedy(),
             ExportError::Compress(error) => error.remedy(),

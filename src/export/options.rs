@@ -12,7 +12,7 @@ use crate::bundle::{Sensitivity, Settings};
 use crate::compress::{Plan, Precision};
 use crate::lower::Options;
 use crate::model::{Decoder, Position};
-use crate::vocabulary::{Choice, ComputeUnits, Embeddings, KvForm};
+use crate::vocabulary::{Activations, Choice, ComputeUnits, Embeddings, KvForm, ModelFormat};
 
 /// `convert_coreml.yaml`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -67,6 +67,10 @@ pub struct ExportOptions {
     pub chunks: Option<Chunking>,
     /// What the export is for; it decides how large a package may be.
     pub target: Option<Target>,
+    /// What the models are written as.
+    pub format: Option<Vec<ModelFormat>>,
+    /// What the numbers between operations are: fp16, or fp32 for a twin that is computed exactly.
+    pub activations: Option<Activations>,
     /// Precision of the weights: one for all, or a map of `default` and `rules`, each with `match` and `precision`.
     #[schemars(with = "Option<String>")]
     pub precision: Option<Plan>,
@@ -139,6 +143,8 @@ pub(super) struct ResolvedOptions {
     pub(super) warnings: Vec<String>,
     pub(super) training_lengths: Option<Vec<usize>>,
     pub(super) precision: Plan,
+    pub(super) formats: BTreeSet<ModelFormat>,
+    pub(super) activations: Activations,
     pub(super) compute_units: ComputeUnits,
 }
 
@@ -157,6 +163,8 @@ impl ExportOptions {
             head_split: self.head_split.or(other.head_split),
             chunks: self.chunks.or(other.chunks),
             target: self.target.or(other.target),
+            format: self.format.or(other.format),
+            activations: self.activations.or(other.activations),
             precision: self.precision.or(other.precision),
         }
     }
@@ -201,7 +209,30 @@ impl ExportOptions {
             ));
         }
         let compute_units = self.compute_units.unwrap_or_default();
-        Ok(ResolvedOptions { options, warnings, training_lengths: None, compute_units, precision })
+        let formats = self.formats()?;
+        let activations = self.activations.unwrap_or_default();
+        let training_lengths = None;
+        Ok(ResolvedOptions {
+            options,
+            warnings,
+            training_lengths,
+            precision,
+            formats,
+            activations,
+            compute_units,
+        })
+    }
+
+    /// The formats asked for, each once.
+    pub(super) fn formats(&self) -> Result<BTreeSet<ModelFormat>, ExportError> {
+        let formats: BTreeSet<ModelFormat> = match &self.format {
+            Some(formats) => formats.iter().copied().collect(),
+            None => BTreeSet::from([ModelFormat::CoreMl]),
+        };
+        if formats.is_empty() {
+            return Err(ExportError::option("format", "names none; coreml and coreai are possible"));
+        }
+        Ok(formats)
     }
 
     /// The sequence lengths asked for, or those of the defaults that the model was trained for.
@@ -252,6 +283,7 @@ impl ResolvedOptions {
             opset: options.opset.key().to_owned(),
             compute_units: self.compute_units,
             precision,
+            activations: self.activations,
             training_seq_lens: self.training_lengths.clone(),
             config: None,
         }

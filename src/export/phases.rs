@@ -6,7 +6,6 @@ use crate::bundle::Phase;
 use crate::checkpoint::Shard;
 use crate::hardware::{System, memory};
 use crate::lower::ReadStats;
-use crate::package::Summary;
 
 /// The phases so far.
 #[derive(Default)]
@@ -23,10 +22,10 @@ impl Phases {
         result
     }
 
-    /// Records how a package was written.
-    pub(super) fn wrote(&mut self, file: &str, summary: &Summary) {
-        self.add("write", Some(file), summary.writing, summary.bytes);
-        self.add("fsync", Some(file), summary.syncing, summary.bytes);
+    /// Records how a model file was written: the time for handing its bytes over, and for having them on disk.
+    pub(super) fn wrote(&mut self, file: &str, (writing, syncing): (Duration, Duration), bytes: u64) {
+        self.add("write", Some(file), writing, bytes);
+        self.add("fsync", Some(file), syncing, bytes);
     }
 
     /// Records how each weight file was opened, mapped, read and converted.

@@ -297,7 +297,7 @@ fn running_from_a_layer_on_finds_what_the_whole_model_loses() {
             exhaustive.iter().zip(chosen).map(|(choice, &chosen)| choice.candidates[chosen].loss).sum()
         };
         let [quick, whole] =
-            [&ours, &exhaustive].map(|choices| lost(&compress::choose(choices, bits).unwrap()));
+            [&ours, &exhaustive].map(|choices| lost(&crate::compress::choose(choices, bits).unwrap()));
         assert!(
             quick <= whole * 1.02,
             "{bits} bits: {quick} nats, {whole} if every candidate runs the whole model"

@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use anemeter_base::vocabulary::{ComputeUnits, Embeddings, FunctionRole, KvForm};
+use anemeter_base::vocabulary::{Activations, ComputeUnits, Embeddings, FunctionRole, KvForm};
 use anemeter_convert::bundle::{
     Architecture, Checkpoint, Chunk, File, Function, Manifest, Mask, Origin, Port, SCHEMA, Settings, Tool,
 };
@@ -47,6 +47,7 @@ pub(crate) fn manifest(seq_lens: &[usize], batch: usize) -> Manifest {
             opset: "CoreML8".to_owned(),
             compute_units: ComputeUnits::Cpu,
             precision: "fp16".to_owned(),
+            activations: Activations::Fp16,
             training_seq_lens: None,
             config: None,
         }),
@@ -61,6 +62,7 @@ pub(crate) fn manifest(seq_lens: &[usize], batch: usize) -> Manifest {
                 function(FunctionRole::PREFILL, &["input_ids", "mask", "select"]),
                 function(FunctionRole::DECODE, &["input_ids", "mask", "k_cache", "v_cache"]),
             ],
+            asset: None,
         }],
         host_embeddings: None,
         tokenizer: None,

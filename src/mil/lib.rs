@@ -22,6 +22,7 @@ pub mod propagate;
 mod text;
 mod types;
 pub mod verify;
+pub mod widen;
 
 pub use builder::{Arg, BuildError, Builder, Pending};
 pub use literal::{Literal, LiteralData, Payload, QuantizedSource};

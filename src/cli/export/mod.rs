@@ -16,10 +16,10 @@ use crate::compress::{ExpectedLoss, Log, Precision, Totals};
 use crate::config;
 use crate::export::{self, Automatic, Chunking, ConfigFile, ExportOptions, PrecisionPlan, Request, Target};
 use crate::render::Table;
-use crate::vocabulary::{ComputeUnits, Embeddings, KvForm};
+use crate::vocabulary::{Activations, ComputeUnits, Embeddings, KvForm, ModelFormat};
 use progress::Bar;
 
-/// Export the checkpoint of a language model or an encoder to a bundle of Core ML packages.
+/// Export the checkpoint of a language model or an encoder to a bundle of Core ML packages or Core AI assets.
 #[derive(clap::Args)]
 #[command(
     after_help = "A checkpoint is a Hugging Face folder, a GGUF file, or a file of weights beside its config.json.\n\
@@ -78,6 +78,13 @@ pub(super) struct Args {
     /// System that the export is for; it limits the size of a package [default: macos15].
     #[arg(long, value_parser = choice::<Target>())]
     target: Option<Target>,
+    /// Model formats: Core ML packages, Core AI assets (`.aimodel`, for macOS 27 and iOS 27), or both [default: coreml].
+    #[arg(long, value_delimiter = ',', value_name = "FORMAT,…", value_parser = choice::<ModelFormat>())]
+    format: Option<Vec<ModelFormat>>,
+    /// Type of activations, inputs, outputs and states: fp16, or fp32 for a twin to check against, which the Neural
+    /// Engine does not run [default: fp16].
+    #[arg(long, value_name = "TYPE", value_parser = choice::<Activations>())]
+    activations: Option<Activations>,
     /// Compute units that Core ML may use [default: all].
     #[arg(long, value_name = "UNITS", value_parser = choice::<ComputeUnits>())]
     compute_units: Option<ComputeUnits>,
@@ -155,6 +162,8 @@ fn request(args: &Args) -> Result<Request, export::ExportError> {
         head_split: args.head_split,
         chunks: args.chunks,
         target: args.target,
+        format: args.format.clone(),
+        activations: args.activations,
         precision: match args.precision {
             Some(PrecisionArg::All(precision)) => Some(precision.into()),
             Some(PrecisionArg::Auto) | None => None,
@@ -205,7 +214,16 @@ fn print(bundle: &Bundle, (checkpoint, args): (&Path, &Args), output: &mut Outpu
         let last = chunk.first_layer + chunk.layers - 1;
         let layers = format!("{} to {last}", chunk.first_layer);
         let size = Bytes(chunk.file.bytes).to_string();
-        table.row([chunk.file.name.clone(), layers, size, functions.join(" ")]);
+        let is_asset = chunk.asset.as_ref().is_some_and(|asset| asset.file == chunk.file);
+        if !is_asset {
+            table.row([chunk.file.name.clone(), layers.clone(), size, functions.join(" ")]);
+        }
+        if let Some(asset) = &chunk.asset {
+            let functions: Vec<&str> =
+                asset.functions.iter().map(|function| function.name.as_str()).collect();
+            let size = Bytes(asset.file.bytes).to_string();
+            table.row([asset.file.name.clone(), layers, size, functions.join(" ")]);
+        }
     }
     output.text(table.indented(2))?;
     if let Some(sensitivity) = &manifest.sensitivity {

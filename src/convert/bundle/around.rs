@@ -199,6 +199,7 @@ fn chunk(path: &Path, package: &Package, digests: Digests) -> Result<Chunk, Bund
         masks: Vec::new(),
         rotations: Vec::new(),
         functions: functions(package.model()),
+        asset: None,
     })
 }
 

@@ -11,7 +11,7 @@ use crate::checkpoint::{self, CheckpointError};
 use crate::compress::Log;
 use crate::model::{Attends, Pooling};
 use anemeter_base::schema::{self, SchemaError};
-use anemeter_base::vocabulary::{ComputeUnits, Embeddings, KvForm, Origin};
+use anemeter_base::vocabulary::{Activations, ComputeUnits, Embeddings, KvForm, Origin};
 
 /// The version of the format that this program reads and writes.
 pub const SCHEMA: &str = "anemeter.export/1";
@@ -233,6 +233,9 @@ pub struct Settings {
     pub compute_units: ComputeUnits,
     /// Precision of the weights, as asked for.
     pub precision: String,
+    /// What the numbers between operations are, inputs, outputs and states included.
+    #[serde(default, skip_serializing_if = "Activations::is_fp16")]
+    pub activations: Activations,
     /// Lengths that the model was trained with, if a training configuration was given.
     pub training_seq_lens: Option<Vec<usize>>,
     /// The configuration file of the export, if one was given: its path from the folder of the bundle.
@@ -268,6 +271,40 @@ pub struct Chunk {
     pub rotations: Vec<Rotation>,
     /// Entry points of the package.
     pub functions: Vec<Function>,
+    /// The same functions as a Core AI asset, if one was asked for. Where no package was asked for, `file` is the asset.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asset: Option<Asset>,
+}
+
+/// A Core AI asset, in which every shape of a function is a function.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Asset {
+    /// The asset, relative to the bundle.
+    pub file: File,
+    /// Its functions.
+    pub functions: Vec<AssetFunction>,
+}
+
+/// A function of a Core AI asset.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct AssetFunction {
+    /// Its name in the asset, such as `prefill_128`.
+    pub name: String,
+    /// The function of the chunk that it is, such as `prefill`.
+    pub function: String,
+    /// Which of the function's shapes it takes, from 0.
+    pub shape: usize,
+}
+
+impl Chunk {
+    /// What a function is called in the asset at one of its shapes.
+    pub fn asset_function(&self, function: &str, shape: usize) -> Option<&str> {
+        let functions = self.asset.iter().flat_map(|asset| &asset.functions);
+        let mut found = functions.filter(|entry| entry.function == function && entry.shape == shape);
+        found.next().map(|entry| entry.name.as_str())
+    }
 }
 
 /// An attention mask that a function takes.

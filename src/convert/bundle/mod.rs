@@ -16,9 +16,9 @@ pub use anemeter_base::vocabulary::Origin;
 pub use around::{describe_adopted, functions, is_stage, name_of, packages_of};
 pub use error::BundleError;
 pub use manifest::{
-    Architecture, Checkpoint, Chunk, Encoder, EncoderOutput, Exported, File, Function, LayerSensitivity,
-    LongRotation, Manifest, Mask, Phase, Port, Rotation, SCHEMA, Sensitivity, Settings, Tokenizer, Tool,
-    digest_text,
+    Architecture, Asset, AssetFunction, Checkpoint, Chunk, Encoder, EncoderOutput, Exported, File, Function,
+    LayerSensitivity, LongRotation, Manifest, Mask, Phase, Port, Rotation, SCHEMA, Sensitivity, Settings,
+    Tokenizer, Tool, digest_text,
 };
 
 /// The file that describes a bundle.
@@ -84,7 +84,11 @@ impl Bundle {
     /// Names of the files and packages that it consists of, beside its description.
     pub fn files(&self) -> impl Iterator<Item = &str> {
         let manifest = &self.manifest;
-        let chunks = manifest.chunks.iter().map(|chunk| chunk.file.name.as_str());
+        let chunks = manifest.chunks.iter().flat_map(|chunk| {
+            let asset = chunk.asset.iter().map(|asset| asset.file.name.as_str());
+            let name = chunk.file.name.as_str();
+            asset.filter(move |asset| *asset != name).chain([name])
+        });
         let tokenizer = manifest.tokenizer.iter().map(|tokenizer| tokenizer.file.name.as_str());
         let embeddings = manifest.host_embeddings.iter().map(|file| file.name.as_str());
         chunks.chain(tokenizer).chain(embeddings)

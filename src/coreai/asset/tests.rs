@@ -218,7 +218,7 @@ impl Payload for Counting {
         self.len
     }
 
-    fn write_to(&self, out: &mut dyn std::io::Write) -> std::io::Result<()> {
+    fn write_to(&self, out: &mut dyn Write) -> io::Result<()> {
         (0..self.given).try_for_each(|i| out.write_all(&[(i % 251) as u8]))
     }
 }

@@ -9,9 +9,9 @@ mod stored;
 
 pub use names::{generic, layer_in};
 
-use crate::arguments::Source;
-use crate::op::{KnownValue, Numerics, OpClass, OpDef};
-use crate::propagate::{self, Facts, Options};
+use crate::arguments::{Arguments, Source};
+use crate::op::{Call, KnownValue, Numerics, OpClass, OpDef};
+use crate::propagate::{self, FactBindings, Facts, Options};
 use crate::{Block, Function, Interface, Literal, Model, Operation, Opset, TensorType, Type, ValueId, ops};
 use anemeter_kernels::convert;
 use anemeter_kernels::tensor::{Shape, Tensor};
@@ -199,6 +199,27 @@ impl<'m> Graph<'m> {
         let bound = op.operation.input(parameter).and_then(|argument| argument.bindings.first());
         let attribute = || op.operation.attribute(parameter).map(Source::Literal);
         bound.map(Source::from).or_else(attribute)
+    }
+
+    /// Everything that is bound to a parameter that takes a list.
+    pub fn sources(&self, op: &Op<'m>, parameter: &str) -> Vec<Source<'m>> {
+        match op.operation.input(parameter) {
+            Some(argument) => argument.bindings.iter().map(Source::from).collect(),
+            None => op.operation.attribute(parameter).map(Source::Literal).into_iter().collect(),
+        }
+    }
+
+    /// Reads the arguments of an operation as its definition does at this shape, defaults included; an operation that
+    /// does not fit its definition is told why.
+    pub fn with_call<R>(&self, op: &Op<'m>, read: impl FnOnce(&Call<'_>) -> R) -> Result<R, String> {
+        let kind = op.kind();
+        let def = op.def.ok_or_else(|| format!("unknown operation {kind}"))?;
+        let (arguments, problems) = Arguments::resolve(op.operation, def);
+        if let Some(problem) = problems.into_iter().next() {
+            return Err(problem);
+        }
+        let bindings = FactBindings::new(&arguments, &self.facts, &[]);
+        Ok(read(&Call::new(def, self.function.opset, op.operation.outputs.len(), &bindings)))
     }
 
     /// The value bound to a parameter.

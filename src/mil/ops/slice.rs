@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::dims::SIGNED_INDEX;
 use super::prelude::*;
+pub use super::slice_bounds::Span;
 use super::slice_bounds::{self, Bounds, Direction};
 use anemeter_kernels::copy::StridedCopy;
 
@@ -43,6 +44,15 @@ fn first_element(call: &Call<'_>) -> Option<usize> {
 pub fn run_of(axis: usize, call: &Call<'_>) -> Option<Range<usize>> {
     let shape = call.ty("x").ok()?.concrete()?;
     Bounds::read(call, shape.len()).ok()?.run_of(axis, &shape)
+}
+
+/// What `slice_by_index` or `slice_update` selects of each axis of `x`, if that is known.
+pub fn spans(call: &Call<'_>) -> Result<Vec<Span>> {
+    let x = call.ty("x")?;
+    match x.concrete() {
+        Some(shape) => Bounds::read(call, shape.len())?.spans(&shape),
+        None => refuse!("`x` is a {x}, whose sizes are not known"),
+    }
 }
 
 fn eval_index(call: &Call<'_>, outputs: &mut Outputs<'_, '_>) -> Result {

@@ -34,11 +34,15 @@ type Mask = SmallVec<[bool; 8]>;
 
 /// The part of one dimension: from `start`, `len` elements `step` apart; squeezed out if it is an index.
 #[derive(Debug, Clone, Copy, PartialEq)]
-struct Span {
-    start: usize,
-    step: isize,
-    len: usize,
-    squeezed: bool,
+pub struct Span {
+    /// The first element.
+    pub start: usize,
+    /// From one element to the next; backwards if it is negative.
+    pub step: isize,
+    /// How many elements.
+    pub len: usize,
+    /// Whether the dimension is dropped.
+    pub squeezed: bool,
 }
 
 impl Bounds {
@@ -79,6 +83,11 @@ impl Bounds {
             }
         }
         Ok(dims)
+    }
+
+    /// The part of each dimension of a tensor of shape `x`; the bounds must be known.
+    pub(super) fn spans(&self, x: &[usize]) -> Result<Vec<Span>> {
+        x.iter().enumerate().map(|(axis, &size)| self.span(axis, size)).collect()
     }
 
     /// The part of a dimension of a known size; the bounds must be known.

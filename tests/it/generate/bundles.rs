@@ -81,6 +81,7 @@ fn settings(options: &Options) -> Settings {
         opset: options.opset.to_string(),
         compute_units: ComputeUnits::All,
         precision: "fp16".to_owned(),
+        activations: anemeter::vocabulary::Activations::Fp16,
         training_seq_lens: None,
         config: None,
     }

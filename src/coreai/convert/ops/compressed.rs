@@ -1,0 +1,116 @@
+//! Compressed weights: block integers and palettes.
+
+use super::Emitter;
+use crate::convert::body::tensor;
+use crate::convert::emit::Emit;
+use crate::convert::error::{Result, refuse};
+use crate::program::{Scalar, ValueId};
+use anemeter_kernels::convert;
+use anemeter_kernels::tensor::{DType, Tensor};
+use anemeter_mil::Literal;
+
+pub(super) const OPS: &[(&str, Emitter)] = &[
+    ("constexpr_affine_dequantize", affine),
+    ("constexpr_blockwise_shift_scale", blockwise),
+    ("constexpr_lut_to_dense", palette),
+];
+
+/// `scale * (data - offset)`, with a scale and an offset for each block.
+fn blockwise(e: &mut Emit<'_, '_, '_>) -> Result<Vec<ValueId>> {
+    let (data, scale, offset) = (e.arg("data")?, e.arg("scale")?, e.opt_arg("offset")?);
+    if let Some(offset) = e.call.opt_ty("offset")?
+        && offset.dtype != e.call.ty("data")?.dtype
+    {
+        refuse!("`offset` is {}; aicode takes offsets of the type of the data only", offset.dtype);
+    }
+    Ok(vec![shift_scale(e, data, scale, offset)])
+}
+
+fn shift_scale(e: &mut Emit<'_, '_, '_>, data: ValueId, scale: ValueId, offset: Option<ValueId>) -> ValueId {
+    let body = e.body();
+    let (blocks, element, codes) = (body.dims(scale), body.element(scale), body.element(data));
+    let offset = offset.unwrap_or_else(|| body.splat(codes, &blocks, 0.0));
+    let minimum = body.splat(element, &blocks, 0.0);
+    let dims = body.dims(data);
+    body.push("primitive.blockwise_shift_scale_v2", &[data, scale, offset, minimum], tensor(element, &dims))
+}
+
+/// The older form: a scale and a zero point for the whole tensor or for each index of an axis.
+fn affine(e: &mut Emit<'_, '_, '_>) -> Result<Vec<ValueId>> {
+    let data = e.arg("quantized_data")?;
+    let dims = e.body().dims(data);
+    let axis = e.call.axis("axis", dims.len())?;
+    let (scale, zero) = (e.call.shared("scale")?, e.call.shared("zero_point")?);
+    let count = scale.view().len().max(zero.view().len());
+    let mut blocks = vec![1; dims.len()];
+    blocks[axis] = count as u64;
+    let data_type = e.call.ty("quantized_data")?.dtype;
+    let scale = Literal::immediate(&repeated(&scale, count)?);
+    let zero = Literal::immediate(&repeated(&integers(&zero, data_type)?, count)?);
+    let scale_type = e.call.ty("scale")?.dtype;
+    let scale = e.shaped(&scale, scale_type, &blocks)?;
+    let zero = e.shaped(&zero, data_type, &blocks)?;
+    Ok(vec![shift_scale(e, data, scale, Some(zero))])
+}
+
+/// A number for each of so many blocks.
+fn repeated(tensor: &Tensor, count: usize) -> Result<Tensor> {
+    let bytes = match tensor.view().len() {
+        1 => tensor.bytes().repeat(count),
+        _ => tensor.bytes().to_vec(),
+    };
+    let shape = [count].into_iter().collect();
+    Ok(Tensor::new(tensor.dtype(), shape, bytes.into())?)
+}
+
+/// Zero points as integers of the data's type.
+fn integers(zero: &Tensor, to: DType) -> Result<Tensor> {
+    if zero.dtype() == to {
+        return Ok(zero.clone());
+    }
+    let view = zero.view();
+    let mut values = vec![0.0; view.len()];
+    convert::to_f32(&view, 0..view.len(), &mut values);
+    let range = if to == DType::I8 { -128.0..=127.0 } else { 0.0..=255.0 };
+    if let Some(bad) = values.iter().find(|value| value.fract() != 0.0 || !range.contains(*value)) {
+        refuse!(
+            "`zero_point` has {bad}, which is no {to}; aicode takes offsets of the type of the data only"
+        );
+    }
+    let bytes: Vec<u8> = values.iter().map(|&value| value as i32 as u8).collect();
+    Ok(Tensor::new(to, zero.shape().iter().copied().collect(), bytes.into())?)
+}
+
+/// Indices into tables, one table for each block.
+fn palette(e: &mut Emit<'_, '_, '_>) -> Result<Vec<ValueId>> {
+    let ty = e.result_type()?;
+    let is_flat = e.call.ty("lut")?.shape.len() == 1;
+    let (indices, tables) = if is_flat { flat_palette(e)? } else { (e.arg("indices")?, e.arg("lut")?) };
+    let vector_axis = match !is_flat && e.call.has("vector_axis") {
+        true => e.call.axis("vector_axis", e.call.ty("indices")?.shape.len())?,
+        false => 0,
+    };
+    let axis = e.body().splat(Scalar::I16, &[], vector_axis as f64);
+    Ok(vec![e.body().push("primitive.lut_to_dense_v1", &[indices, tables, axis], ty)])
+}
+
+/// The older form: one table, and indices packed into bytes.
+fn flat_palette(e: &mut Emit<'_, '_, '_>) -> Result<(ValueId, ValueId)> {
+    let dims = e.result_dims()?;
+    let (lut, lut_type) = (e.stored("lut")?, e.call.ty("lut")?);
+    let entries = lut_type.concrete().and_then(|shape| shape.first().copied()).unwrap_or(0);
+    let index_type = match entries {
+        2 => DType::U1,
+        4 => DType::U2,
+        16 => DType::U4,
+        64 => DType::U6,
+        256 => DType::U8,
+        other => refuse!("`lut` has {other} entries"),
+    };
+    let indices = e.stored("indices")?;
+    let indices = e.shaped(indices, index_type, &dims)?;
+    let mut table = vec![1; dims.len()];
+    table.extend([entries as u64, 1]);
+    let dtype = lut_type.dtype;
+    Ok((indices, e.shaped(lut, dtype, &table)?))
+}

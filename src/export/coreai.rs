@@ -1,0 +1,64 @@
+//! Chunks as Core AI assets.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::Progress;
+use super::error::ExportError;
+use super::phases::Phases;
+use crate::bundle::{Asset, AssetFunction, File};
+use crate::coreai::asset::{AssetMetadata, write_watched};
+use crate::coreai::convert::{self, from_mil};
+use crate::mil::verify::Verified;
+use crate::package::WriteOptions;
+
+/// Writes the assets of a bundle.
+pub(super) struct AssetWriter<'a> {
+    /// The folder of the bundle, which is staged.
+    pub(super) folder: &'a Path,
+    pub(super) metadata: AssetMetadata,
+}
+
+impl AssetWriter<'_> {
+    /// Writes a chunk.
+    pub(super) fn write(
+        &self,
+        name: &str,
+        model: &Verified,
+        weight_bytes: u64,
+        phases: &mut Phases,
+        progress: &dyn Progress,
+    ) -> Result<Asset, ExportError> {
+        let program = phases.time("convert to aicode", || from_mil(model))?;
+        let file = format!("{name}.aimodel");
+        progress.began(&file, Some(weight_bytes));
+        let staged = WriteOptions { staged: true, ..WriteOptions::default() };
+        let summary = write_watched(&program, &self.metadata, &self.folder.join(&file), staged, progress)?;
+        phases.wrote(&file, (summary.writing, summary.syncing), summary.bytes);
+        let functions = convert::functions(model.model());
+        let functions = functions.map(|convert::FunctionShape { name, function, shape }| AssetFunction {
+            name,
+            function,
+            shape,
+        });
+        Ok(Asset {
+            file: File { name: file, bytes: summary.bytes, digest: sha256_text(&summary.sha256) },
+            functions: functions.collect(),
+        })
+    }
+}
+
+fn sha256_text(digest: &[u8; 32]) -> String {
+    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256:{hex}")
+}
+
+/// What assets say about the model. Nothing in it changes from one run to the next.
+pub(super) fn metadata(description: &str, source: &str) -> AssetMetadata {
+    let source = serde_json::Value::String(source.to_owned());
+    AssetMetadata {
+        description: description.to_owned(),
+        other: BTreeMap::from([("source".to_owned(), source)]),
+        ..AssetMetadata::default()
+    }
+}
