@@ -101,9 +101,12 @@ def vision(make, size):
 
 
 def small_vit():
-    return torchvision.models.VisionTransformer(
+    model = torchvision.models.VisionTransformer(
         image_size=64, patch_size=16, num_layers=4, num_heads=4, hidden_dim=128, mlp_dim=256, num_classes=100
     )
+    # Its head begins with zeros, which would give the same scores for everything.
+    nn.init.normal_(model.heads.head.weight, std=0.1)
+    return model
 
 
 def spread(model):

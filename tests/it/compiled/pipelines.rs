@@ -117,7 +117,7 @@ fn stages_are_measured_where_they_are() {
     let folder = tempfile::tempdir().unwrap();
     let [_, package, compiled] = pipelines(folder.path());
     for path in [&package, &compiled] {
-        let out = path.with_extension("report");
+        let out = PathBuf::from(format!("{}-report", path.display()));
         let fixed = ["--launches", "1", "--requests", "3", "--runtime", "cpu", "--out", arg(&out)];
         let whole = anemeter(&[&["bench", arg(path)], &fixed[..]].concat());
         assert!(whole.refused().contains("help: name one of its ML programs"), "{}", whole.stderr);

@@ -249,7 +249,7 @@ fn the_workflow_runs_in_an_empty_repository_and_gates_once_there_is_a_baseline()
 
 #[test]
 fn the_workflow_does_the_same_for_packages_of_others() {
-    follow(Example::Packages, "latency");
+    follow(Example::Packages, "Latency");
 }
 
 /// Runs the workflow twice; the summary speaks of a metric.
