@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use anemeter::atomic::write_file;
 use serde_json::Value;
 
 use crate::support::command::{anemeter, arg, redact};
@@ -93,7 +94,7 @@ fn rules_are_explained_waived_and_in_sarif() {
     }
     let folder = tempfile::tempdir().unwrap();
     let waivers = folder.path().join("lint.yaml");
-    fs::write(&waivers, "waivers:\n  - {rule: C01, where: '*', reason: it is for the GPU}\n").unwrap();
+    write_file(&waivers, b"waivers:\n  - {rule: C01, where: '*', reason: it is for the GPU}\n").unwrap();
     let waived = anemeter(&["lint", arg(&path), "--waivers", arg(&waivers)]);
     assert!(waived.succeeded().contains("it is for the GPU"), "{}", waived.stdout);
 }
@@ -107,19 +108,19 @@ fn broken_assets_and_options_of_packages_exit_with_2() {
         fs::copy(sample("t_lut6").join(name), copy.join(name)).unwrap();
     }
     let program = fs::read(copy.join("main.mlirb")).unwrap();
-    fs::write(copy.join("main.mlirb"), &program[..500]).unwrap();
+    write_file(&copy.join("main.mlirb"), &program[..500]).unwrap();
     for command in [&["inspect", arg(&copy)][..], &["lint", arg(&copy)], &["compare", arg(&copy), arg(&copy)]]
     {
         let error = anemeter(command);
         assert!(error.refused().contains("main.mlirb: expected"), "{}", error.stderr);
         assert!(error.stderr.contains("(at byte "), "{}", error.stderr);
     }
-    fs::write(copy.join("metadata.json"), r#"{"assetVersion": "9.0"}"#).unwrap();
+    write_file(&copy.join("metadata.json"), br#"{"assetVersion": "9.0"}"#).unwrap();
     assert!(anemeter(&["inspect", arg(&copy)]).refused().contains("to be `2.0`, found `9.0`"));
     let whole = sample("t_lut6");
     assert!(anemeter(&["inspect", arg(&whole), "--cost"]).refused().contains("packages only"));
     assert!(anemeter(&["lint", arg(&whole), "--target", "ios18"]).refused().contains("--target is for"));
     let package = folder.path().join("a.json");
-    fs::write(&package, "{}").unwrap();
+    write_file(&package, b"{}").unwrap();
     assert!(anemeter(&["compare", arg(&whole), arg(&package)]).refused().contains("is a Core AI asset"));
 }

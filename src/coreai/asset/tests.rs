@@ -1,10 +1,11 @@
 //! Assets that Apple's tools made, read and written; and hostile bytes.
 
 use std::fs;
-use std::io::{Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anemeter_base::atomic::write_file;
 use anemeter_kernels::tensor::Bytes;
 use anemeter_mil::Payload;
 use anemeter_mil::package::WriteOptions;
@@ -142,7 +143,7 @@ fn changed_and_cut_samples_never_panic() {
     for sample in samples() {
         let bytes = fs::read(sample.join(PROGRAM)).unwrap();
         // All places of small files, some of large ones: a step without a common divisor with what the format aligns to.
-        let step = if bytes.len() < 4096 { 1 } else { bytes.len() / 150 | 1 };
+        let step = if bytes.len() < 4096 { 1 } else { (bytes.len() / 150) | 1 };
         for at in (0..bytes.len()).step_by(step) {
             let cut = Bytes::from(bytes[..at].to_vec());
             assert!(decode(&cut).is_err(), "{} cut at {at}", sample.display());
@@ -189,7 +190,7 @@ fn adding(weights: &[Resource]) -> Program {
     let mut ops: Vec<Op> = weights.iter().map(|weight| constant(weight, ty.clone())).collect();
     let mut last = 0;
     for index in 0..weights.len() as u32 {
-        ops.push(op("primitive.add_v1", &[last, index + 1], &[ty.clone()]));
+        ops.push(op("primitive.add_v1", &[last, index + 1], std::slice::from_ref(&ty)));
         last = weights.len() as u32 + 1 + index;
     }
     ops.push(op("dataflow.output_v1", &[last], &[]));
@@ -273,7 +274,7 @@ fn an_asset_appears_whole_or_not_at_all_and_replaces_only_assets() {
     let overwrite = WriteOptions { overwrite: true, ..WriteOptions::default() };
     write_watched(&program, &AssetMetadata::default(), &path, overwrite, &()).unwrap();
     assert!(before == fs::read(path.join(PROGRAM)).unwrap(), "the same program gives the same bytes");
-    fs::write(path.join("notes.txt"), "mine").unwrap();
+    write_file(&path.join("notes.txt"), b"mine").unwrap();
     let foreign = write_watched(&program, &AssetMetadata::default(), &path, overwrite, &()).unwrap_err();
     assert!(foreign.to_string().contains("holds `notes.txt`, so it is not replaced"), "{foreign}");
 }
@@ -286,7 +287,7 @@ fn a_large_asset_is_opened_without_being_read() {
     let len = 18 << 30;
     let encoded = encode(&adding(&[stream(len, 0)])).unwrap();
     fs::create_dir(&path).unwrap();
-    fs::write(path.join(METADATA), AssetMetadata::default().to_json().unwrap()).unwrap();
+    write_file(&path.join(METADATA), &AssetMetadata::default().to_json().unwrap()).unwrap();
     let mut file = fs::File::create_new(path.join(PROGRAM)).unwrap();
     file.write_all(&encoded.head).unwrap();
     file.write_all(&encoded.resources[0].header).unwrap();
@@ -331,12 +332,12 @@ fn the_hash_is_compared_when_asked() {
     let mut file = fs::read(path.join(PROGRAM)).unwrap();
     let weight = file.windows(64).position(|window| window == [1; 64]).unwrap();
     file[weight] = 2;
-    fs::write(path.join(PROGRAM), file).unwrap();
+    write_file(&path.join(PROGRAM), &file).unwrap();
     let error = Asset::open(&path).unwrap().check_hash().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Hash);
     fs::remove_file(path.join(HASH)).unwrap();
     Asset::open(&path).unwrap().check_hash().unwrap();
-    fs::write(path.join(HASH), [0; 31]).unwrap();
+    write_file(&path.join(HASH), &[0; 31]).unwrap();
     assert!(Asset::open(&path).unwrap_err().to_string().contains("main.hash: expected the 32 bytes"));
     fs::remove_file(path.join(METADATA)).unwrap();
     assert_eq!(Asset::open(&path).unwrap_err().kind(), ErrorKind::Missing);

@@ -23,7 +23,7 @@ pub struct Rule {
     check: Check,
     /// A smallest program that breaks the rule, and one that keeps it.
     #[cfg(test)]
-    examples: (fn() -> Program, fn() -> Program),
+    examples: (testing::Example, testing::Example),
 }
 
 /// How a rule is checked.

@@ -2,6 +2,9 @@
 
 use crate::{Attribute, Dim, Graph, Op, Port, Program, Region, Scalar, Type, ValueId, verify};
 
+/// A smallest program.
+pub(super) type Example = fn() -> Program;
+
 /// A tensor type of a known shape.
 pub(super) fn fixed(dims: &[u64], element: Scalar) -> Type {
     Type::Tensor { dims: dims.iter().map(|&size| Dim::Fixed(size)).collect(), element, constraints: None }
