@@ -9,7 +9,7 @@ mod interface;
 mod interpreter;
 mod process;
 mod session;
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};
