@@ -185,7 +185,8 @@ impl BenchConfig {
         }
         let shapes = self.shapes.as_ref()?;
         let shortest = shapes.iter().min().copied().unwrap_or(0);
-        if shortest <= self.generated_tokens {
+        let generates = self.kind != Some(WorkloadKind::Predict);
+        if generates && shortest <= self.generated_tokens {
             return Some(format!(
                 "`shapes` is {shapes:?}, expected lengths above the {} `generated_tokens`",
                 self.generated_tokens

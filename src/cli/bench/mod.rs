@@ -19,7 +19,7 @@ use crate::hardware::Profiles;
 use crate::harness::{BenchConfig, folder_name};
 use crate::render::{html, markdown, tables};
 use crate::report::{LeakVerdict, Outcome, Report};
-use crate::vocabulary::{ComputeUnits, KvForm, RuntimeName};
+use crate::vocabulary::{ComputeUnits, KvForm, RuntimeName, WorkloadKind};
 pub(super) use depth::DepthArgs;
 pub(super) use predict::PredictArgs;
 pub(super) use progress::Progress;
@@ -117,7 +117,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     if let Some(folder) = local(args) {
         keep_measurement(&folder.join(REPORT), args.force)?;
     }
-    let report = measure(args, &bundle, config(args)?, &args.profiles.read()?)?;
+    let report = measure(args, &bundle, config(args, Some(&bundle))?, &args.profiles.read()?)?;
     let folder = match local(args) {
         Some(folder) => folder.to_owned(),
         None => Path::new(REPORTS).join(folder_name(&report.header, &bundle.manifest().name)),
@@ -171,8 +171,12 @@ fn measure(args: &Args, bundle: &Bundle, config: BenchConfig, profiles: &Profile
     Ok(report)
 }
 
-fn config(args: &Args) -> Result<BenchConfig> {
+fn config(args: &Args, bundle: Option<&Bundle>) -> Result<BenchConfig> {
     let mut config = workload(args.workload.as_deref())?;
+    if bundle.is_some_and(|bundle| bundle.manifest().encoder.is_some()) {
+        // Lengths of an encoder need no room for tokens that are generated.
+        config.kind.get_or_insert(WorkloadKind::Predict);
+    }
     config.shapes = args.shapes.clone().or(config.shapes);
     config.threads = args.threads.or(config.threads);
     config.compute_units = args.compute_units.or(config.compute_units);

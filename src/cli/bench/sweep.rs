@@ -31,7 +31,7 @@ pub(super) fn run(args: &Args, path: &Path, output: &mut Output) -> Result<Statu
         let report = folder.join(file_name(index, &candidate.name)).join(super::REPORT);
         keep_measurement(&report, args.force)?;
     }
-    let workload = super::config(args)?;
+    let workload = super::config(args, None)?;
     let mut reports = Vec::new();
     let result =
         plan.run(&workload, (&machine, &profile.production_mix), |index, candidate, bundle, config| {

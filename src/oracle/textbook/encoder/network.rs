@@ -72,7 +72,7 @@ impl EncoderNetwork for Encoder {
             let types: Vec<u32> = tokens.types.iter().map(|&kind| if kinds > 1 { kind } else { 0 }).collect();
             x = (x + rows(table, &types)?)?;
         }
-        x = optional(self.norm.as_ref(), x)?;
+        x = optional(self.norm.as_ref(), &x)?;
         watch(Point::Embedding, &x)?;
         for (index, layer) in self.layers.iter().enumerate() {
             x = layer.attend(&x)?;
@@ -80,21 +80,19 @@ impl EncoderNetwork for Encoder {
             x = layer.transform(&x)?;
             watch(Point::Layer(index), &x)?;
         }
-        optional(self.last_norm.as_ref(), x)
+        optional(self.last_norm.as_ref(), &x)
     }
 }
 
-fn optional(norm: Option<&LayerNorm>, x: Tensor) -> Result<Tensor> {
-    norm.map_or(Ok(x.clone()), |norm| norm.forward(&x))
+fn optional(norm: Option<&LayerNorm>, x: &Tensor) -> Result<Tensor> {
+    norm.map_or_else(|| Ok(x.clone()), |norm| norm.forward(x))
 }
 
 impl Layer {
     fn attend(&self, x: &Tensor) -> Result<Tensor> {
         match &self.norms {
             Norms::Post { attention, .. } => attention.forward(&(x + self.attention.forward(x)?)?),
-            Norms::Pre { attention, .. } => {
-                x + self.attention.forward(&optional(attention.as_ref(), x.clone())?)?
-            }
+            Norms::Pre { attention, .. } => x + self.attention.forward(&optional(attention.as_ref(), x)?)?,
             Norms::Around { attention: [before, after], .. } => {
                 x + after.forward(&self.attention.forward(&before.forward(x)?)?)?
             }
