@@ -174,7 +174,7 @@ def gpt2():
     config = transformers.GPT2Config(
         vocab_size=VOCABULARY, n_positions=CONTEXT, n_embd=HIDDEN, n_layer=LAYERS, n_head=HEADS, attn_implementation="eager"
     )
-    return lively(transformers.GPT2LMHeadModel(config))
+    return lively(transformers.GPT2LMHeadModel(config), 0.25)
 
 
 def llama():
@@ -182,14 +182,14 @@ def llama():
         vocab_size=VOCABULARY, hidden_size=HIDDEN, intermediate_size=96, num_hidden_layers=LAYERS,
         num_attention_heads=HEADS, num_key_value_heads=2, max_position_embeddings=CONTEXT, attn_implementation="eager"
     )
-    return lively(transformers.LlamaForCausalLM(config))
+    return lively(transformers.LlamaForCausalLM(config), 0.15)
 
 
-def lively(model):
-    """Weights large enough that logits differ and tokens do not repeat; rounded to what packages store."""
+def lively(model, std):
+    """Weights large enough that tokens do not repeat, and no larger: rounding grows with them. As packages store them."""
     for name, parameter in model.named_parameters():
         if parameter.dim() > 1:
-            nn.init.normal_(parameter, std=0.25)
+            nn.init.normal_(parameter, std=std)
         parameter.data = parameter.data.half().float()
     return model.eval()
 

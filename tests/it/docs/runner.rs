@@ -85,7 +85,7 @@ impl Runner {
         match example {
             Example::Checkpoint => copy(&root().join("src/quickstart/model"), &model),
             Example::Packages => {
-                packages::write(&model, Model::single(packages::convolutions("main", 16, 2)))
+                packages::write(&model, Model::single(packages::convolutions("main", 16, 2)));
             }
         }
         runner.git(&["init", "--quiet"]);
