@@ -66,11 +66,14 @@ fn layer_by_layer_is_what_the_reference_computes() {
         let decoder = model::build(&checkpoint).unwrap();
         let mut oracle = oracle::open(&checkpoint, POSITIONS).unwrap();
         let expected = logits(oracle.as_mut(), 1);
+        // Sums run in another order, and gemma3 has the largest ones.
+        let largest = expected.iter().flatten().fold(1.0f32, |most, x| most.max(x.abs()));
         // The second sequence sees nothing of the first.
         let found = layer_by_layer(&decoder, &[IDS.to_vec(), IDS[..4].to_vec()]);
-        let distance = architectures::max_abs_difference(&found[..IDS.len()], &expected);
-        assert!(distance < 5e-4, "{}: {distance}", tiny.name);
-        let distance = architectures::max_abs_difference(&found[IDS.len()..], &expected[..4]);
-        assert!(distance < 5e-4, "{}, second sequence: {distance}", tiny.name);
+        for (found, expected) in [(&found[..IDS.len()], &expected[..]), (&found[IDS.len()..], &expected[..4])]
+        {
+            let distance = architectures::max_abs_difference(found, expected);
+            assert!(distance < 2e-4 * largest, "{}: {distance} of {largest}", tiny.name);
+        }
     }
 }
