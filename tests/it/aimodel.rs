@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anemeter::atomic::write_file;
 use serde_json::Value;
 
-use crate::support::command::{anemeter, arg, redact};
+use crate::support::command::{anemeter, arg};
 
 fn samples() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("src/coreai/testdata")
@@ -16,23 +16,42 @@ fn sample(name: &str) -> PathBuf {
     samples().join(name).with_extension("aimodel")
 }
 
-fn shown(arguments: &[&str]) -> String {
-    redact(anemeter(arguments).succeeded(), &samples())
+/// That some text has all of these.
+fn assert_has(text: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(text.contains(part), "{part} is not in:\n{text}");
+    }
 }
 
 #[test]
 fn overview_of_a_decoder_with_states() {
-    insta::assert_snapshot!(shown(&[
-        "inspect",
-        arg(&sample("qwen_macos_4bit_float16")),
-        "--ops",
-        "--weights"
-    ]));
+    let path = sample("qwen_macos_4bit_float16");
+    let text = anemeter(&["inspect", arg(&path), "--ops", "--weights"]);
+    let interface = [
+        "Core AI asset, aicode 20260317",
+        "function main (",
+        "keyCache",
+        "[2, 1, 2, 512, 16]",
+        "logits",
+        "[1, ?",
+    ];
+    assert_has(text.succeeded(), &interface);
+    assert_has(text.succeeded(), &["scaled_dot_product_attention", "rms_norm", "rope"]);
+    assert_has(
+        text.succeeded(),
+        &["primitive.blockwise_shift_scale_v2", "blockwise linear", "sint4", "[128, 64]"],
+    );
 }
 
 #[test]
 fn readable_aicode() {
-    insta::assert_snapshot!(shown(&["inspect", arg(&sample("t_state_fp16_slice_update")), "--mil"]));
+    let text = anemeter(&["inspect", arg(&sample("t_state_fp16_slice_update")), "--mil"]);
+    assert!(
+        text.succeeded()
+            .starts_with("asset version 20250922\n\ngraph \"main\"(\"x\": tensor<1x2x1x4xfloat16>, ")
+    );
+    let update = "  %16 = primitive.slice_update_v1(%11, %14, %15, %3, %0) : tensor<1x2x8x4xfloat16>\n";
+    assert_has(text.succeeded(), &[update, "{value = dense<[1, 2]>}", "  dataflow.output_v1(%18, %19)\n}\n"]);
 }
 
 #[test]
@@ -75,14 +94,23 @@ fn lint_of_per_block_integers() {
     let path = sample("qwen_macos_4bit_float16");
     let outcome = anemeter(&["lint", arg(&path)]);
     assert_eq!((outcome.code, outcome.stderr.as_str()), (1, ""));
-    insta::assert_snapshot!(redact(&outcome.stdout, &samples()));
+    assert_has(
+        &outcome.stdout,
+        &[", for Core AI 27\n", "error C01: integer weights with a scale per block\n"],
+    );
+    assert_has(&outcome.stdout, &["scales are 64x2 for a weight of 64x64"]);
     let plain = anemeter(&["lint", arg(&sample("t_lut4_group4"))]);
     assert!(plain.succeeded().ends_with("0 errors, 0 warnings, 0 remarks\n"), "{}", plain.stdout);
 }
 
 #[test]
 fn rules_are_explained_waived_and_in_sarif() {
-    insta::assert_snapshot!(anemeter(&["lint", "--explain", "per-block-integers"]).succeeded());
+    let explained = anemeter(&["lint", "--explain", "per-block-integers"]);
+    assert!(explained.succeeded().starts_with("C01: integer weights with a scale per block\n"));
+    assert_has(
+        &explained.stdout,
+        &["Evidence:\n- apple/coreai-models issue 279", "It is about Core AI assets."],
+    );
     let list = anemeter(&["lint", "--explain", "all"]);
     let path = sample("qwen_macos_4bit_float16");
     let sarif = anemeter(&["lint", arg(&path), "--format", "sarif"]);

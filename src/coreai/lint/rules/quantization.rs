@@ -43,7 +43,7 @@ pub(super) static SCALE_RANK: Rule = Rule {
         id: "C02",
         slug: "scale-rank",
         title: "a scale has another rank than its weight",
-        severity: Severity::Error,
+        severity: Severity::Warning,
         confidence: Confidence::Documented,
         why: "Apple's interpreter traps on a scale of rank 0 for data of rank 3, which ends the process (SIGILL); scales of \
               the same rank are fine. Apple's recipe for iOS has such a scale for its table of embeddings.",
