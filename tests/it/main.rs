@@ -13,6 +13,7 @@ mod docs;
 mod errors;
 mod eval;
 mod export;
+mod export_coreai;
 mod gate;
 mod generate;
 mod hostile;

@@ -14,6 +14,7 @@ struct Requirements(&'static str);
 const COREMLTOOLS: Requirements = Requirements("xtask/python/requirements.txt");
 const CLUSTERING: Requirements = Requirements("xtask/python/requirements-compress.txt");
 const TORCH: Requirements = Requirements("xtask/python/requirements-torch.txt");
+const COREAI: Requirements = Requirements("xtask/python/requirements-coreai.txt");
 const MOTO: Requirements = Requirements("xtask/python/requirements-remote.txt");
 const PEERS: Requirements = Requirements("xtask/python/requirements-peers.txt");
 const MODELS: Requirements = Requirements("xtask/python/requirements-packages.txt");
@@ -63,6 +64,15 @@ pub(crate) fn interpreter_for_compression(project: &Project) -> Result<Option<Pa
 /// An interpreter with a server that speaks S3, in an environment of its own.
 pub(crate) fn interpreter_with_moto(project: &Project) -> Result<Option<PathBuf>> {
     MOTO.in_environment(project, "venv-remote")
+}
+
+/// An interpreter with Apple's runtime for Core AI, in an environment of its own; nothing where its wheel cannot be
+/// installed.
+pub(crate) fn interpreter_with_coreai(project: &Project) -> Result<Option<PathBuf>> {
+    Ok(COREAI.in_environment(project, "venv-coreai").unwrap_or_else(|error| {
+        eprintln!("{error:#}");
+        None
+    }))
 }
 
 impl Requirements {

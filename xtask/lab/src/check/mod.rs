@@ -2,6 +2,7 @@
 
 mod architectures;
 pub(crate) mod conformance;
+mod coreai;
 mod coreml;
 mod decision;
 mod docs;
@@ -16,6 +17,7 @@ use crate::Task;
 pub(crate) const TASKS: &[Task] = &[
     ("architectures", architectures::run),
     ("conformance", conformance::run),
+    ("coreai", coreai::run),
     ("coreml", coreml::run),
     ("decision", decision::run),
     ("docs", docs::run),
