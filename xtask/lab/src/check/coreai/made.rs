@@ -98,7 +98,7 @@ impl<'r> Making<'r> {
         tolerance: f32,
         give: impl FnOnce(Pending<'_>) -> Pending<'_>,
     ) -> Result<Case> {
-        let outputs = give(self.builder.op(op).named("y")).push_all()?;
+        let outputs = give(self.builder.op(op).named("out")).push_all()?;
         Ok(self.end(op, tolerance, &outputs))
     }
 
