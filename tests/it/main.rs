@@ -16,6 +16,7 @@ mod encode;
 mod errors;
 mod eval;
 mod export;
+mod export_coreai;
 mod gate;
 mod generate;
 mod hostile;

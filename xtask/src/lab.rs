@@ -125,6 +125,14 @@ pub(crate) const CHECK_CONFORMANCE: Task = Task {
     run: Run::InLab,
 };
 
+pub(crate) const CHECK_COREAI: Task = Task {
+    name: "coreai",
+    arguments: "[--seed N] [--only OP]",
+    about: "every operation with an aicode form, on the CPU runtime and on Apple's runtime for Core AI (installs its wheel)",
+    not_checked: 77,
+    run: Run::InLab,
+};
+
 pub(crate) const CHECK_COREAI_RUNTIME: Task = Task {
     name: "coreai-runtime",
     arguments: "",

@@ -5,7 +5,7 @@ use super::elementwise::{clamped, greater, map};
 use crate::convert::body::{Body, tensor};
 use crate::convert::emit::Emit;
 use crate::convert::error::{Result, refuse};
-use crate::program::ValueId;
+use crate::program::{Attribute, ValueId};
 
 pub(super) const OPS: &[(&str, Emitter)] = &[
     ("clamped_relu", clamped_relu),
@@ -110,8 +110,8 @@ fn thresholded_relu(e: &mut Emit<'_, '_, '_>) -> Result<Vec<ValueId>> {
 
 fn gelu(e: &mut Emit<'_, '_, '_>) -> Result<Vec<ValueId>> {
     match e.call.text("mode")? {
-        "EXACT" => map(e, gelu_exact),
-        "TANH_APPROXIMATION" => map(e, gelu_tanh),
+        "EXACT" => map(e, |body, x| gelu_by(body, x, Attribute::Approximate(0))),
+        "TANH_APPROXIMATION" => map(e, |body, x| gelu_by(body, x, Attribute::Approximate(1))),
         "SIGMOID_APPROXIMATION" => map(e, |body, x| {
             let steep = body.with_number("primitive.mul_v1", x, 1.702);
             let gate = body.sigmoid(steep);
@@ -121,27 +121,8 @@ fn gelu(e: &mut Emit<'_, '_, '_>) -> Result<Vec<ValueId>> {
     }
 }
 
-/// `x (1 + erf(x / sqrt 2)) / 2`.
-fn gelu_exact(body: &mut Body, x: ValueId) -> ValueId {
-    let scaled = body.with_number("primitive.mul_v1", x, std::f64::consts::FRAC_1_SQRT_2);
-    let bent = body.unary("primitive.erf_v1", scaled);
-    half_of_one_plus(body, x, bent)
-}
-
-/// `x (1 + tanh(sqrt(2/π) (x + 0.044715 x³))) / 2`.
-fn gelu_tanh(body: &mut Body, x: ValueId) -> ValueId {
-    let square = body.binary("primitive.mul_v1", x, x);
-    let cube = body.binary("primitive.mul_v1", square, x);
-    let cubic = body.with_number("primitive.mul_v1", cube, 0.044_715);
-    let sum = body.binary("primitive.add_v1", x, cubic);
-    let scaled = body.with_number("primitive.mul_v1", sum, (2.0 / std::f64::consts::PI).sqrt());
-    let bent = body.unary("primitive.tanh_v1", scaled);
-    half_of_one_plus(body, x, bent)
-}
-
-/// `x (1 + y) / 2`.
-fn half_of_one_plus(body: &mut Body, x: ValueId, y: ValueId) -> ValueId {
-    let sum = body.with_number("primitive.add_v1", y, 1.0);
-    let share = body.with_number("primitive.mul_v1", sum, 0.5);
-    body.binary("primitive.mul_v1", x, share)
+/// The primitive, by erf or by tanh.
+fn gelu_by(body: &mut Body, x: ValueId, how: Attribute) -> ValueId {
+    let ty = body.ty(x).clone();
+    body.push_op("primitive.gelu_v1", &[x], vec![ty], vec![Some(how)], Vec::new())[0]
 }

@@ -11,11 +11,12 @@ pub(super) const OPS: &[(&str, Emitter)] = &[("conv", conv)];
 
 /// How a window moves along one axis.
 #[derive(Clone, Copy)]
-struct Axis {
-    stride: u64,
-    dilation: u64,
-    before: u64,
-    after: u64,
+pub(super) struct Axis {
+    pub(super) stride: u64,
+    pub(super) dilation: u64,
+    /// Margins.
+    pub(super) before: u64,
+    pub(super) after: u64,
 }
 
 fn conv(e: &mut Emit<'_, '_, '_>) -> Result<Vec<ValueId>> {
@@ -32,7 +33,6 @@ fn conv(e: &mut Emit<'_, '_, '_>) -> Result<Vec<ValueId>> {
     let mut margins = vec![(0, 0); 2];
     margins.extend(axes.iter().map(|axis| (axis.before, axis.after)));
     let x = body.pad(x, &margins, 0.0);
-    // A sequence is an image of height one.
     let (x, weight, axes) = match axes[..] {
         [along] => {
             let one = Axis { stride: 1, dilation: 1, before: 0, after: 0 };
@@ -63,21 +63,25 @@ fn conv(e: &mut Emit<'_, '_, '_>) -> Result<Vec<ValueId>> {
     Ok(vec![body.reshape(out, &dims)])
 }
 
-fn tall(body: &mut Body, x: ValueId) -> ValueId {
+/// A sequence as an image of height one.
+pub(super) fn tall(body: &mut Body, x: ValueId) -> ValueId {
     let mut dims = body.dims(x);
     dims.insert(2, 1);
     body.reshape(x, &dims)
 }
 
 /// Strides, dilations and margins, as `pad_type` and the sizes of input and output say.
-fn axes(e: &Emit<'_, '_, '_>, from: &[u64], kernel: &[u64], to: &[u64]) -> Result<Vec<Axis>> {
+pub(super) fn axes(e: &Emit<'_, '_, '_>, from: &[u64], kernel: &[u64], to: &[u64]) -> Result<Vec<Axis>> {
     let list = |name: &str| -> Result<Vec<u64>> {
         match e.call.has(name) {
             true => Ok(e.call.ints(name)?.iter().map(|&value| value.unsigned_abs()).collect()),
             false => Ok(vec![1; from.len()]),
         }
     };
-    let (strides, dilations) = (list("strides")?, list("dilations")?);
+    // Windows of a pooling have no dilations.
+    let is_conv = e.op.kind() == "conv";
+    let strides = list("strides")?;
+    let dilations = if is_conv { list("dilations")? } else { vec![1; from.len()] };
     let pad_type = e.call.text("pad_type")?;
     let margin = |axis: usize| -> Result<(u64, u64)> {
         let reach = (to[axis] - 1) * strides[axis] + (kernel[axis] - 1) * dilations[axis] + 1;

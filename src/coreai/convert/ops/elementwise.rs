@@ -36,7 +36,7 @@ pub(super) const OPS: &[(&str, Emitter)] = &[
     ("logical_xor", |e| binary(e, "primitive.logical_xor_v1")),
     ("maximum", |e| binary(e, "primitive.maximum_v1")),
     ("minimum", |e| binary(e, "primitive.minimum_v1")),
-    ("mod", |e| binary(e, "primitive.modulo_v1")),
+    ("mod", modulo),
     ("mul", |e| binary(e, "primitive.mul_v1")),
     ("not_equal", |e| compare(e, |body, x, y| body.binary_to("primitive.not_equal_v1", x, y, Scalar::Bool))),
     ("pow", |e| binary(e, "primitive.pow_v1")),
@@ -87,6 +87,15 @@ fn real_div(e: &mut Emit<'_, '_, '_>) -> Result<Vec<ValueId>> {
         refuse!("divides integers as real numbers, which aicode does not");
     }
     binary(e, "primitive.divide_v1")
+}
+
+/// `x - floor(x / y) * y`. aicode's own modulo takes the sign of `x`, MIL's that of `y`.
+fn modulo(e: &mut Emit<'_, '_, '_>) -> Result<Vec<ValueId>> {
+    let (x, y) = operands(e)?;
+    let body = e.body();
+    let whole = body.binary("primitive.floor_divide_v1", x, y);
+    let product = body.binary("primitive.mul_v1", whole, y);
+    Ok(vec![body.binary("primitive.sub_v1", x, product)])
 }
 
 fn compare(

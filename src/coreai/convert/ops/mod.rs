@@ -9,6 +9,8 @@ mod elementwise;
 mod gather;
 mod joining;
 mod normalization;
+mod order;
+mod pool;
 mod product;
 mod reduction;
 mod select;
@@ -35,6 +37,8 @@ static FAMILIES: &[&[(&str, Emitter)]] = &[
     gather::OPS,
     joining::OPS,
     normalization::OPS,
+    order::OPS,
+    pool::OPS,
     product::OPS,
     reduction::OPS,
     select::OPS,

@@ -2,6 +2,7 @@
 
 mod architectures;
 pub(crate) mod conformance;
+mod coreai;
 mod coreai_runtime;
 mod coreml;
 mod decision;
@@ -19,6 +20,7 @@ use crate::Task;
 pub(crate) const TASKS: &[Task] = &[
     ("architectures", architectures::run),
     ("conformance", conformance::run),
+    ("coreai", coreai::run),
     ("coreai-runtime", coreai_runtime::run),
     ("coreml", coreml::run),
     ("decision", decision::run),

@@ -1,0 +1,94 @@
+//! `anemeter export --format coreai`: the functions of a Core ML export as Core AI assets.
+
+use std::fs;
+
+use anemeter::bundle::{Bundle, Manifest};
+use anemeter::coreai::asset::Asset;
+use anemeter::coreai::{Graph, Scalar, Type};
+use serde_json::Value;
+
+use crate::support::scene::Scene;
+
+fn element(graph: &Graph, input: &str) -> Scalar {
+    let port = graph.inputs.iter().find(|port| port.name == input).unwrap();
+    let ty = match &port.ty {
+        Type::Handle(content) => content,
+        ty => ty,
+    };
+    match ty {
+        Type::Tensor { element, .. } => *element,
+        other => panic!("{input} is a {other:?}"),
+    }
+}
+
+#[test]
+fn every_length_is_a_function_of_the_asset() {
+    let scene = Scene::new();
+    let options =
+        ["--shapes", "16,32", "--kv", "io,state", "--query", "4", "--format", "coreml,coreai", "--json"];
+    let manifest = Manifest::parse(scene.export("out", &options).good()).unwrap();
+    let bundle = Bundle::open(scene.path("out")).unwrap();
+    let chunk = &manifest.chunks[0];
+    assert_eq!(chunk.file.name, "model.mlpackage");
+    let described = chunk.asset.as_ref().unwrap();
+    assert_eq!(described.file.name, "model.aimodel");
+    assert_eq!(chunk.asset_function("prefill", 1), Some("prefill_32"));
+    assert_eq!(chunk.asset_function("prefill", 2), None);
+
+    let asset = Asset::open(bundle.path("model.aimodel")).unwrap();
+    asset.check_hash().unwrap();
+    let names: Vec<&str> = asset.program().graphs.iter().map(|graph| graph.name.as_str()).collect();
+    let expected: Vec<&str> = described.functions.iter().map(|function| function.name.as_str()).collect();
+    assert_eq!(names, expected);
+    for name in ["prefill_16", "prefill_32", "decode_16", "decode_32", "prefill_c16_q4", "decode_c32"] {
+        assert!(names.contains(&name), "{names:?} has no {name}");
+    }
+    let decode = asset.program().graphs.iter().find(|graph| graph.name == "decode_c32").unwrap();
+    assert!(decode.inputs.iter().any(|port| matches!(port.ty, Type::Handle(_))), "states are handles");
+    assert_eq!(element(decode, "mask"), Scalar::F16);
+    // Weights are shared by functions: the asset is hardly larger than the package.
+    assert!(described.file.bytes < chunk.file.bytes + chunk.file.bytes / 2 + (1 << 20));
+}
+
+#[test]
+fn an_asset_can_be_alone_and_is_the_same_every_time() {
+    let scene = Scene::new();
+    let manifests = ["a", "b"].map(|output| {
+        let options = ["--shapes", "16", "--format", "coreai", "--json"];
+        let mut manifest: Value = serde_json::from_str(scene.export(output, &options).good()).unwrap();
+        manifest.as_object_mut().unwrap().remove("profile");
+        manifest
+    });
+    assert_eq!(manifests[0], manifests[1]);
+    for file in ["main.mlirb", "main.hash", "metadata.json"] {
+        let read = |output: &str| fs::read(scene.path(output).join("model.aimodel").join(file)).unwrap();
+        assert!(read("a") == read("b"), "{file}");
+    }
+    assert!(!scene.path("a").join("model.mlpackage").exists());
+    // Its files are known, so that it can be replaced.
+    scene.export("a", &["--shapes", "16", "--format", "coreai", "--overwrite"]).good();
+}
+
+#[test]
+fn activations_can_be_fp32() {
+    let scene = Scene::new();
+    let options =
+        ["--shapes", "16", "--format", "coreai", "--activations", "fp32", "--precision", "int8", "--json"];
+    let manifest = Manifest::parse(scene.export("out", &options).good()).unwrap();
+    let asset = Asset::open(scene.path("out").join("model.aimodel")).unwrap();
+    for graph in asset.program().graphs.iter().filter(|graph| graph.name.starts_with("decode")) {
+        assert_eq!(element(graph, "k_cache"), Scalar::F32);
+    }
+    let ports = manifest.chunks[0].functions.iter().flat_map(|function| &function.inputs);
+    let ports: Vec<_> = ports.collect();
+    assert!(ports.iter().all(|port| port.dtype != "fp16"), "{ports:?}");
+}
+
+#[test]
+fn what_has_no_form_is_named() {
+    let scene = Scene::new();
+    let options = ["--shapes", "16", "--format", "coreai", "--precision", "sparse:0.5"];
+    let message = scene.export("out", &options).refused().to_owned();
+    assert!(message.contains("no form of the operation constexpr_sparse"), "{message}");
+    assert!(!scene.path("out").exists());
+}
