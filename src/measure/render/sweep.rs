@@ -93,14 +93,15 @@ const COLUMNS: &[ColumnOf] = &[
     of_case(">latency p50 ms", |row, _| number(row.latency_ms)),
     of_case(">predictions/s", |row, _| number(row.predictions_per_second)),
     of_text(">TPS p50 tok/s", |row, _| number(row.tokens_per_second)),
-    always(">speed-up", |row, _| times(row.speed_up)),
+    of_case(">speed-up", |row, _| times(row.speed_up)),
+    of_text(">TPS speed-up", |row, _| times(row.speed_up)),
     of_text(">TTFT p50 ms", |row, _| number(row.ttft_ms)),
-    of_text(">speed-up", |row, _| times(row.prefill_speed_up)),
+    of_text(">TTFT speed-up", |row, _| times(row.prefill_speed_up)),
     always(">peak memory MB", |row, _| number(row.memory_peak_bytes.map(|bytes| bytes / 1e6))),
     of_text(">KL nats", |row, _| or_dash(row.kl, |kl| format!("{kl:.4}"))),
     of_text(">top-1", |row, _| or_dash(row.top1, |share| QualityFigure::Top1.shown(share))),
     of_text(">perplexity", |row, _| or_dash(row.perplexity, |perplexity| format!("{perplexity:.3}"))),
-    of_text(">change", |row, sweep| {
+    of_text(">perplexity change", |row, sweep| {
         or_dash(increase(row, sweep), |pct| QualityFigure::Perplexity.shown(pct))
     }),
 ];

@@ -235,9 +235,14 @@ fn best(rows: &[SweepRow], limit_bytes: Option<f64>) -> Option<Best> {
         .map(|row| row.name.as_str())
         .collect();
     let what = if best.tokens_per_second.is_some() { "tokens" } else { "predictions" };
-    let mut reason = format!("{:.1} {what} per second is the fastest", best.rate()?);
+    let rate = best.rate()?;
+    let decimals = if rate < 100.0 { 1 } else { 0 };
+    let mut reason = format!("{rate:.decimals$} {what} per second is the fastest");
     if let Some(limit) = limit_bytes {
         reason += &format!(" within {:.1} GB", limit / 1e9);
+    }
+    if let Some(kl) = best.kl {
+        reason += &format!(", with a KL of {kl:.4} nats");
     }
     if !excluded.is_empty() {
         reason += &format!("; faster but too large: {}", excluded.join(", "));

@@ -6,6 +6,7 @@ use plotters::element::PathElement;
 
 use super::canvas::{Area, INK, text};
 use plotters::style::Color;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 /// Height of a name and width of a letter, in pixels; letters generously.
 const HEIGHT: i32 = 14;
@@ -55,7 +56,13 @@ pub(super) fn draw(
             let tie = PathElement::new(vec![(*x, *y), (end, middle)], INK.mix(0.5));
             area.draw(&tie).map_err(|e| e.to_string())?;
         }
-        area.draw_text(name, &text(12), (place.left, place.top)).map_err(|e| e.to_string())?;
+        // Letters may be narrower than they are taken for: a name ends where its place does if that is at the point.
+        let (side, edge) = match place.left > *x {
+            true => (HPos::Left, place.left),
+            false => (HPos::Right, place.left + place.width),
+        };
+        let style = text(12).pos(Pos::new(side, VPos::Top));
+        area.draw_text(name, &style, (edge, place.top)).map_err(|e| e.to_string())?;
     }
     Ok(())
 }
