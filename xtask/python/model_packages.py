@@ -254,7 +254,7 @@ def rotate(x, cos, sin):
 
 
 def attention(query, keys, values, mask, key_heads):
-    # Not repeat_interleave: coremltools 9 computes its result from sizes, and those of a range are no numbers.
+    # Each head of keys and values, once for every head of queries that shares it.
     keys, values = [
         torch.stack([x] * (HEADS // key_heads), dim=2).reshape(1, HEADS, -1, HEAD_DIM) for x in (keys, values)
     ]
