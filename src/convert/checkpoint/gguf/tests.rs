@@ -314,13 +314,16 @@ fn broken_bytes_are_refused() {
     }
 }
 
+/// Metadata, the stem of a tensor, its name in Hugging Face's form, and keys of the configuration.
+type Case = (Vec<(String, V)>, &'static str, &'static str, Value);
+
 #[test]
 fn decoders_beside_llama_keep_their_names_and_settings() {
     let more = |name: &'static str, more: &[(&str, V)]| {
         let more = more.iter().map(|(suffix, value)| (format!("{name}.{suffix}"), value.clone()));
         settings(name).into_iter().chain(more).collect::<Vec<_>>()
     };
-    let cases: [(Vec<(String, V)>, &'static str, &str, Value); 11] = [
+    let cases: [Case; 11] = [
         (more("smollm3", &[]), "attn_q", "self_attn.q_proj", serde_json::json!({"rope_theta": 500_000.0})),
         (
             more("granite", &[("residual_scale", V::F32(0.22)), ("logit_scale", V::F32(8.0))]),
