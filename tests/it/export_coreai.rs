@@ -7,6 +7,7 @@ use anemeter::coreai::asset::Asset;
 use anemeter::coreai::{Graph, Scalar, Type};
 use serde_json::Value;
 
+use crate::support::command::{anemeter, arg};
 use crate::support::scene::Scene;
 
 fn element(graph: &Graph, input: &str) -> Scalar {
@@ -87,8 +88,9 @@ fn activations_can_be_fp32() {
 #[test]
 fn what_has_no_form_is_named() {
     let scene = Scene::new();
+    let (model, out) = (concat!(env!("CARGO_MANIFEST_DIR"), "/src/quickstart/model"), scene.path("out"));
     let options = ["--shapes", "16", "--format", "coreai", "--precision", "sparse:0.5"];
-    let message = scene.export("out", &options).refused().to_owned();
-    assert!(message.contains("no form of the operation constexpr_sparse"), "{message}");
+    let message = anemeter(&[&["export", model, "-o", arg(&out)], &options[..]].concat()).complaint();
+    assert!(message.contains("has no form of the operation"), "{message}");
     assert!(!scene.path("out").exists());
 }

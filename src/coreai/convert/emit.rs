@@ -34,7 +34,7 @@ pub(super) struct Emit<'e, 'a, 'm> {
 impl<'m> FunctionState<'_, 'm> {
     /// Emits an operation and remembers its results.
     pub(super) fn emit(&mut self, op: &Op<'m>) -> Result<()> {
-        let Some(emitter) = ops::find(op.kind()) else { refuse!("{}", ops::UNSUPPORTED) };
+        let Some(emitter) = ops::find(op.kind()) else { refuse!("{}{}", ops::UNSUPPORTED, op.kind()) };
         let graph = self.graph;
         let results = graph.with_call(op, |call| emitter(&mut Emit { function: self, op: *op, call }));
         let results = results.map_err(Refusal)??;

@@ -130,9 +130,10 @@ fn input(graph: &MilGraph<'_>, id: MilId) -> Result<Port, Refusal> {
 fn refused(graph: &MilGraph<'_>, op: &anemeter_mil::graph::Op<'_>, message: String) -> ConvertError {
     let function = graph.function.name.clone();
     let operation = place(graph.function, op.operation);
-    match message == ops::UNSUPPORTED {
-        true => ConvertError::Unsupported { function, operation, kind: op.kind().to_owned() },
-        false => ConvertError::Operation { function, operation, message },
+    // A constant that an operation takes may be what has no form.
+    match message.strip_prefix(ops::UNSUPPORTED) {
+        Some(kind) => ConvertError::Unsupported { function, operation, kind: kind.to_owned() },
+        None => ConvertError::Operation { function, operation, message },
     }
 }
 

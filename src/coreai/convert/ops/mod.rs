@@ -48,8 +48,8 @@ static FAMILIES: &[&[(&str, Emitter)]] = &[
     state::OPS,
 ];
 
-/// What an operation that is not in the table is refused with.
-pub(super) const UNSUPPORTED: &str = "has no form in aicode";
+/// What an operation that is not in the table is refused with; its kind follows.
+pub(super) const UNSUPPORTED: &str = "has no form in aicode: ";
 
 /// How an operation is emitted.
 pub(super) fn find(kind: &str) -> Option<Emitter> {

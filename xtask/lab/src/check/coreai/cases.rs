@@ -139,15 +139,13 @@ fn compared(mut m: Making<'_>, op: &str) -> Result<Case> {
 
 fn logic(mut m: Making<'_>, op: &str) -> Result<Case> {
     let (a, b) = two_shapes(&mut m);
-    let (x, y) = (m.bools(&a)?, m.bools(&b)?);
-    let (x, y) = (m.given("x", x), m.given("y", y));
+    let (x, y) = (m.bools("x", &a)?, m.bools("y", &b)?);
     m.done(op, 0.0, |op| op.arg("x", x).arg("y", y))
 }
 
 fn negated(mut m: Making<'_>, op: &str) -> Result<Case> {
     let shape = any_shape(&mut m);
-    let x = m.bools(&shape)?;
-    let x = m.given("x", x);
+    let x = m.bools("x", &shape)?;
     m.done(op, 0.0, |op| op.arg("x", x))
 }
 
@@ -213,8 +211,7 @@ fn constexpr_cast(mut m: Making<'_>, op: &str) -> Result<Case> {
 
 fn select(mut m: Making<'_>, op: &str) -> Result<Case> {
     let (shape, other) = two_shapes(&mut m);
-    let cond = m.bools(&shape)?;
-    let cond = m.given("cond", cond);
+    let cond = m.bools("cond", &shape)?;
     let (a, b) = (m.input("a", &shape, (-1.0, 1.0))?, m.input("b", &other, (-1.0, 1.0))?);
     m.done(op, 0.0, |op| op.arg("cond", cond).arg("a", a).arg("b", b))
 }

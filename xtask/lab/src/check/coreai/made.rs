@@ -54,11 +54,17 @@ impl<'r> Making<'r> {
         Ok(Tensor::from_slice(shape, &values)?)
     }
 
-    /// Random booleans.
-    pub(super) fn bools(&mut self, shape: &[usize]) -> Result<Tensor> {
-        let count = shape.iter().product();
-        let values: Vec<bool> = (0..count).map(|_| self.rng.bool()).collect();
-        Ok(Tensor::from_bools(shape, &values)?)
+    /// Random booleans. None can be an input, so that they are made of numbers.
+    pub(super) fn bools(&mut self, name: &str, shape: &[usize]) -> Result<ValueId> {
+        let numbers = self.ints(shape, 0..2)?;
+        let numbers = self.given(name, numbers);
+        Ok(self
+            .builder
+            .op("cast")
+            .arg("x", numbers)
+            .arg("dtype", "bool")
+            .named(&format!("{name}_flags"))
+            .push()?)
     }
 
     /// An input that holds a tensor.
@@ -98,7 +104,15 @@ impl<'r> Making<'r> {
         tolerance: f32,
         give: impl FnOnce(Pending<'_>) -> Pending<'_>,
     ) -> Result<Case> {
-        let outputs = give(self.builder.op(op).named("out")).push_all()?;
+        let mut outputs = give(self.builder.op(op).named("out")).push_all()?;
+        for output in &mut outputs {
+            // No boolean can be an output.
+            if self.builder.ty(*output).tensor().is_some_and(|ty| ty.dtype == DType::Bool) {
+                let numbers =
+                    self.builder.op("cast").arg("x", *output).arg("dtype", "int32").named("numbers");
+                *output = numbers.push()?;
+            }
+        }
         Ok(self.end(op, tolerance, &outputs))
     }
 
