@@ -254,7 +254,7 @@ fn what_cannot_be_evaluated_is_refused() {
         (&with, &none, &[], "none.jsonl: "),
         (&without, &good, &[], "the bundle has no chat template"),
         (&with, &good, &["--shapes", "99"], "the form `io` has no length 99, but 64, 128"),
-        (&none, &good, &[], "is not a folder"),
+        (&none, &good, &[], "there is no such bundle or package"),
     ] {
         let outcome = anemeter(&[&["eval", arg(bundle), "--cases", arg(file)][..], more].concat());
         let error = outcome.refused();

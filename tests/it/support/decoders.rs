@@ -172,7 +172,7 @@ pub(crate) fn all() -> Vec<Tiny> {
     let nope = json!({"no_rope_layers": [0, 1, 1], "use_sliding_window": true, "sliding_window": 3,
         "tie_word_embeddings": false});
     let yarn = json!({"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "mscale": 1.0, "mscale_all_dim": 1.0,
-        "original_max_position_embeddings": 24, "llama_4_scaling_beta": 0.5});
+        "original_max_position_embeddings": 64, "llama_4_scaling_beta": 0.5});
     let ministral3_keys = json!({"head_dim": 8, "rope_parameters": yarn});
     let ministral3 = llama_like("ministral3", "Ministral3ForCausalLM", &ministral3_keys, false);
     let caps = json!({"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 3, "attn_logit_softcapping": 0.7,

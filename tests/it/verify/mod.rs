@@ -108,7 +108,7 @@ fn what_cannot_be_compared_is_refused() {
     let none = folder.path().join("none");
     for (bundle, checkpoint, more, message) in [
         (&bundle, &other, &[][..], "is a gpt2 model, the bundle's is llama"),
-        (&none, &checkpoint, &[], "is not a folder"),
+        (&none, &checkpoint, &[], "there is no such bundle or package"),
         (&bundle, &none, &[], "does not exist"),
         (&bundle, &checkpoint, &["--shapes", "99"], "the form `io` has no length 99, but 16, 24"),
         (&bundle, &checkpoint, &["--thresholds", arg(&file)], "did you mean `cosine`?"),

@@ -19,6 +19,9 @@ use xtask::outcome::Outcome;
 #[path = "../../../../../tests/it/support/architectures.rs"]
 #[allow(dead_code, clippy::unwrap_used, reason = "a part of the integration tests")]
 mod architectures;
+#[path = "../../../../../tests/it/support/decoders.rs"]
+#[allow(dead_code, clippy::unwrap_used, reason = "a part of the integration tests")]
+mod decoders;
 #[path = "../../../../../tests/it/support/numbers.rs"]
 mod numbers;
 
