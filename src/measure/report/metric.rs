@@ -179,9 +179,9 @@ impl Metric {
     /// Its value in a prediction. The first of a case is a metric of its own.
     pub fn of_prediction(self, prediction: &Prediction) -> Option<f64> {
         match self {
-            Metric::Latency => Some(prediction.latency_ms).filter(|_| !prediction.first),
+            Metric::Latency => (!prediction.first).then_some(prediction.latency_ms),
             Metric::PredictionRate => prediction.per_second().filter(|_| !prediction.first),
-            Metric::FirstOfCase => Some(prediction.latency_ms).filter(|_| prediction.first),
+            Metric::FirstOfCase => prediction.first.then_some(prediction.latency_ms),
             _ => None,
         }
     }
