@@ -349,7 +349,7 @@ fn nothing_is_left_after_a_thousand_predictions_and_their_errors() {
 
 fn scene_of(scene: &Scene, model: Model) -> Box<dyn Session> {
     let package = fixtures::write(model, &scene.path(""), "other.mlpackage");
-    let package = anemeter::package::Package::open(package).unwrap();
+    let package = Package::open(package).unwrap();
     scene.core_ml().load(&package, &LoadOptions::default()).unwrap().session()
 }
 
