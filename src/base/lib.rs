@@ -3,8 +3,10 @@
 
 pub mod advice;
 pub mod atomic;
+pub mod carried;
 pub mod config;
 pub mod engine;
+pub mod function_name;
 pub mod hardware;
 pub mod schema;
 pub mod text;

@@ -24,7 +24,8 @@ pub fn run_layer(
         Some(norm) => hidden.normalized(Some(norm)),
         None => shared.clone(),
     });
-    let mut mixed = attention(&shared, &hidden.ranges(), (index, &layer.attention), observer)?;
+    let attends = layer.attention().ok_or(CalibrateError::Mixer { layer: index })?;
+    let mut mixed = attention(&shared, &hidden.ranges(), (index, attends), observer)?;
     if let Some(norm) = &layer.post_attention_norm {
         normalize(&mut mixed, norm);
     }
@@ -67,7 +68,12 @@ fn attention(
         (place("value"), &attention.value),
     ];
     let [query, key, value] = apply(rows, maps, observer)?;
-    let mixed = attend(attention, Projected { query, key, value }, ranges);
+    let mut mixed = attend(attention, Projected { query, key, value }, ranges);
+    if let Some(gate) = &attention.output_gate {
+        let [mut gate] = apply(rows, [(place("gate"), gate)], observer)?;
+        activate(&mut gate, Activation::Sigmoid);
+        mixed.par_iter_mut().zip(&gate).for_each(|(x, gate)| *x *= gate);
+    }
     let [out] = apply(&mixed, [(place("output"), &attention.output)], observer)?;
     Ok(out)
 }

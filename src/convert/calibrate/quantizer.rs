@@ -86,7 +86,8 @@ impl<'a> Quantizer<'a> {
 
     /// How the plan stores a weight, if data can choose its codes.
     fn precision(&self, name: &str, weight: &Weight, is_looked_up: bool) -> Option<Precision> {
-        let planned = PlannedWeight { name, elements: weight.element_count(), is_looked_up };
+        let elements = weight.element_count();
+        let planned = PlannedWeight { name, elements, is_looked_up, is_depthwise: false };
         Some(self.plan.precision(&planned)).filter(Precision::is_solvable)
     }
 
@@ -124,7 +125,8 @@ impl Observer for Quantizer<'_> {
     fn before(&mut self, inputs: &[f32], maps: &mut [LoadedLinear]) -> Result<(), CalibrateError> {
         let plan = self.plan;
         let precision = |map: &LoadedLinear| {
-            let planned = PlannedWeight { name: &map.name, elements: map.weight.len(), is_looked_up: false };
+            let (name, elements) = (&map.name, map.weight.len());
+            let planned = PlannedWeight { name, elements, is_looked_up: false, is_depthwise: false };
             Some(plan.precision(&planned)).filter(Precision::is_solvable)
         };
         if maps.iter().all(|map| precision(map).is_none()) {

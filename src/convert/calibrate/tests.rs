@@ -34,6 +34,7 @@ fn attention(window: Option<usize>) -> Attention {
         window,
         softcap: None,
         scaled_from: None,
+        output_gate: None,
     }
 }
 

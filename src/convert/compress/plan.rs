@@ -41,6 +41,8 @@ pub(crate) struct Candidate<'a> {
     pub(crate) elements: usize,
     /// Whether rows of it are looked up, as those of an embedding.
     pub(crate) is_looked_up: bool,
+    /// Whether it is the kernels of a convolution of each channel apart.
+    pub(crate) is_depthwise: bool,
 }
 
 /// Whether a pattern stands for a name. Case does not matter, and the dots of a checkpoint's names and the underscores of a
@@ -75,13 +77,15 @@ impl Plan {
     }
 
     pub(crate) fn precision(&self, candidate: &Candidate<'_>) -> Precision {
-        let Candidate { name, elements, is_looked_up } = *candidate;
+        let Candidate { name, elements, is_looked_up, is_depthwise } = *candidate;
         if let Some(rule) = self.rule(name) {
             return self.rules[rule].precision;
         }
         let is_sensitive = is_looked_up || SENSITIVE.iter().any(|pattern| is_match(pattern, name));
         match self.default {
             _ if elements < SMALL => Precision::Keep,
+            // The compiler of the Neural Engine fails on kernels of single channels that are palettes, and they are few bytes.
+            Precision::Palette(_) if is_depthwise => Precision::Keep,
             default if is_sensitive && default.bits() < 8.0 => {
                 Precision::Linear(Linear { bits: 8, symmetric: true, granularity: Granularity::Channel })
             }
@@ -130,7 +134,7 @@ mod tests {
     }
 
     fn chosen(plan: &Plan, name: &str, elements: usize, is_looked_up: bool) -> String {
-        plan.precision(&Candidate { name, elements, is_looked_up }).to_string()
+        plan.precision(&Candidate { name, elements, is_looked_up, is_depthwise: false }).to_string()
     }
 
     #[test]
@@ -167,6 +171,17 @@ mod tests {
         for (name, elements, looked_up, expected) in cases {
             assert_eq!(chosen(&plan, name, elements, looked_up), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn kernels_of_single_channels_stay_as_they_are_unless_a_rule_names_them() {
+        let text = "{default: lut4:group=16, rules: [{match: named, precision: int8}]}";
+        let (plan, elements) = (plan(text).unwrap(), 5000);
+        let chosen = |name| {
+            let kernel = Candidate { name, elements, is_looked_up: false, is_depthwise: true };
+            plan.precision(&kernel).to_string()
+        };
+        assert_eq!([chosen("conv_weight"), chosen("named")], ["fp16", "int8:channel"]);
     }
 
     #[test]

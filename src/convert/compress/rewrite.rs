@@ -134,6 +134,12 @@ fn tensor_log(weight: &Weight, precision: String, bytes: u64, snr_db: Option<f64
     }
 }
 
+/// Whether a weight has channels of one input each, and a window over it.
+fn is_depthwise(layout: &Layout) -> bool {
+    let window: usize = layout.shape.iter().skip(2).product();
+    layout.shape.len() > 2 && layout.shape[layout.input] == 1 && window > 1
+}
+
 /// How a constant is used as a weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Use {
@@ -312,6 +318,7 @@ impl Pass<'_> {
             name: &weight.name,
             elements: weight.layout.elements(),
             is_looked_up,
+            is_depthwise: is_depthwise(&weight.layout),
         });
         let opset = into.opset.max(FIRST);
         let (Some(scheme), &[id]) = (scheme(precision, &weight, opset)?, &op.outputs[..]) else {

@@ -5,6 +5,7 @@ mod encoder;
 mod error;
 mod graph;
 mod keys;
+mod mixer;
 mod rope;
 mod tensors;
 #[cfg(test)]
@@ -17,5 +18,6 @@ pub use error::{Expected, ModelError, TensorProblem};
 pub use graph::{
     Activation, Attention, Decoder, Gate, Head, Layer, Linear, Mlp, Norm, NormKind, Position, Residual,
 };
+pub use mixer::{CausalConv, DeltaNet, Mixer, ShortConv};
 pub use rope::{LongFrequencies, Rope, RopeScaling};
-pub use weight::{Pairs, Source, Weight};
+pub use weight::{Pairs, Source, Stripes, Weight};

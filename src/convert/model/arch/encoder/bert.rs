@@ -146,6 +146,7 @@ impl Trunk {
             window: None,
             softcap: None,
             scaled_from: None,
+            output_gate: None,
         };
         let mlp = Mlp::Plain {
             up: map("intermediate.dense", &self.inner, hidden),

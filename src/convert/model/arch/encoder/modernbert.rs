@@ -151,6 +151,7 @@ impl Sizes {
             window: is_local.then_some(self.window),
             softcap: None,
             scaled_from: None,
+            output_gate: None,
         };
         let halves = [("gate", inner), ("up", inner)];
         let fused = format!("{at}.mlp.Wi");
