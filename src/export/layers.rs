@@ -24,6 +24,7 @@ use crate::runtime::{LoadedModel, Observer, OpExecution, Session, around};
 use crate::stats::kl_divergence;
 use crate::tensor::{Tensor, TensorError, TensorView};
 use crate::vocabulary::{FunctionRole, KvForm};
+use anemeter_base::function_name::FunctionName;
 
 /// The input that comes from the layer before.
 const HIDDEN: &str = "hidden";
@@ -169,12 +170,17 @@ impl Call {
         session.predict(&self.function, &inputs).map_err(|e| e.to_string())?;
         let seen = session.observe(None).and_then(|observer| observer.into_any().downcast::<Watched>().ok());
         let output = || OUTPUTS.iter().find_map(|name| session.output(name)).map(|view| view.to_tensor());
-        let found = match watched.filter(|_| self.function != FunctionRole::EMBED) {
+        let found = match watched.filter(|_| !is_embedding(&self.function)) {
             Some(_) => seen.and_then(|watched| watched.value),
             None => output(),
         };
         found.ok_or_else(|| format!("`{}` gives nothing that a layer could take", self.function))
     }
+}
+
+/// Whether a function only turns token ids into vectors.
+fn is_embedding(function: &str) -> bool {
+    function.parse::<FunctionName>().is_ok_and(|name| name.role == FunctionRole::Embed)
 }
 
 /// A package; that of the last layer shows all its values.
