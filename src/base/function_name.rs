@@ -26,6 +26,11 @@ pub fn function_name(role: FunctionRole, length: usize, shapes_as: ShapesAs) -> 
     }
 }
 
+/// Whether a function only turns token ids into vectors.
+pub fn is_embedding(function: &str) -> bool {
+    function.parse::<FunctionName>().is_ok_and(|name| name.role == FunctionRole::Embed)
+}
+
 impl FunctionName {
     /// Whether the function runs in a form at a sequence length.
     pub fn runs_at(self, form: KvForm, seq_len: usize) -> bool {

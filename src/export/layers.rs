@@ -24,7 +24,7 @@ use crate::runtime::{LoadedModel, Observer, OpExecution, Session, around};
 use crate::stats::kl_divergence;
 use crate::tensor::{Tensor, TensorError, TensorView};
 use crate::vocabulary::{FunctionRole, KvForm};
-use anemeter_base::function_name::FunctionName;
+use anemeter_base::function_name::is_embedding;
 
 /// The input that comes from the layer before.
 const HIDDEN: &str = "hidden";
@@ -176,11 +176,6 @@ impl Call {
         };
         found.ok_or_else(|| format!("`{}` gives nothing that a layer could take", self.function))
     }
-}
-
-/// Whether a function only turns token ids into vectors.
-fn is_embedding(function: &str) -> bool {
-    function.parse::<FunctionName>().is_ok_and(|name| name.role == FunctionRole::Embed)
 }
 
 /// A package; that of the last layer shows all its values.

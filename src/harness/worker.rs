@@ -17,8 +17,8 @@ use crate::generate::{Clock, SystemClock};
 use anemeter_base::advice::Advice;
 use anemeter_base::engine::Engine;
 use anemeter_base::hardware::{Source, System, memory};
-use anemeter_base::function_name::FunctionName;
-use anemeter_base::vocabulary::{ComputeUnits, FunctionRole};
+use anemeter_base::function_name::is_embedding;
+use anemeter_base::vocabulary::ComputeUnits;
 use anemeter_measure::report::{FunctionResidency, Memory, SoakPoint};
 use anemeter_measure::stats::median;
 
@@ -317,9 +317,4 @@ impl Run {
         }
         Some(engine)
     }
-}
-
-/// Whether a function only turns token ids into vectors.
-fn is_embedding(function: &str) -> bool {
-    function.parse::<FunctionName>().is_ok_and(|name| name.role == FunctionRole::Embed)
 }

@@ -618,6 +618,12 @@ def randomise(model, generator):
         elif parameter.dim() == 2:
             fan_in = parameter.shape[0] if id(parameter) in transposed else parameter.shape[1]
             value = noise * 1.1 / fan_in**0.5
+        elif name.endswith("conv1d.weight"):
+            # Large sums, of which the activation leaves the positive ones, so that queries, keys and values are alike. Where what
+            # a delta rule gives is near zero, its norm turns rounding into another sign.
+            value = noise * 0.5 + 2.0
+        elif "Qwen3_5" in type(model).__name__ and name.endswith("norm.weight"):
+            value = noise * 0.3 + (1.0 if name.endswith("linear_attn.norm.weight") else 0.0)
         elif name.endswith("norm.weight") or ".ln_" in name and name.endswith("weight"):
             value = noise * 0.3 + (0.0 if "Gemma" in type(model).__name__ else 1.0)
         else:

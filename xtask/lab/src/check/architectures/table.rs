@@ -23,10 +23,7 @@ pub(super) struct Row {
     pub(super) least_cosine: Option<f64>,
     /// The least cosine if the boundary were overlooked.
     pub(super) ignored: Option<f64>,
-    /// The least cosine of a position of a twin that is not rounded to fp16 between operations.
-const REQUIRED_OF_TWIN: f64 = 0.999_99;
-const TWIN: &str = "activations of fp32";
-/// The largest difference of a logit of the reference of `verify`.
+    /// The largest difference of a logit of the reference of `verify`.
     pub(super) difference: Option<f32>,
     /// Something else is wrong, as the boundary says.
     pub(super) is_other_fault: bool,
