@@ -291,8 +291,8 @@ LFM2 = {"block_multiple_of": 8, "tie_word_embeddings": True}
 DELTA = {
     "linear_num_key_heads": 2,
     "linear_num_value_heads": 4,
-    "linear_key_head_dim": 16,
-    "linear_value_head_dim": 16,
+    "linear_key_head_dim": 48,
+    "linear_value_head_dim": 32,
 }
 
 
@@ -343,8 +343,8 @@ HYBRIDS = {
             head_dim=24,
             linear_num_key_heads=3,
             linear_num_value_heads=3,
-            linear_key_head_dim=10,
-            linear_value_head_dim=14,
+            linear_key_head_dim=50,
+            linear_value_head_dim=22,
             linear_conv_kernel_dim=3,
             attention_bias=True,
         )
