@@ -52,15 +52,16 @@ pub fn adopt(request: &Request) -> Result<Adopted, ExportError> {
     let destination = request.destination(&packages);
     destination.check()?;
     let mut manifest = describe_adopted(&packages, request.name(&packages), request.contract.as_deref())?;
-    let staging = destination.stage()?;
     let mut counts = Counts::default();
-    for package in &packages {
-        let name = package.file_name().expect("a package that was described has a name");
-        place(package, &staging.path().join(name), &mut counts)?;
-    }
-    let tokenizer = request.tokenizer(&packages, &mut manifest);
-    manifest.tokenizer = tokenizer.map(|path| tokenizer_of(&path, staging.path())).transpose()?;
-    let bundle = destination.commit(staging, &manifest)?;
+    let bundle = destination.make(|folder| {
+        for package in &packages {
+            let name = package.file_name().expect("a package that was described has a name");
+            place(package, &folder.join(name), &mut counts)?;
+        }
+        let tokenizer = request.tokenizer(&packages, &mut manifest);
+        manifest.tokenizer = tokenizer.map(|path| tokenizer_of(&path, folder)).transpose()?;
+        Ok(manifest)
+    })?;
     Ok(Adopted { bundle, linked: counts.linked, copied: counts.copied })
 }
 

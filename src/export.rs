@@ -158,40 +158,39 @@ fn export_as(
     let stats = Arc::new(ReadStats::new(checkpoint.shards.iter().map(|shard| &shard.bytes[..])));
     let chunks = phases.time("lower", || lower_counted(decoder, &resolved.options, &stats))?;
 
-    let destination = request.destination();
-    let staging = destination.stage()?;
-    let name = request.name.clone().unwrap_or_else(|| checkpoint.name());
-    let about =
-        format!("{name}: a {} language model of {} layers", decoder.architecture, decoder.layers.len());
-    let writing = Writing::new(request, staging.path(), &resolved, (&about, &checkpoint.name()));
-    let (described, compressed) = writing.chunks(chunks, &solutions, &mut phases, progress)?;
-    phases.read(&checkpoint.shards, &stats);
-    resolved.warnings.extend(remarks(checkpoint));
-    resolved.warnings.extend(calibration.as_ref().and_then(calibration::remark));
-    let host_embeddings = embeddings::write(decoder, &resolved.options, staging.path(), &stats)?;
-    let tokenizer = write_tokenizer(checkpoint, staging.path())?;
-    let manifest = Manifest {
-        schema: bundle::SCHEMA.to_owned(),
-        tool: describe::tool(),
-        origin: Origin::Exported,
-        name,
-        architecture: Some(describe::architecture(decoder)),
-        checkpoint: Some(phases.time("digest", || checkpoint.describe())),
-        settings: Some(Settings {
-            config: request.config.as_deref().map(|path| destination::from_bundle(&request.output, path)),
-            ..resolved.settings(sensitivity.as_ref())
-        }),
-        contract: None,
-        encoder: None,
-        chunks: described,
-        host_embeddings,
-        tokenizer,
-        compression: compressed.finish(&resolved.precision, calibration)?,
-        sensitivity,
-        warnings: resolved.warnings,
-        profile: phases.finish(),
-    };
-    destination.commit(staging, &manifest)
+    request.destination().make(|folder| {
+        let name = request.name.clone().unwrap_or_else(|| checkpoint.name());
+        let about =
+            format!("{name}: a {} language model of {} layers", decoder.architecture, decoder.layers.len());
+        let writing = Writing::new(request, folder, &resolved, (&about, &checkpoint.name()));
+        let (described, compressed) = writing.chunks(chunks, &solutions, &mut phases, progress)?;
+        phases.read(&checkpoint.shards, &stats);
+        resolved.warnings.extend(remarks(checkpoint));
+        resolved.warnings.extend(calibration.as_ref().and_then(calibration::remark));
+        let host_embeddings = embeddings::write(decoder, &resolved.options, folder, &stats)?;
+        let tokenizer = write_tokenizer(checkpoint, folder)?;
+        Ok(Manifest {
+            schema: bundle::SCHEMA.to_owned(),
+            tool: describe::tool(),
+            origin: Origin::Exported,
+            name,
+            architecture: Some(describe::architecture(decoder)),
+            checkpoint: Some(phases.time("digest", || checkpoint.describe())),
+            settings: Some(Settings {
+                config: request.config.as_deref().map(|path| destination::from_bundle(&request.output, path)),
+                ..resolved.settings(sensitivity.as_ref())
+            }),
+            contract: None,
+            encoder: None,
+            chunks: described,
+            host_embeddings,
+            tokenizer,
+            compression: compressed.finish(&resolved.precision, calibration)?,
+            sensitivity,
+            warnings: resolved.warnings,
+            profile: phases.finish(),
+        })
+    })
 }
 
 /// What of a checkpoint is not in its bundle.

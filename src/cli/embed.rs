@@ -1,6 +1,5 @@
 //! `anemeter embed`: vectors or scores of texts.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -11,6 +10,7 @@ use super::output::note;
 use super::{Failure, Output, Result, Status};
 use crate::bundle::{Bundle, EncoderOutput};
 use crate::encode::{Encoded, EncoderDriver, EncoderText, EncoderTokens};
+use crate::files;
 use crate::generate::sessions;
 use crate::render::Table;
 use crate::runtime::{self, LoadOptions};
@@ -150,13 +150,11 @@ fn texts(args: &Args) -> Result<Vec<String>> {
 }
 
 fn read(path: &Path) -> Result<String> {
-    let mut content = String::new();
-    let result = match path.as_os_str() == "-" {
-        true => std::io::stdin().read_to_string(&mut content),
-        false => std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut content)),
-    };
-    result.map_err(|e| Failure::at(path, e))?;
-    Ok(content)
+    match path.as_os_str() == "-" {
+        true => files::read_stream(std::io::stdin(), files::TEXTS),
+        false => files::read_text(path, files::TEXTS),
+    }
+    .map_err(|e| Failure::at(path, e))
 }
 
 fn tokens(args: &Args, bundle: &Bundle, texts: &[String]) -> Result<Vec<EncoderTokens>> {

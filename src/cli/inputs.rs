@@ -10,6 +10,7 @@ use crate::baseline::storage;
 use crate::bundle::{Bundle, Origin};
 use crate::compress::{CompressError, Precision};
 use crate::evaluate::GateRules;
+use crate::files;
 use crate::hardware::Profiles;
 use crate::harness::{BenchConfig, Processes};
 use crate::report::Report;
@@ -98,7 +99,7 @@ pub(super) fn read_report(path: &Path) -> Result<Report> {
 
 /// Whether a file is a report, of whatever version.
 pub(super) fn holds_report(path: &Path) -> bool {
-    let content = std::fs::read(path).unwrap_or_default();
+    let content = files::read(path, Report::LONGEST).unwrap_or_default();
     schema::stated(&content).is_some_and(|schema| schema.starts_with("anemeter.report/"))
 }
 

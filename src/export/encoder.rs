@@ -34,11 +34,10 @@ pub(super) fn export(
     resolved.check_training(request.training_lengths.as_deref())?;
     let stats = Arc::new(ReadStats::new(checkpoint.shards.iter().map(|shard| &shard.bytes[..])));
     let chunks = phases.time("lower", || lower_encoder(encoder, &resolved.options, &stats))?;
-    let destination = request.destination();
-    let staging = destination.stage()?;
+    request.destination().make(|folder| {
     let name = request.name.clone().unwrap_or_else(|| checkpoint.name());
     let about = format!("{name}: a {} encoder of {} layers", encoder.architecture, encoder.layers.len());
-    let writing = Writing::new(request, staging.path(), &resolved, (&about, &checkpoint.name()));
+    let writing = Writing::new(request, folder, &resolved, (&about, &checkpoint.name()));
     let (chunks, compressed) = writing.chunks(chunks, &Solutions::default(), &mut phases, progress)?;
     phases.read(&checkpoint.shards, &stats);
     resolved.warnings.extend(remarks(checkpoint));
@@ -49,7 +48,7 @@ pub(super) fn export(
                 .to_owned(),
         );
     }
-    let manifest = Manifest {
+    Ok(Manifest {
         schema: bundle::SCHEMA.to_owned(),
         tool: describe::tool(),
         origin: Origin::Exported,
@@ -68,13 +67,13 @@ pub(super) fn export(
         encoder: Some(described(checkpoint, encoder, longest)),
         chunks,
         host_embeddings: None,
-        tokenizer: write_tokenizer(checkpoint, staging.path())?,
+        tokenizer: write_tokenizer(checkpoint, folder)?,
         compression: compressed.finish(&resolved.precision, None)?,
         sensitivity: None,
         warnings: resolved.warnings,
         profile: phases.finish(),
-    };
-    destination.commit(staging, &manifest)
+    })
+    })
 }
 
 /// Tokens of the longest text: what the checkpoint says of texts, or else the positions of the model.

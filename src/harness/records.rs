@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use anemeter_base::files;
 use anemeter_convert::bundle::{Bundle, BundleError};
 use anemeter_measure::report::Record;
 
@@ -28,7 +29,6 @@ fn text(path: &Path) -> Result<Option<String>, String> {
     match fs::metadata(path) {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(format!("cannot be read: {e}")),
-        Ok(found) if found.len() > LARGEST => Err(format!("is larger than {LARGEST} bytes")),
-        Ok(_) => fs::read_to_string(path).map(Some).map_err(|e| format!("cannot be read: {e}")),
+        Ok(_) => files::read_text(path, LARGEST).map(Some).map_err(|e| format!("cannot be read: {e}")),
     }
 }

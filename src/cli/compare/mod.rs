@@ -21,6 +21,7 @@ use crate::bundle::packages_of;
 use crate::coreai::asset::Asset;
 use crate::package::Package;
 use crate::render;
+use crate::text::visible;
 use crate::vocabulary::{ComputeUnits, KvForm, RuntimeName};
 
 /// Compare two bundles, two reports or two packages, or one bundle on two runtimes: is B slower than A, and what changed?
@@ -201,7 +202,7 @@ fn print(
         Format::Json => output.json(document),
         Format::Text => output.text(text(headline, tables)),
         Format::Md => {
-            output.line(format_args!("# {}\n", headline.escape_debug()))?;
+            output.line(format_args!("# {headline}\n"))?;
             tables.iter().try_for_each(|table| output.text(render::written(table)))
         }
         Format::Junit => Err(Failure::bad_input("only the comparison of two bundles is a test")
@@ -211,5 +212,5 @@ fn print(
 
 fn text(headline: &str, tables: &[render::Table]) -> String {
     let tables: String = tables.iter().map(|table| format!("\n{table}")).collect();
-    format!("{}\n{tables}", headline.escape_debug())
+    format!("{}\n{tables}", visible(headline))
 }

@@ -140,7 +140,7 @@ fn called(generator: &mut Generator, cases: &[Case], options: &Options) -> Resul
 }
 
 fn file_text(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).map_err(|e| Failure::at(path, e))
+    crate::files::read_text(path, crate::files::TEXTS).map_err(|e| Failure::at(path, e))
 }
 
 /// The cases and the digest of their file.

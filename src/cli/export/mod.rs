@@ -183,8 +183,10 @@ fn request(args: &Args) -> Result<Request, export::ExportError> {
 
 /// The text to measure on, if one was given.
 fn calibration(args: &Args) -> Result<Option<String>, export::ExportError> {
-    let read =
-        |path: &PathBuf| std::fs::read_to_string(path).map_err(|e| export::ExportError::unreadable(path, &e));
+    let read = |path: &PathBuf| {
+        crate::files::read_text(path, crate::files::TEXTS)
+            .map_err(|e| export::ExportError::unreadable(path, &e))
+    };
     args.calibration.as_ref().map(read).transpose()
 }
 

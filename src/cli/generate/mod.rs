@@ -3,7 +3,7 @@
 mod document;
 mod stream;
 
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use super::inputs::open_bundle;
 use super::output::note;
 use super::python::{PythonArg, say_engine};
 use super::{Failure, Output, Result, Status};
+use crate::files;
 use crate::generate::{
     Answer, Driver, Generator, Input, Message, Prompt, Request, Sampling, SystemClock, Text, sessions,
 };
@@ -162,13 +163,11 @@ fn tokens(args: &Args, generator: &Generator, text: &str) -> Result<Prompt> {
 
 fn read(path: Option<&std::path::Path>) -> Result<String> {
     let path = path.unwrap_or(std::path::Path::new("-"));
-    let mut text = String::new();
-    let result = match path.as_os_str() == "-" {
-        true => io::stdin().read_to_string(&mut text),
-        false => std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text)),
-    };
-    result.map_err(|e| Failure::at(path, e))?;
-    Ok(text)
+    match path.as_os_str() == "-" {
+        true => files::read_stream(io::stdin(), files::TEXTS),
+        false => files::read_text(path, files::TEXTS),
+    }
+    .map_err(|e| Failure::at(path, e))
 }
 
 /// Prints text as it comes; sequences of a batch one after the other when they have ended.
@@ -183,7 +182,7 @@ fn print(generator: &mut Generator, request: &Request, output: &mut Output) -> R
                 output.line(format_args!("[{}]", number + 1))?;
             }
             let text = generator.text().map(AsRef::as_ref);
-            output.line(stream::whole(text, &sequence.ids, is_terminal)?)?;
+            output.document(stream::whole(text, &sequence.ids, is_terminal)? + "\n")?;
         }
         return Ok(answer);
     };

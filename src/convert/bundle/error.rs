@@ -45,6 +45,13 @@ impl BundleError {
         BundleError { message: format!("{}: {}", path.display(), message.into()), remedy: None }
     }
 
+    /// The same about a bundle that is known by another path: that of its final place, for one that was staged.
+    #[must_use]
+    pub fn moved(mut self, from: &Path, to: &Path) -> BundleError {
+        self.message = self.message.replace(&*from.to_string_lossy(), &to.to_string_lossy());
+        self
+    }
+
     /// The same with what to do about it.
     #[must_use]
     pub fn with_help(mut self, help: impl Into<Remedy>) -> BundleError {

@@ -7,10 +7,10 @@ mod driving;
 mod error;
 mod manifest;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anemeter_base::advice::Remedy;
+use anemeter_base::files;
 
 pub use anemeter_base::vocabulary::Origin;
 pub use around::{describe_adopted, functions, is_stage, name_of, packages_of};
@@ -42,10 +42,7 @@ impl Bundle {
         log::info!("opens the bundle {}", folder.display());
         let path = folder.join(MANIFEST);
         let unreadable = |e: std::io::Error| BundleError::unreadable(folder, &path, &e);
-        if fs::metadata(&path).map_err(unreadable)?.len() > LARGEST_MANIFEST {
-            return Err(BundleError::new(&path, format!("is larger than {LARGEST_MANIFEST} bytes")));
-        }
-        let text = fs::read_to_string(&path).map_err(unreadable)?;
+        let text = files::read_text(&path, LARGEST_MANIFEST).map_err(unreadable)?;
         let manifest = Manifest::parse(&text).map_err(|error| BundleError::new(&path, error.to_string()))?;
         let bundle = Bundle { folder: folder.to_owned(), source: folder.to_owned(), manifest };
         for name in bundle.files() {

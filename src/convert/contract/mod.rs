@@ -8,12 +8,11 @@ mod features;
 mod swift_transformers;
 mod whole_sequence;
 
-use std::fs;
 use std::path::Path;
 
 use crate::bundle::BundleError;
 use crate::bundle::contract::Contract;
-use anemeter_base::config;
+use anemeter_base::{config, files};
 use anemeter_mil::Model;
 
 /// A tokenizer beside the packages.
@@ -64,10 +63,7 @@ fn beside(path: &Path) -> Result<Option<String>, BundleError> {
     if !path.is_file() {
         return Ok(None);
     }
-    if fs::metadata(path).map_err(unreadable)?.len() > LARGEST_FILE {
-        return Err(BundleError::new(path, format!("is larger than {LARGEST_FILE} bytes")));
-    }
-    fs::read_to_string(path).map(Some).map_err(unreadable)
+    files::read_text(path, LARGEST_FILE).map(Some).map_err(unreadable)
 }
 
 #[cfg(test)]

@@ -40,14 +40,12 @@ pub use residency::{
 pub use soak::{LatencyDrift, LeakVerdict, MemoryTrend, Soak, SoakPoint};
 pub use speed_limit::{MeasuredBandwidth, SpeedLimit};
 
+use anemeter_base::files;
 use anemeter_base::hardware::{Conditions, Machine, Noise};
 use anemeter_base::vocabulary::WorkloadKind;
 
 /// Format and version of reports.
 pub const SCHEMA: &str = "anemeter.report/1";
-
-/// A report is never longer than this.
-const LONGEST: u64 = 1 << 30;
 
 /// Everything that is known of one benchmark.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -141,16 +139,15 @@ pub enum ParseError {
 }
 
 impl Report {
+    /// Bytes of the longest report that is read.
+    pub const LONGEST: u64 = 256 << 20;
+
     /// Reads a report file, or `report.json` in a folder.
     pub fn read(path: &Path) -> Result<Report, ReportError> {
         let file = if path.is_dir() { path.join("report.json") } else { path.to_owned() };
         log::debug!("reads {}", file.display());
         let refuse = |problem: String| ReportError { path: file.clone(), problem };
-        let length = std::fs::metadata(&file).map_err(|e| refuse(e.to_string()))?.len();
-        if length > LONGEST {
-            return Err(refuse(format!("has {length} bytes, a report at most {LONGEST}")));
-        }
-        let bytes = std::fs::read(&file).map_err(|e| refuse(e.to_string()))?;
+        let bytes = files::read(&file, Report::LONGEST).map_err(|e| refuse(e.to_string()))?;
         Report::parse(&bytes).map_err(|e| refuse(e.to_string()))
     }
 

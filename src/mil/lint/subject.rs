@@ -10,6 +10,7 @@ use super::ExportConfig;
 use crate::Model;
 use crate::package::{ErrorKind, Package, PackageError, Pipeline};
 use anemeter_base::advice::{Advice, Remedy};
+use anemeter_base::files;
 
 /// Metadata keys that name compute units.
 const COMPUTE_UNITS: &[&str] = &["compute_units", "computeUnits"];
@@ -274,7 +275,8 @@ impl ActivationRange {
 }
 
 fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T, LintError> {
-    let text = fs::read_to_string(path).map_err(|source| LintError::Io { path: path.to_owned(), source })?;
+    let text = files::read_text(path, files::SETTINGS)
+        .map_err(|source| LintError::Io { path: path.to_owned(), source })?;
     serde_json::from_str(&text)
         .map_err(|error| LintError::File { path: path.to_owned(), message: error.to_string() })
 }
