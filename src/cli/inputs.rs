@@ -112,6 +112,14 @@ pub(super) fn precision(text: &str) -> Result<Precision, String> {
     text.parse().map_err(explained)
 }
 
+/// A size such as `512MiB`, `16GiB` or a number of bytes.
+pub(super) fn bytes(text: &str) -> Result<usize, String> {
+    let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("", 1usize)];
+    let found = units.iter().find_map(|&(unit, size)| Some((text.strip_suffix(unit)?, size)));
+    let bytes = found.and_then(|(number, size)| number.parse::<usize>().ok()?.checked_mul(size));
+    bytes.filter(|&bytes| bytes > 0).ok_or_else(|| format!("`{text}` is not a size such as 512MiB or 16GiB"))
+}
+
 /// A time such as `90s`, `20m` or `1h`.
 pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || format!("`{text}` is not a time such as 90s, 20m or 1h");
@@ -132,6 +140,14 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_may_have_a_unit() {
+        assert_eq!((bytes("512MiB"), bytes("7")), (Ok(512 << 20), Ok(7)));
+        for wrong in ["", "0", "0GiB", "-1", "MiB", "1.5GiB", "99999999999GiB", "1TB"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn times_have_a_unit() {

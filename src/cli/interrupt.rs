@@ -9,6 +9,7 @@ use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
 use super::output::warn;
+use super::{Status, shrunk};
 use crate::atomic;
 
 /// Whether the program is on its way out.
@@ -28,6 +29,7 @@ pub(super) fn watch() -> io::Result<()> {
     }
     // By default, a file that grows beyond its limit ends the process on the spot; handled, the write fails instead.
     flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
+    shrunk::watch()?;
     let mut signals = Signals::new(wanted)?;
     thread::Builder::new().name("interrupt".to_owned()).spawn(move || {
         if let Some(signal) = signals.forever().next() {
@@ -41,11 +43,18 @@ pub(super) fn watch() -> io::Result<()> {
 fn end(signal: i32) -> ! {
     ENDING.store(true, Ordering::SeqCst);
     let left = atomic::abandon();
-    warn("interrupted");
+    let shrunk = shrunk::problem();
+    match &shrunk {
+        Some(problem) => {
+            warn(format_args!("error: {problem}"));
+            warn("help: let nothing write to it, and run the command again");
+        }
+        None => warn("interrupted"),
+    }
     for path in left {
         warn(format_args!("warning: {} could not be removed", path.display()));
     }
-    std::process::exit(BY_SIGNAL + signal)
+    std::process::exit(shrunk.map_or(BY_SIGNAL + signal, |_| Status::BadInput as i32))
 }
 
 /// Waits for the end if the program is on its way out: what the work in hand says now is about files that were taken away.

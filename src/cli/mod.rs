@@ -27,7 +27,9 @@ mod quickstart;
 mod record;
 mod report;
 mod run;
+mod shrunk;
 mod table;
+mod threads;
 mod units;
 mod verbosity;
 mod verify;
@@ -97,6 +99,7 @@ pub fn main() -> ExitCode {
     };
     cli.verbosity.set();
     table::fit_to_terminal();
+    threads::bound_environment();
     info!("anemeter {} on {}-{}", env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
     // A worker is ended with whoever started it and has nothing to leave behind.
     if !matches!(cli.command, Command::Worker(_))

@@ -34,6 +34,9 @@ pub enum RuntimeError {
     /// An operation failed on the data it got.
     #[error("{0}")]
     Failed(Finding),
+    /// It needs more than it may have.
+    #[error("{0}")]
+    Budget(Finding),
     /// A state that does not fit.
     #[error("state `{name}`: {problem}")]
     State { name: String, problem: String },
@@ -119,6 +122,8 @@ impl Advice for RuntimeError {
             RuntimeError::CoreMl { reasons, .. } => Some(reason::explain(reasons)?.remedy),
             RuntimeError::NoState { .. } => Some(Remedy::OtherKvForm),
             RuntimeError::TimedOut { .. } => Some(Remedy::MoreLoadTime),
+            RuntimeError::Budget(_) => Some(Remedy::MoreBudget),
+            RuntimeError::Failed(finding) if finding.message.contains(MEMORY_LIMIT) => Some(Remedy::MoreBudget),
             RuntimeError::Package(error) => error.remedy(),
             RuntimeError::OtherFormat { .. } => Some(Remedy::OtherRuntime),
             RuntimeError::StageOfPipeline(_) => Some(
@@ -142,6 +147,9 @@ impl Advice for RuntimeError {
         )
     }
 }
+
+/// How the kernels end what they say of an output that is too large.
+const MEMORY_LIMIT: &str = "the memory limit";
 
 /// The innermost reason first, since it says why; then what it means, then what the outer ones say.
 fn chained(reasons: &[Reason]) -> String {

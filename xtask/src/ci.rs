@@ -52,6 +52,7 @@ const STEPS: &[(&str, How)] = &[
     ("smollm2", How::InLab(&["check", "smollm2"])),
     ("coreml", How::InLab(&["check", "coreml"])),
     ("coreai", How::InLab(&["check", "coreai-runtime"])),
+    ("hostile", How::InLab(&["check", "hostile", "--cases", "2000"])),
 ];
 
 /// What a step came to.

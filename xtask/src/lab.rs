@@ -181,6 +181,14 @@ pub(crate) const CHECK_ENCODERS: Task = Task {
     run: Run::InLab,
 };
 
+pub(crate) const CHECK_HOSTILE: Task = Task {
+    name: "hostile",
+    arguments: "[--cases N] [--seed N] [--only CLASS,...] [--program PATH]",
+    about: "20,000 damaged and malicious inputs under limits of memory and time, commands that are killed, system calls that fail",
+    not_checked: 77,
+    run: Run::InLab,
+};
+
 pub(crate) const CHECK_MINILM: Task = Task {
     name: "minilm",
     arguments: "[--program PATH]",

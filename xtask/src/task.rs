@@ -85,6 +85,7 @@ const CHECK: Group = Group {
         lab::CHECK_DOCS,
         lab::CHECK_ENCODERS,
         guides::TASK,
+        lab::CHECK_HOSTILE,
         lab::CHECK_MAC_SMOKE,
         lab::CHECK_MINILM,
         lab::CHECK_PACKAGES,

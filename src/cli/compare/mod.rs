@@ -69,7 +69,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     calls: u32,
     /// Threads of the `cpu` runtime [default: the number of physical cores].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::cli::threads::size)]
     threads: Option<usize>,
     /// KV cache form [default: the workload's, or the bundles' first].
     #[arg(long, value_name = "FORM", value_parser = choice::<KvForm>())]

@@ -108,7 +108,7 @@ pub(super) struct Args {
     #[command(flatten)]
     python: PythonArg,
     /// Threads of the `cpu` runtime [default: the number of physical cores].
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_parser = crate::cli::threads::count)]
     threads: Option<u16>,
     /// Do not write verify.json beside the packages.
     #[arg(long)]

@@ -8,6 +8,7 @@ mod compression;
 mod extend;
 mod figure;
 mod launch;
+mod magnitude;
 mod metric;
 mod place;
 mod prediction;
@@ -136,6 +137,9 @@ pub enum ParseError {
         /// The schema of this version.
         read: &'static str,
     },
+    /// A number in them is larger than anything that is measured.
+    #[error("holds the number {0:e}, and nothing that is measured is above {MOST:e}", MOST = magnitude::MOST)]
+    BeyondMeasure(f64),
 }
 
 impl Report {
@@ -159,7 +163,12 @@ impl Report {
         }
         let unreadable = |error| ParseError::NotOne { what: "report", error };
         let parsed = match serde_json::from_slice::<Report>(bytes) {
-            Ok(report) if report.schema == SCHEMA => return Ok(report),
+            Ok(report) if report.schema == SCHEMA => {
+                return match magnitude::beyond_measure(&report) {
+                    Some(number) => Err(ParseError::BeyondMeasure(number)),
+                    None => Ok(report),
+                };
+            }
             parsed => parsed,
         };
         // Another version explains a field that is missing or not known.

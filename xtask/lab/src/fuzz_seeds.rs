@@ -53,6 +53,22 @@ pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome
                 continue;
             }
             "compiled" => &compiled,
+            "tokenizer" => {
+                fs::copy(project.root.join("src/quickstart/model/tokenizer.json"), folder.join("tiny"))?;
+                continue;
+            }
+            "chat_template" => {
+                write_templates(project, &folder)?;
+                continue;
+            }
+            "report" => {
+                copy_reports(&project.root.join("reports"), &folder)?;
+                continue;
+            }
+            "configuration" => {
+                copy_files(&project.root.join("src/base/configs"), &folder)?;
+                continue;
+            }
             other => bail!("there is no seed for the fuzz target `{other}`"),
         };
         fs::write(folder.join("tiny"), seed)?;
@@ -87,6 +103,30 @@ fn copy_programs(from: &Path, to: &Path) -> Result<()> {
         let program = asset.path().join("main.mlirb");
         if fs::metadata(&program)?.len() <= LARGEST {
             fs::copy(program, to.join(asset.file_name()))?;
+        }
+    }
+    Ok(())
+}
+
+/// The templates of the tests.
+fn write_templates(project: &Project, folder: &Path) -> Result<()> {
+    let cases = fs::read(project.root.join("src/harness/generate/testdata/chat.json"))?;
+    let cases: serde_json::Value = serde_json::from_slice(&cases)?;
+    for (name, text) in cases["templates"].as_object().into_iter().flatten() {
+        fs::write(folder.join(name), text.as_str().unwrap_or_default())?;
+    }
+    Ok(())
+}
+
+/// The reports of a folder and of those below it.
+fn copy_reports(from: &Path, to: &Path) -> Result<()> {
+    for entry in fs::read_dir(from)? {
+        let path = entry?.path();
+        if path.is_dir() {
+            copy_reports(&path, to)?;
+        } else if path.file_name().is_some_and(|name| name == "report.json") {
+            let name = path.to_string_lossy().replace(['/', '\\'], "-");
+            fs::copy(&path, to.join(name))?;
         }
     }
     Ok(())

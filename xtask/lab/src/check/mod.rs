@@ -8,6 +8,7 @@ mod coreml;
 mod decision;
 mod docs;
 mod encoders;
+mod hostile;
 mod mac_smoke;
 mod minilm;
 mod packages;
@@ -26,6 +27,7 @@ pub(crate) const TASKS: &[Task] = &[
     ("decision", decision::run),
     ("docs", docs::run),
     ("encoders", encoders::run),
+    ("hostile", hostile::run),
     ("mac-smoke", mac_smoke::run),
     ("minilm", minilm::run),
     ("packages", packages::run),
