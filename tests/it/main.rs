@@ -9,6 +9,7 @@ mod bench;
 mod compare;
 mod compiled;
 mod compress;
+mod contained;
 mod contracts;
 mod coreai;
 mod docs;

@@ -15,7 +15,7 @@ use crate::{HeldState, Observer, RuntimeError, Session, check_inputs};
 use anemeter_kernels::parallel;
 use anemeter_kernels::tensor::{AlignedBuf, DType, Shape, Tensor, TensorView, shape};
 use anemeter_mil::op::KnownValue;
-use anemeter_mil::propagate;
+use anemeter_mil::propagate::{self, Finding};
 use anemeter_mil::{DefaultValue, Feature, FeatureType, Function, Interface, TensorType, Type, ValueId};
 
 /// Plans kept per session; the oldest goes first.

@@ -11,5 +11,6 @@ pub(crate) mod fixtures;
 pub(crate) mod mlmodelc;
 pub(crate) mod numbers;
 pub(crate) mod packages;
+pub(crate) mod report;
 pub(crate) mod scene;
 pub(crate) mod tiny;
