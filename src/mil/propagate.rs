@@ -234,9 +234,11 @@ impl Walk<'_> {
     }
 
     fn is_small(&self, types: &[Type]) -> bool {
-        types
-            .iter()
-            .all(|ty| ty.tensor().and_then(byte_len).is_some_and(|bytes| bytes <= self.options.fold_bytes.min(self.foldable)))
+        types.iter().all(|ty| {
+            ty.tensor()
+                .and_then(byte_len)
+                .is_some_and(|bytes| bytes <= self.options.fold_bytes.min(self.foldable))
+        })
     }
 
     fn fold(

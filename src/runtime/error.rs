@@ -123,7 +123,9 @@ impl Advice for RuntimeError {
             RuntimeError::NoState { .. } => Some(Remedy::OtherKvForm),
             RuntimeError::TimedOut { .. } => Some(Remedy::MoreLoadTime),
             RuntimeError::Budget(_) => Some(Remedy::MoreBudget),
-            RuntimeError::Failed(finding) if finding.message.contains(MEMORY_LIMIT) => Some(Remedy::MoreBudget),
+            RuntimeError::Failed(finding) if finding.message.contains(MEMORY_LIMIT) => {
+                Some(Remedy::MoreBudget)
+            }
             RuntimeError::Package(error) => error.remedy(),
             RuntimeError::OtherFormat { .. } => Some(Remedy::OtherRuntime),
             RuntimeError::StageOfPipeline(_) => Some(

@@ -43,7 +43,11 @@ fn is_harmless(outcome: &Outcome) {
         assert!(!text.contains(['\u{1b}', '\u{9b}', '\u{202e}']), "{text:?}");
         assert!(!text.lines().any(|line| line.trim_start().starts_with("::")), "{text}");
     }
-    assert!(outcome.stderr.lines().filter(|line| line.starts_with("error:")).count() <= 1, "{}", outcome.stderr);
+    assert!(
+        outcome.stderr.lines().filter(|line| line.starts_with("error:")).count() <= 1,
+        "{}",
+        outcome.stderr
+    );
 }
 
 #[test]
@@ -115,7 +119,8 @@ fn every_element_that_is_written_is_finite() {
             let checkpoint = tiny.write(&scene.path("checkpoint"));
             let out = scene.path("out");
             for precision in ["fp16", "int8"] {
-                let shapes = ["export", arg(&checkpoint), "-o", arg(&out), "--shapes", "16", "--precision", precision];
+                let shapes =
+                    ["export", arg(&checkpoint), "-o", arg(&out), "--shapes", "16", "--precision", precision];
                 let told = anemeter(&shapes);
                 assert_eq!(told.code, 2, "{name} with {bad} in {precision}: {}", told.stderr);
                 assert!(!told.stderr.contains(".anemeter-tmp"), "{}", told.stderr);
@@ -152,9 +157,9 @@ fn damaged_tokenizers_are_refused() {
     let scene = with_tokenizer();
     let file = scene.path("bundle/tokenizer.json");
     let good = json(&file);
-    let replace = |pattern: Value, content: String| json!({"type": "Replace", "pattern": pattern, "content": content});
-    let doubling: Vec<Value> =
-        (0..40).map(|_| replace(json!({"String": "a"}), "aa".to_owned())).collect();
+    let replace =
+        |pattern: Value, content: String| json!({"type": "Replace", "pattern": pattern, "content": content});
+    let doubling: Vec<Value> = (0..40).map(|_| replace(json!({"String": "a"}), "aa".to_owned())).collect();
     let template = json!({"type": "TemplateProcessing", "pair": [], "special_tokens": {},
         "single": [{"SpecialToken": {"id": "[X]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]});
     let cases: Vec<(&str, &str, Value)> = vec![
@@ -162,10 +167,18 @@ fn damaged_tokenizers_are_refused() {
         ("an empty expression", "normalizer", replace(json!({"Regex": ""}), "x".to_owned())),
         ("text that doubles", "normalizer", json!({"type": "Sequence", "normalizers": doubling})),
         ("long text before each", "normalizer", json!({"type": "Prepend", "prepend": "y".repeat(1 << 20)})),
-        ("a damaged map", "normalizer", json!({"type": "Precompiled", "precompiled_charsmap": "AAQAAAAA/wAAAAAAAP//"})),
+        (
+            "a damaged map",
+            "normalizer",
+            json!({"type": "Precompiled", "precompiled_charsmap": "AAQAAAAA/wAAAAAAAP//"}),
+        ),
         ("pieces of no length", "pre_tokenizer", json!({"type": "FixedLength", "length": 0})),
         ("a token that is not listed", "post_processor", template),
-        ("many steps", "decoder", json!({"type": "Sequence", "decoders": vec![json!({"type": "Fuse"}); 1000]})),
+        (
+            "many steps",
+            "decoder",
+            json!({"type": "Sequence", "decoders": vec![json!({"type": "Fuse"}); 1000]}),
+        ),
     ];
     for (what, part, step) in cases {
         let mut damaged = good.clone();
@@ -252,7 +265,9 @@ fn programs_have_a_budget() {
     let doubling = write(loops(true), "doubling.mlpackage");
     let large = write(filled(1 << 20), "large.mlpackage");
     let small = write(filled(1 << 10), "small.mlpackage");
-    for (package, option) in [(&endless, "--step-limit"), (&doubling, "--memory-limit"), (&large, "--memory-limit")] {
+    for (package, option) in
+        [(&endless, "--step-limit"), (&doubling, "--memory-limit"), (&large, "--memory-limit")]
+    {
         let told = anemeter(&["run", arg(package)]);
         assert_eq!(told.code, 2, "{}", told.stderr);
         assert!(told.stderr.contains(option), "{}", told.stderr);

@@ -82,7 +82,10 @@ impl Execution<'_> {
         RuntimeError::Budget(Finding {
             function: self.function.to_owned(),
             operation: format!("`{}` = {}", step.name, step.def.name),
-            message: format!("the prediction did not end within {} operations, the step limit", self.step_limit),
+            message: format!(
+                "the prediction did not end within {} operations, the step limit",
+                self.step_limit
+            ),
         })
     }
 
@@ -148,7 +151,7 @@ impl Execution<'_> {
             }
         }
         let room = self.room();
-        let result = self.call(step, kernel, (&shapes, room), &mut ranges, &mut taken);
+        let result = self.call(step, kernel, (&shapes[..], room), &mut ranges, &mut taken);
         for (slot, grown) in taken {
             self.memory.grown[slot] = grown;
         }
@@ -221,9 +224,9 @@ impl Execution<'_> {
                 let bytes = shape::element_count(&concrete).and_then(|n| ty.dtype.byte_len(n));
                 match bytes {
                     Some(bytes) if bytes <= room => Ok(Some(concrete)),
-                    _ => {
-                        Err(OpError::new(format!("an output of shape {concrete:?} does not fit into the memory limit")))
-                    }
+                    _ => Err(OpError::new(format!(
+                        "an output of shape {concrete:?} does not fit into the memory limit"
+                    ))),
                 }
             })
             .collect()
@@ -346,8 +349,7 @@ impl Execution<'_> {
         }
         loop {
             // A loop of no operations counts as one.
-            self.steps_left =
-                self.steps_left.checked_sub(1).ok_or_else(|| self.too_many_steps(step))?;
+            self.steps_left = self.steps_left.checked_sub(1).ok_or_else(|| self.too_many_steps(step))?;
             self.steps(&condition.steps)?;
             let goes_on =
                 condition.outputs.first().ok_or_else(|| OpError::new("the condition yields nothing"));

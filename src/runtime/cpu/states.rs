@@ -57,8 +57,7 @@ fn update_in_place(steps: &mut Vec<Step>, outputs: &[(String, usize)], aliases: 
         let once =
             step.arguments.iter().flatten().filter(|operand| aliases.reads(**operand, value)).count() == 1;
         let undisturbed = (read + 1..written).all(|i| i == update || !writes(&steps[i], state));
-        let unseen = earlier_reads(steps, state, update)
-            .all(|other| uses_of.of(other).last <= update);
+        let unseen = earlier_reads(steps, state, update).all(|other| uses_of.of(other).last <= update);
         if is_operand && once && undisturbed && unseen {
             steps[update].action = Action::UpdateState { state };
             let results = std::mem::take(&mut steps[update].outputs);
@@ -71,12 +70,7 @@ fn update_in_place(steps: &mut Vec<Step>, outputs: &[(String, usize)], aliases: 
 }
 
 /// The step that writes the result of a `slice_update` to the state, if that is its only use.
-fn written_back(
-    steps: &[Step],
-    uses: &UseTable,
-    update: usize,
-    state: usize,
-) -> Option<usize> {
+fn written_back(steps: &[Step], uses: &UseTable, update: usize, state: usize) -> Option<usize> {
     let step = steps.get(update)?;
     let &[result] = &step.outputs[..] else { return None };
     if step.def.name != "slice_update" || !matches!(step.action, Action::Kernel) {

@@ -62,7 +62,8 @@ pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome
                 continue;
             }
             "report" => {
-                let report = anemeter::import::llm_benchmark(LLM_BENCHMARK, "2026-01-31T12:00:00Z".to_owned())?;
+                let report =
+                    anemeter::import::llm_benchmark(LLM_BENCHMARK, "2026-01-31T12:00:00Z".to_owned())?;
                 fs::write(folder.join("tiny"), serde_json::to_string(&report)?)?;
                 continue;
             }

@@ -134,7 +134,8 @@ fn gguf(scene: &Scene, folder: &Path, random: &mut Rng) -> Result<Option<Command
     }
     let longest = [3, 40, 900][random.usize(..3)];
     let letters = ["a", "ab", "abc"][random.usize(..3)];
-    let pieces: Vec<String> = (1..=longest).map(|length| letters.chars().cycle().take(length).collect()).collect();
+    let pieces: Vec<String> =
+        (1..=longest).map(|length| letters.chars().cycle().take(length).collect()).collect();
     let mut out = b"GGUF\x03\x00\x00\x00".to_vec();
     out.extend(0u64.to_le_bytes());
     out.extend(4u64.to_le_bytes());
@@ -240,7 +241,8 @@ const OF_PACKAGES: &[&str] = &[
 fn package(scene: &Scene, folder: &Path, random: &mut Rng) -> Result<Option<Command>> {
     let package = folder.join("p.mlpackage");
     link(&scene.package, &package)?;
-    let files = ["Manifest.json", "Data/com.apple.CoreML/model.mlmodel", "Data/com.apple.CoreML/weights/weight.bin"];
+    let files =
+        ["Manifest.json", "Data/com.apple.CoreML/model.mlmodel", "Data/com.apple.CoreML/weights/weight.bin"];
     let file = package.join(files[[0, 1, 1, 1, 2][random.usize(..5)]]);
     put(&file, &mutate::bytes(&fs::read(&file)?, random))?;
     Ok(Some(anemeter(scene, folder, &pick(random, OF_PACKAGES))))

@@ -36,7 +36,8 @@ pub(super) fn run(command: &mut Command, folder: &Path) -> Result<Ended> {
     let (stdout, stderr) = (text(&out)?, text(&err)?);
     fs::remove_file(&out)?;
     fs::remove_file(&err)?;
-    let mut ended = Ended { code: status.and_then(|status| status.code()), stdout, stderr, fault: None, peak, time };
+    let mut ended =
+        Ended { code: status.and_then(|status| status.code()), stdout, stderr, fault: None, peak, time };
     ended.fault = exceeded.or_else(|| ended.fault());
     Ok(ended)
 }

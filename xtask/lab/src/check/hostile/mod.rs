@@ -69,7 +69,9 @@ pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome
     ensure!(findings == 0, "{findings} findings; the first: {}", tally.findings[0]);
     match traced || !wanted("calls") {
         true => Ok(Outcome::Checked(format!("{}, no finding", parts.join("; ")))),
-        false => Ok(Outcome::not_checked("system calls that fail", "strace is not installed or may not trace")),
+        false => {
+            Ok(Outcome::not_checked("system calls that fail", "strace is not installed or may not trace"))
+        }
     }
 }
 
@@ -94,7 +96,8 @@ impl Tally {
     }
 
     fn table(&self) -> String {
-        let mut text = format!("{:<22}{:>7}{:>10}{:>9}  exit codes\n", "class", "cases", "peak MiB", "longest");
+        let mut text =
+            format!("{:<22}{:>7}{:>10}{:>9}  exit codes\n", "class", "cases", "peak MiB", "longest");
         for (name, count) in &self.classes {
             let codes: Vec<String> = count.codes.iter().map(|(code, n)| format!("{code}: {n}")).collect();
             text += &format!(
@@ -123,7 +126,9 @@ fn tried(
     make_empty(&folder.join("findings"))?;
     let all: Vec<(&'static str, Make, usize)> = chosen
         .iter()
-        .flat_map(|class| (0..(cases * class.1).div_ceil(shares.max(1))).map(|index| (class.0, class.2, index)))
+        .flat_map(|class| {
+            (0..(cases * class.1).div_ceil(shares.max(1))).map(|index| (class.0, class.2, index))
+        })
         .collect();
     let tally = Mutex::new(Tally::default());
     all.par_iter().try_for_each(|&(name, make, index)| {

@@ -156,7 +156,8 @@ pub(super) fn lines(text: &str, random: &mut Rng) -> String {
                 lines[at] = format!("{key}: {}", hostile(random));
             }
             _ => {
-                let words = ["&a [*a, *a]", "*a", "!!binary x", "\t", "- -", "{", ".inf", ".nan", "1e400", "~"];
+                let words =
+                    ["&a [*a, *a]", "*a", "!!binary x", "\t", "- -", "{", ".inf", ".nan", "1e400", "~"];
                 lines[at].push_str(words[random.usize(..words.len())]);
             }
         }

@@ -43,7 +43,12 @@ fn made(random: &mut Rng) -> Result<Function> {
         }
         4 => {
             let pad = [0, size(random), size(random), 0];
-            main.op("pad").arg("x", x).arg("pad", pad).arg("mode", "constant").arg("constant_val", 0f32).push()?
+            main.op("pad")
+                .arg("x", x)
+                .arg("pad", pad)
+                .arg("mode", "constant")
+                .arg("constant_val", 0f32)
+                .push()?
         }
         5 => {
             let image = main.op("reshape").arg("x", x).arg("shape", [1, 1, 2, 2]).push()?;

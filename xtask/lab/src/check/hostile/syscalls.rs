@@ -18,7 +18,8 @@ const TRACED: &str = "%file,%desc";
 const LEFT: &[&str] = &["execve", "mmap", "close", "epoll_wait", "poll", "ppoll"];
 const ERRORS: &[&str] = &["ENOSPC", "EIO", "EACCES", "EINTR"];
 /// Commands whose calls are made to fail.
-const CHOSEN: &[&str] = &["export", "export over a bundle", "bless", "bless into a store", "report over a page"];
+const CHOSEN: &[&str] =
+    &["export", "export over a bundle", "bless", "bless into a store", "report over a page"];
 /// What the system's loader gives where it cannot load a library.
 const NOT_STARTED: i32 = 127;
 
@@ -51,7 +52,8 @@ pub(super) fn run(scene: &Scene, folder: &Path, most: usize, random: &mut Rng) -
         for (call, number) in points {
             let error = ERRORS[random.usize(..ERRORS.len())];
             let ended = fail(scene, writer, (folder, &made), (&call, number, error));
-            let place = ended.with_context(|| format!("{}: {call} {number} fails with {error}", writer.name))?;
+            let place =
+                ended.with_context(|| format!("{}: {call} {number} fails with {error}", writer.name))?;
             failures.made += 1;
             failures.borne += usize::from(place);
         }
@@ -82,7 +84,8 @@ fn points(scene: &Scene, writer: &Writer, folder: &Path, made: &Path) -> Result<
     for line in text.lines() {
         let Some((thread, rest)) = line.split_once(' ') else { continue };
         let name = rest.trim_start().split('(').next().unwrap_or_default();
-        let is_name = !name.is_empty() && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+        let is_name = !name.is_empty()
+            && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
         if is_name && !LEFT.contains(&name) {
             *most.entry(name.to_owned()).or_default().entry(thread).or_default() += 1;
         }
@@ -122,7 +125,10 @@ fn fail(
     match code {
         0 => ensure!(after == Place::Whole, "succeeds, and nothing is there"),
         // The page was written, and what failed came after it, such as the flush of its folder.
-        _ => ensure!(before == Place::Empty || after == Place::Whole, "fails, and what was there is gone: {said}"),
+        _ => ensure!(
+            before == Place::Empty || after == Place::Whole,
+            "fails, and what was there is gone: {said}"
+        ),
     }
     Ok(code == 0)
 }

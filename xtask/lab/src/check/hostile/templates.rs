@@ -4,7 +4,8 @@ use fastrand::Rng;
 
 /// A template of statements that each make the one before worse.
 pub(super) fn made(random: &mut Rng) -> String {
-    let mut text = String::from("{% set x = 'ab' %}{% set l = [1, 2] %}{% set ns = namespace(v='a', l=[]) %}");
+    let mut text =
+        String::from("{% set x = 'ab' %}{% set l = [1, 2] %}{% set ns = namespace(v='a', l=[]) %}");
     for _ in 0..random.usize(1..6) {
         text += &statement(random, 0);
     }
@@ -30,7 +31,10 @@ fn statement(random: &mut Rng, depth: usize) -> String {
         9 => format!("{{{{ {}1{} }}}}", "(".repeat(random.usize(1..400)), ")".repeat(random.usize(1..400))),
         10 => "{% set ns.l = ns %}{{ ns }}{{ ns | tojson }}".to_owned(),
         11 => format!("{{{{ '%{}d' | format(1) }}}}{{{{ x.center({times}) }}}}", random.u32(..)),
-        12 => format!("{{% for i in range({times}) %}}{{% for j in l %}}{}{{% endfor %}}{{% endfor %}}", inner(random)),
+        12 => format!(
+            "{{% for i in range({times}) %}}{{% for j in l %}}{}{{% endfor %}}{{% endfor %}}",
+            inner(random)
+        ),
         _ => "{% filter upper %}{% for i in range(100000) %}{{ x }}{% endfor %}{% endfilter %}".to_owned(),
     }
 }

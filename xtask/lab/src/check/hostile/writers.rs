@@ -101,10 +101,13 @@ fn whole_store(scene: &Scene, out: &Path) -> Result<()> {
     if !json {
         return Ok(());
     }
-    let audit = Command::new(&scene.program).args(["baselines", "verify", "--baselines"]).arg(out).output()?;
+    let audit =
+        Command::new(&scene.program).args(["baselines", "verify", "--baselines"]).arg(out).output()?;
     match audit.status.success() {
         true => Ok(()),
-        false => bail!("{}{}", String::from_utf8_lossy(&audit.stdout), String::from_utf8_lossy(&audit.stderr)),
+        false => {
+            bail!("{}{}", String::from_utf8_lossy(&audit.stdout), String::from_utf8_lossy(&audit.stderr))
+        }
     }
 }
 
@@ -140,7 +143,11 @@ impl Writer {
     pub(super) fn place(&self, scene: &Scene, folder: &Path) -> Result<Place> {
         let out = folder.join("out");
         if out.symlink_metadata().is_err() {
-            return if self.replaces { bail!("{}: neither old nor new is there", self.name) } else { Ok(Place::Empty) };
+            return if self.replaces {
+                bail!("{}: neither old nor new is there", self.name)
+            } else {
+                Ok(Place::Empty)
+            };
         }
         (self.whole)(scene, &out).with_context(|| format!("{}: half of it is there", self.name))?;
         Ok(Place::Whole)
