@@ -32,6 +32,7 @@ import transformers  # noqa: E402
 import yaml  # noqa: E402
 from safetensors.numpy import save_file  # noqa: E402
 from torch import nn  # noqa: E402
+from torch.overrides import TorchFunctionMode  # noqa: E402
 
 # coremltools 9 makes Python numbers of arrays of one element, which NumPy refuses since 2.4.
 cast = torch_ops._cast
@@ -69,13 +70,36 @@ def convert(module, examples, inputs, outputs, states=(), target=ct.target.iOS18
     )
 
 
+class InHalf(TorchFunctionMode):
+    """float16 stays float16. transformers computes norms and softmax in float32, which packages of float16 do not."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if args and isinstance(args[0], torch.Tensor) and args[0].dtype == torch.float16:
+            if function is torch.Tensor.float:
+                return args[0]
+            args = tuple(torch.float16 if x is torch.float32 else x for x in args)
+            kwargs = {key: torch.float16 if x is torch.float32 else x for key, x in kwargs.items()}
+        return function(*args, **kwargs)
+
+
+def in_half(module):
+    """A copy of a module in float16. Rotations are constants of a package, which are computed in float32."""
+    rounded = copy.deepcopy(module).half()
+    for name, part in module.named_modules():
+        if name.endswith("rotary_emb"):
+            rounded.get_submodule(name.rpartition(".")[0]).rotary_emb = copy.deepcopy(part)
+    return rounded
+
+
 def computed(module, examples):
     """What a module gives in float32, and how far float16 is off, as a share of the largest value."""
     floats = [x.half() if x.is_floating_point() else x for x in examples]
     with torch.no_grad():
         exact = module(*examples)
-        rounded = copy.deepcopy(module).half()(*floats).float()
-    return exact.numpy(), float((rounded - exact).abs().max() / exact.abs().max())
+        with InHalf():
+            rounded = in_half(module)(*floats)
+    return exact.numpy(), float((rounded.float() - exact).abs().max() / exact.abs().max())
 
 
 def whole(name, shape):
