@@ -1,7 +1,7 @@
 //! What the harness adds to a step, measured with a model that does nothing.
 
-use std::path::Path;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::null::{self, Act, NullSession};

@@ -193,8 +193,8 @@ pub struct TableRows {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scales: Option<String>,
     /// What every element is multiplied by.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub factor: f64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub factor: Option<f64>,
 }
 
 /// What selects a row of a table.
@@ -205,15 +205,6 @@ pub enum RowsBy {
     Token,
     /// The token's position.
     Position,
-}
-
-fn one() -> f64 {
-    1.0
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes what it asks about by reference")]
-fn is_one(factor: &f64) -> bool {
-    *factor == 1.0
 }
 
 /// An input that says which positions are seen.

@@ -91,7 +91,7 @@ impl Bundle {
         });
         let tokenizer = manifest.tokenizer.iter().map(|tokenizer| tokenizer.file.name.as_str());
         let embeddings = manifest.host_embeddings.iter().map(|file| file.name.as_str());
-        let tables = manifest.contract.iter().flat_map(|contract| contract.files());
+        let tables = manifest.contract.iter().flat_map(contract::Contract::files);
         chunks.chain(tokenizer).chain(embeddings).chain(tables)
     }
 

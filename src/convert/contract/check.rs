@@ -4,9 +4,7 @@ use std::path::Path;
 
 use super::Packages;
 use super::features::Seen;
-use crate::bundle::contract::{
-    Contract, ContractFunction, ContractOutputs, ContractPackage, ContractRole,
-};
+use crate::bundle::contract::{Contract, ContractFunction, ContractOutputs, ContractPackage, ContractRole};
 use anemeter_kernels::tensor::DType;
 use anemeter_mil::{ArrayType, Model};
 
@@ -38,11 +36,13 @@ pub(super) fn problem(contract: &Contract, packages: &Packages<'_>) -> Option<St
 }
 
 /// What is wrong with a file beside the packages, if anything.
-pub(super) fn of_file(folder: &Path, file: &str) -> Option<String> {
+fn of_file(folder: &Path, file: &str) -> Option<String> {
     let plain = Path::new(file).components().count() == 1 && !file.contains(['/', '\\']) && file != "..";
     match () {
         () if !plain => Some(format!("names the file `{file}`, which is not a plain name")),
-        () if !folder.join(file).is_file() => Some(format!("needs the file `{file}`, which is not beside it")),
+        () if !folder.join(file).is_file() => {
+            Some(format!("needs the file `{file}`, which is not beside it"))
+        }
         () => None,
     }
 }
@@ -54,7 +54,8 @@ fn passed(
     function: &ContractFunction,
 ) -> Option<String> {
     let gives = |package: &ContractPackage, output: &str| {
-        let model = packages.packages.iter().find(|(name, _)| *name == package.package).map(|(_, model)| model);
+        let model =
+            packages.packages.iter().find(|(name, _)| *name == package.package).map(|(_, model)| model);
         let functions = || package.functions.iter().map(|function| &function.function);
         model.is_some_and(|model| {
             functions().any(|name| Seen::of(model, name).is_some_and(|seen| seen.output(output).is_some()))

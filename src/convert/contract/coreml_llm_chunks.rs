@@ -169,9 +169,11 @@ fn function(
     let window = columns(seen, WINDOW_MASK)?;
     let mask = |input: &str, kind| ContractMask { input: input.to_owned(), kind, keys: MaskKeys::Context };
     let caches = CACHES.iter().map(|cache| (format!("{cache}_in"), format!("{cache}_out")));
-    let caches = caches.filter(|(input, output)| seen.input(input).is_some() && seen.output(output).is_some());
+    let caches =
+        caches.filter(|(input, output)| seen.input(input).is_some() && seen.output(output).is_some());
     let passed = PASSED.iter().filter(|(input, _)| seen.input(input).is_some());
-    let passed = passed.map(|&(input, output)| PassedInput { input: input.to_owned(), output: output.to_owned() });
+    let passed =
+        passed.map(|&(input, output)| PassedInput { input: input.to_owned(), output: output.to_owned() });
     let picked = seen.output(TOKEN).map(|_| ArgMax {
         index: TOKEN.to_owned(),
         value: seen.output("token_logit").map(|_| "token_logit".to_owned()),
@@ -214,7 +216,7 @@ fn rows(seen: Seen<'_>, config: &Config, is_first: bool) -> Vec<TableRows> {
         by: RowsBy::Token,
         file: file.to_owned(),
         scales: Some(scales.to_owned()),
-        factor,
+        factor: Some(factor),
     };
     let vectors = [
         embedded(HIDDEN, EMBEDDINGS, config.embed_scale()),
@@ -225,7 +227,7 @@ fn rows(seen: Seen<'_>, config: &Config, is_first: bool) -> Vec<TableRows> {
         by: RowsBy::Position,
         file: file.to_owned(),
         scales: None,
-        factor: 1.0,
+        factor: None,
     });
     let vectors = vectors.into_iter().filter(|_| is_first);
     vectors.chain(rotations).filter(|rows| seen.input(&rows.input).is_some()).collect()

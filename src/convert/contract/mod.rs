@@ -35,8 +35,7 @@ pub struct Packages<'a> {
 type Recognise = fn(&Packages<'_>) -> Result<Option<Contract>, BundleError>;
 
 /// All that are known, the most particular first.
-const CONTRACTS: &[Recognise] =
-    &[
+const CONTRACTS: &[Recognise] = &[
     anemll::recognise,
     coreml_llm::recognise,
     coreml_llm_chunks::recognise,

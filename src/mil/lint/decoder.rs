@@ -97,11 +97,14 @@ mod tests {
 
     #[test]
     fn names_of_keys_and_values_are_told_from_those_of_other_caches() {
-        for name in ["kv_cache_0", "model_model_kv_cache_0", "keyCache", "past_key_values", "v_cache", "kv13_k"] {
+        for name in
+            ["kv_cache_0", "model_model_kv_cache_0", "keyCache", "past_key_values", "v_cache", "kv13_k"]
+        {
             assert!(keeps_keys_and_values(name), "{name}");
         }
         assert!(keeps_keys_and_values("K_sliding_in"));
-        for name in ["cache_last_channel", "cache_len", "h_in", "conv_state", "hidden", "value", "keypoints", "past"]
+        for name in
+            ["cache_last_channel", "cache_len", "h_in", "conv_state", "hidden", "value", "keypoints", "past"]
         {
             assert!(!keeps_keys_and_values(name), "{name}");
         }

@@ -71,8 +71,8 @@ impl Trace<'_> {
         let [begin, end] = [part, part + 1].map(|at| i32::try_from(at * hidden).unwrap());
         let length = i32::try_from(LENGTH).unwrap();
         let [begin, end] = [[0, 0, begin], [1, length, end]];
-        let part = self
-            .op("slice_by_index", [("x", qkv.into()), ("begin", begin.into()), ("end", end.into())]);
+        let part =
+            self.op("slice_by_index", [("x", qkv.into()), ("begin", begin.into()), ("end", end.into())]);
         let split = [1, length, i32::try_from(HEADS).unwrap(), -1];
         let split = self.op("reshape", [("x", part.into()), ("shape", split.into())]);
         self.op("transpose", [("x", split.into()), ("perm", [0, 2, 1, 3].into())])
@@ -129,7 +129,8 @@ fn package(tiny: &Tiny) -> Model {
 }
 
 fn verify(what: &Path, checkpoint: &Path) -> (i32, Value, String) {
-    let outcome = anemeter(&["verify", arg(what), "--checkpoint", arg(checkpoint), "--tokens", "4", "--json"]);
+    let outcome =
+        anemeter(&["verify", arg(what), "--checkpoint", arg(checkpoint), "--tokens", "4", "--json"]);
     let report = serde_json::from_str(&outcome.stdout).unwrap_or_default();
     (outcome.code, report, outcome.stderr)
 }

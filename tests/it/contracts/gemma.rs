@@ -37,21 +37,22 @@ pub(crate) fn decoder(seed: u64) -> (Decoder, Vec<Beside>) {
     let mut table = |factor: f32| -> (Vec<u8>, Vec<u8>, Vec<f32>) {
         let codes: Vec<i8> = (0..VOCABULARY * HIDDEN).map(|_| random.i8(-127..)).collect();
         let scales: Vec<f16> = (0..VOCABULARY).map(|_| f16::from_f32(0.2 + 0.2 * random.f32())).collect();
-        let values = codes.iter().enumerate().map(|(i, &code)| {
-            half(f32::from(code) * (scales[i / HIDDEN].to_f32() / 127.0 * factor))
-        });
+        let values = codes
+            .iter()
+            .enumerate()
+            .map(|(i, &code)| half(f32::from(code) * (scales[i / HIDDEN].to_f32() / 127.0 * factor)));
         let values = values.collect();
         (bytemuck::cast_slice(&codes).to_vec(), bytemuck::cast_slice(&scales).to_vec(), values)
     };
     let (codes, scales, vectors) = table(2.0);
     let (raw_codes, raw_scales, raw) = table(1.5);
-    let mut rotation = || -> Vec<f16> {
-        (0..CONTEXT * HIDDEN).map(|_| f16::from_f32(random.f32() - 0.5)).collect()
-    };
+    let mut rotation =
+        || -> Vec<f16> { (0..CONTEXT * HIDDEN).map(|_| f16::from_f32(random.f32() - 0.5)).collect() };
     let (cos, sin) = (rotation(), rotation());
     let array = |values: &[f16]| {
         let view = TensorView::new(DType::F16, &[CONTEXT, HIDDEN], bytemuck::cast_slice(values)).unwrap();
-        let document = anemeter::tensor_files::Document { tensors: [("x".to_owned(), view)].into(), texts: None };
+        let document =
+            anemeter::tensor_files::Document { tensors: [("x".to_owned(), view)].into(), texts: None };
         anemeter::tensor_files::Format::of(Path::new("x.npy")).encode(&document).unwrap()
     };
     let sum = |a: f32, b: f32| half(a + b);
@@ -109,8 +110,8 @@ fn common(graph: &mut Graph<'_>, count: usize) -> Common {
     let x = graph.input("hidden_states", half, &[1, count, HIDDEN]);
     let full = graph.input("causal_mask_full", half, &[1, 1, count, CONTEXT]);
     let window = graph.input("causal_mask_sliding", half, &[1, 1, count, WINDOW]);
-    let rotations = ["cos_s", "sin_s", "cos_f", "sin_f"]
-        .map(|name| graph.input(name, half, &[1, 1, count, HIDDEN]));
+    let rotations =
+        ["cos_s", "sin_s", "cos_f", "sin_f"].map(|name| graph.input(name, half, &[1, 1, count, HIDDEN]));
     let [full, window] = [full, window].map(|mask| graph.squeeze(mask, &[1]));
     Common { x, full, window, rotations }
 }
@@ -223,7 +224,8 @@ fn second(decoder: &Decoder, name: &str, count: usize, kept: Kept) -> Function {
         }
     };
     let names = ["kv14_k", "kv13_v"];
-    outputs.extend(names.into_iter().zip(contents).map(|(name, content)| identity(&mut graph, name, content)));
+    outputs
+        .extend(names.into_iter().zip(contents).map(|(name, content)| identity(&mut graph, name, content)));
     outputs.push(identity(&mut graph, "hidden_states_out", x));
     graph.finish(&outputs)
 }

@@ -1,7 +1,7 @@
 //! A runtime that follows a script: each function takes its time and the logits are written down beforehand.
 
-use std::path::Path;
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Requests: what they take, how they end, and what is refused.
 
-use std::path::Path;
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 

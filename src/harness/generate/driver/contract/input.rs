@@ -111,7 +111,7 @@ impl Input {
         let &Piece { ids, begin, width, context } = piece;
         let count = ids.len();
         let (rank, last, buffer) = (self.rank, self.last, &mut self.buffer);
-        match &self.meaning {
+        match &mut self.meaning {
             Meaning::Ids => {
                 buffer.resize(&with_ones(rank, &[width]))?;
                 write(
@@ -138,6 +138,7 @@ impl Input {
             }
             Meaning::Ring(window) => {
                 buffer.resize(&with_ones(rank.max(1), &[1]))?;
+                let window = *window;
                 integers(buffer, |_| begin % window);
             }
             Meaning::Rows(table) => {
@@ -165,7 +166,7 @@ fn fill_mask(
     buffer: &mut Buffer,
 ) -> Result<(), TensorError> {
     let &Piece { ids, begin, width, .. } = piece;
-    let mut additive = |hidden: &dyn Fn(usize, usize) -> bool| {
+    let mut additive = |hidden: &dyn Fn(usize, usize) -> bool| -> Result<(), TensorError> {
         buffer.resize(&with_ones(rank, &[width, keys]))?;
         let hidden = |i: usize| hidden(i / keys, i % keys);
         write(

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use super::input::{Input, Piece};
 use super::outputs;
-use super::table::Files;
 use super::runner::{Inputs, Runners, output_problem, position};
+use super::table::Files;
 use crate::generate::clock::Clock;
 use crate::generate::driver::buffer::Buffer;
 use crate::generate::error::{GenerateError, Result};
@@ -58,12 +58,12 @@ impl Pass {
         role: ContractRole,
         files: &Files<'_>,
     ) -> Result<Option<Pass>> {
-        let of_role = |function: &&ContractFunction| function.role == role;
-        let tokens = contract.functions().map(|(_, function)| function).filter(of_role);
-        let whole_pieces_to = tokens.clone().filter_map(|function| function.whole_pieces_to).min();
+        let of_role =
+            || contract.functions().map(|(_, function)| function).filter(|function| function.role == role);
+        let whole_pieces_to = of_role().filter_map(|function| function.whole_pieces_to).min();
         let tokens = match role {
             ContractRole::Decode => Some(1),
-            _ => tokens.filter_map(|function| function.tokens).max(),
+            _ => of_role().filter_map(|function| function.tokens).max(),
         };
         let mut stages = Vec::new();
         for package in &contract.packages {

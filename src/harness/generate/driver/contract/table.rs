@@ -1,7 +1,7 @@
 //! Tables in files beside the packages, of which each token gets a row: vectors of tokens, rotations of positions.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use half::f16;
 
@@ -57,10 +57,16 @@ impl Table {
             return Err(GenerateError::file(path, problem));
         }
         let elements = match &described.scales {
-            Some(scales) => codes(path, files.folder.join(scales), (count, width))?,
-            None => floats(path, (count, width))?,
+            Some(scales) => codes(&path, &files.folder.join(scales), (count, width))?,
+            None => floats(&path, (count, width))?,
         };
-        Ok(Table { by: described.by, width, factor: described.factor as f32, elements, rows: Vec::new() })
+        Ok(Table {
+            by: described.by,
+            width,
+            factor: described.factor.unwrap_or(1.0) as f32,
+            elements,
+            rows: Vec::new(),
+        })
     }
 
     /// Elements of a row.
@@ -98,9 +104,9 @@ impl Table {
 }
 
 /// A table of floats, `[rows, width]` with as many rows as are needed or more.
-fn floats(path: PathBuf, (count, width): (usize, usize)) -> Result<Elements> {
-    let content = tensor_files::read(&path).map_err(|e| GenerateError::request(e.to_string()))?;
-    let problem = |problem: String| GenerateError::file(&path, problem);
+fn floats(path: &Path, (count, width): (usize, usize)) -> Result<Elements> {
+    let content = tensor_files::read(path).map_err(|e| GenerateError::request(e.to_string()))?;
+    let problem = |problem: String| GenerateError::file(path, problem);
     let Content::Unnamed(tensor) = content else {
         return Err(problem("has tensors with names, expected one array in an `.npy` file".to_owned()));
     };
@@ -114,20 +120,20 @@ fn floats(path: PathBuf, (count, width): (usize, usize)) -> Result<Elements> {
 }
 
 /// A table of int8 codes with a scale per row.
-fn codes(path: PathBuf, scales: PathBuf, (count, width): (usize, usize)) -> Result<Elements> {
+fn codes(path: &Path, scales: &Path, (count, width): (usize, usize)) -> Result<Elements> {
     let codes = of_size(path, count.checked_mul(width), &format!("{count} rows of {width} bytes"))?;
     let scales = of_size(scales, count.checked_mul(2), &format!("{count} numbers of 2 bytes"))?;
     Ok(Elements::Codes { codes, scales })
 }
 
 /// A file of a size, mapped.
-fn of_size(path: PathBuf, bytes: Option<usize>, expected: &str) -> Result<Bytes> {
-    let failed = |e: std::io::Error| GenerateError::file(&path, e.to_string());
-    let mapped = Bytes::map(&File::open(&path).map_err(failed)?).map_err(failed)?;
+fn of_size(path: &Path, bytes: Option<usize>, expected: &str) -> Result<Bytes> {
+    let failed = |e: std::io::Error| GenerateError::file(path, e.to_string());
+    let mapped = Bytes::map(&File::open(path).map_err(failed)?).map_err(failed)?;
     match Some(mapped.len()) == bytes {
         true => Ok(mapped),
         false => Err(GenerateError::file(
-            &path,
+            path,
             format!("has {} bytes, expected {expected}: `vocabulary` or the widths are others", mapped.len()),
         )),
     }
@@ -144,7 +150,7 @@ mod tests {
 
     fn rows(file: &str, scales: Option<&str>, by: RowsBy) -> TableRows {
         let (input, file, scales) = ("x".to_owned(), file.to_owned(), scales.map(str::to_owned));
-        TableRows { input, by, file, scales, factor: 2.0 }
+        TableRows { input, by, file, scales, factor: Some(2.0) }
     }
 
     fn put(folder: &Path, name: &str, bytes: &[u8]) {
@@ -178,8 +184,7 @@ mod tests {
         let numbers: Vec<f16> = (0..6u8).map(|n| f16::from(n)).collect();
         let put_array = |shape: &[usize]| {
             let view = TensorView::new(DType::F16, shape, bytemuck::cast_slice(&numbers)).unwrap();
-            let document =
-                tensor_files::Document { tensors: [("x".to_owned(), view)].into(), texts: None };
+            let document = tensor_files::Document { tensors: [("x".to_owned(), view)].into(), texts: None };
             let path = folder.path().join("cos.npy");
             put(folder.path(), "cos.npy", &tensor_files::Format::of(&path).encode(&document).unwrap());
         };
