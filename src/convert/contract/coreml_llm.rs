@@ -43,6 +43,7 @@ pub(super) fn recognise(packages: &Packages<'_>) -> Result<Option<Contract>, Bun
         function: function.interface.function.clone(),
         role: ContractRole::Decode,
         tokens: Some(1),
+        whole_pieces_to: None,
         inputs: ContractInputs {
             ids: name("input_ids"),
             masks: vec![ContractMask {
