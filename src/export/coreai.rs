@@ -1,6 +1,5 @@
 //! Chunks as Core AI assets.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::Progress;
@@ -51,14 +50,4 @@ impl AssetWriter<'_> {
 fn sha256_text(digest: &[u8; 32]) -> String {
     let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
     format!("sha256:{hex}")
-}
-
-/// What assets say about the model. Nothing in it changes from one run to the next.
-pub(super) fn metadata(description: &str, source: &str) -> AssetMetadata {
-    let source = serde_json::Value::String(source.to_owned());
-    AssetMetadata {
-        description: description.to_owned(),
-        other: BTreeMap::from([("source".to_owned(), source)]),
-        ..AssetMetadata::default()
-    }
 }

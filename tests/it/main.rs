@@ -3,6 +3,7 @@
 
 mod adopt;
 mod aimodel;
+mod apple_llm;
 mod atomic;
 mod baselines;
 mod bench;

@@ -13,6 +13,7 @@ pub(super) const OPS: &[(&str, Emitter)] = &[
     ("constexpr_affine_dequantize", affine),
     ("constexpr_blockwise_shift_scale", blockwise),
     ("constexpr_lut_to_dense", palette),
+    ("dequantize", dequantize),
 ];
 
 /// `scale * (data - offset)`, with a scale and an offset for each block.
@@ -51,6 +52,21 @@ fn affine(e: &mut Emit<'_, '_, '_>) -> Result<Vec<ValueId>> {
     let scale = e.shaped(&scale, scale_type, &blocks)?;
     let zero = e.shaped(&zero, data_type, &blocks)?;
     Ok(vec![shift_scale(e, data, scale, Some(zero))])
+}
+
+/// Integers that are computed or given at run time, with one scale or one for each index of an axis.
+fn dequantize(e: &mut Emit<'_, '_, '_>) -> Result<Vec<ValueId>> {
+    let data = e.arg("input")?;
+    let dims = e.body().dims(data);
+    let mut blocks = vec![1; dims.len()];
+    let (scale, zero) = (e.arg("scale")?, e.opt_arg("zero_point")?);
+    if let [channels] = e.body().dims(scale)[..] {
+        blocks[e.call.axis("axis", dims.len())?] = channels;
+    }
+    // Of the rank of the data: Apple's interpreter traps on scales of rank 0.
+    let scale = e.body().reshape(scale, &blocks);
+    let zero = zero.map(|zero| e.body().reshape(zero, &blocks));
+    Ok(vec![shift_scale(e, data, scale, zero)])
 }
 
 /// A number for each of so many blocks.

@@ -1,0 +1,467 @@
+//! One graph of open sizes out of the graphs of several shapes.
+//!
+//! A function is converted at a few shapes, and the graphs are held against each other. Where all agree, they are kept.
+//! Where sizes differ, each is a sum of multiples of the sizes that the inputs leave open, found by solving for the
+//! multiples at some shapes and checked at the others; the graph then takes the open sizes from the shapes of its
+//! arguments and computes the rest of them. So no emitter knows of open sizes, and anything whose sizes are no such sums is
+//! refused by name.
+
+use std::collections::HashMap;
+
+use super::body::{element_bytes, number, tensor};
+use super::error::{Refusal, Result, refuse};
+use crate::program::{Attribute, Dim, Graph, Op, Port, Region, Scalar, Type, ValueId};
+
+/// The value of a size at each of the shapes.
+type Sizes = Vec<i64>;
+
+/// A whole number and a multiple of each open size.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Sum {
+    constant: i64,
+    multiples: Vec<i64>,
+}
+
+/// The graphs of a function at several shapes as one.
+pub(super) fn join(graphs: &[Graph]) -> Result<Graph> {
+    let [first, ..] = graphs else { refuse!("it has no shapes") };
+    let open = open_sizes(graphs);
+    if graphs.len() < open.len() + 2 {
+        let (shapes, needed) = (graphs.len(), open.len() + 2);
+        refuse!("{} sizes are open, which takes {needed} shapes to tell apart, and it has {shapes}", open.len());
+    }
+    let ports = |ports: fn(&Graph) -> &Vec<Port>| -> Result<Vec<Port>> {
+        (0..ports(first).len())
+            .map(|index| {
+                let types: Vec<&Type> = graphs.iter().map(|graph| &ports(graph)[index].ty).collect();
+                Ok(Port { name: ports(first)[index].name.clone(), ty: joined_type(&types)? })
+            })
+            .collect()
+    };
+    let (inputs, outputs) = (ports(|graph| &graph.inputs)?, ports(|graph| &graph.outputs)?);
+    let bodies: Vec<&Region> = graphs.iter().map(|graph| &graph.body).collect();
+    Ok(Graph { inputs, outputs, body: region(&bodies, &open)?, ..first.clone() })
+}
+
+/// The sizes that inputs leave open, each once.
+fn open_sizes(graphs: &[Graph]) -> Vec<Sizes> {
+    let mut open: Vec<Sizes> = Vec::new();
+    for index in 0..graphs[0].inputs.len() {
+        let types: Vec<&Type> = graphs.iter().map(|graph| &graph.inputs[index].ty).collect();
+        for sizes in sizes_of(&types).into_iter().filter(|sizes| varies(sizes)) {
+            if !open.contains(&sizes) {
+                open.push(sizes);
+            }
+        }
+    }
+    open
+}
+
+fn varies(sizes: &[i64]) -> bool {
+    sizes.iter().any(|size| *size != sizes[0])
+}
+
+/// The sizes of each axis at the shapes; none of a type that is no tensor.
+fn sizes_of(types: &[&Type]) -> Vec<Sizes> {
+    let Type::Tensor { dims, .. } = types[0] else { return Vec::new() };
+    let size = |ty: &Type, axis: usize| match ty {
+        Type::Tensor { dims, .. } => match dims.get(axis) {
+            Some(Dim::Fixed(size)) => *size as i64,
+            _ => -1,
+        },
+        _ => -1,
+    };
+    (0..dims.len()).map(|axis| types.iter().map(|ty| size(ty, axis)).collect()).collect()
+}
+
+/// A type that all are instances of.
+fn joined_type(types: &[&Type]) -> Result<Type> {
+    if types.iter().all(|ty| *ty == types[0]) {
+        return Ok(types[0].clone());
+    }
+    match types[0] {
+        Type::Tensor { dims: first, element, constraints } => {
+            let alike = |ty: &&Type| match ty {
+                Type::Tensor { dims, element: e, constraints: c } => {
+                    dims.len() == first.len() && e == element && c == constraints
+                }
+                _ => false,
+            };
+            if !types.iter().all(alike) {
+                refuse!("a value is {} at one shape and {} at another", types[0], types[types.len() - 1]);
+            }
+            let dim = |sizes: &Sizes| {
+                if varies(sizes) { Dim::Dynamic } else { Dim::Fixed(sizes[0].unsigned_abs()) }
+            };
+            let dims = sizes_of(types).iter().map(dim).collect();
+            Ok(Type::Tensor { dims, element: *element, constraints: constraints.clone() })
+        }
+        other => refuse!("a value is {other} at one shape and another at the next"),
+    }
+}
+
+/// A region under construction out of those of the shapes.
+struct Joining<'a> {
+    open: &'a [Sizes],
+    region: Region,
+    types: Vec<Type>,
+    /// The value that each value of the given regions became.
+    became: Vec<ValueId>,
+    /// An axis that has an open size, of each of them that is known in this region.
+    sources: HashMap<usize, (ValueId, u64)>,
+    sizes: HashMap<Sum, ValueId>,
+    lists: HashMap<(Vec<Sum>, Scalar), ValueId>,
+}
+
+fn region(regions: &[&Region], open: &[Sizes]) -> Result<Region> {
+    let first = regions[0];
+    if regions.iter().any(|r| r.ops.len() != first.ops.len() || r.arguments.len() != first.arguments.len()) {
+        refuse!("it has more operations at one shape than at another");
+    }
+    let mut joining = Joining {
+        open,
+        region: Region::default(),
+        types: Vec::new(),
+        became: Vec::new(),
+        sources: HashMap::new(),
+        sizes: HashMap::new(),
+        lists: HashMap::new(),
+    };
+    for index in 0..first.arguments.len() {
+        let types: Vec<&Type> = regions.iter().map(|region| &region.arguments[index]).collect();
+        let ty = joined_type(&types)?;
+        joining.region.arguments.push(ty.clone());
+        joining.types.push(ty);
+        joining.came(&types, ValueId(index as u32));
+    }
+    for index in 0..first.ops.len() {
+        let ops: Vec<&Op> = regions.iter().map(|region| &region.ops[index]).collect();
+        joining.op(&ops).map_err(|Refusal(message)| Refusal(format!("{}: {message}", ops[0].name)))?;
+    }
+    Ok(joining.region)
+}
+
+impl Joining<'_> {
+    /// Notes what a value became, and which open sizes it shows.
+    fn came(&mut self, types: &[&Type], value: ValueId) {
+        self.became.push(value);
+        for (axis, sizes) in sizes_of(types).iter().enumerate() {
+            if let Some(open) = self.open.iter().position(|open| open == sizes) {
+                self.sources.entry(open).or_insert((value, axis as u64));
+            }
+        }
+    }
+
+    fn op(&mut self, ops: &[&Op]) -> Result<()> {
+        let first = ops[0];
+        if ops.iter().any(|op| op.name != first.name || op.operands != first.operands) {
+            refuse!("is another operation at another shape");
+        }
+        if first.name == "primitive.constant_v1"
+            && ops.iter().any(|op| op.properties != first.properties || op.results != first.results)
+        {
+            let value = self.constant(ops)?;
+            let types: Vec<&Type> = ops.iter().map(|op| &op.results[0]).collect();
+            self.came(&types, value);
+            return Ok(());
+        }
+        if ops.iter().any(|op| op.properties != first.properties || op.regions.len() != first.regions.len()) {
+            refuse!("has other properties at another shape");
+        }
+        let regions = (0..first.regions.len())
+            .map(|index| {
+                region(&ops.iter().map(|op| &op.regions[index]).collect::<Vec<_>>(), self.open)
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let results: Vec<Vec<&Type>> = (0..first.results.len())
+            .map(|index| ops.iter().map(|op| &op.results[index]).collect())
+            .collect();
+        let types = results.iter().map(|types| joined_type(types)).collect::<Result<Vec<_>>>()?;
+        let operands = first.operands.iter().map(|id| self.became[id.0 as usize]).collect();
+        let values = self.push(Op { operands, results: types, regions, ..first.clone() });
+        results.iter().zip(values).for_each(|(types, value)| self.came(types, value));
+        Ok(())
+    }
+
+    fn push(&mut self, op: Op) -> Vec<ValueId> {
+        let first = self.types.len() as u32;
+        self.types.extend(op.results.iter().cloned());
+        let values = (0..op.results.len() as u32).map(|index| ValueId(first + index)).collect();
+        self.region.ops.push(op);
+        values
+    }
+
+    fn one(&mut self, name: &'static str, operands: &[ValueId], result: Type) -> ValueId {
+        let op = Op {
+            name: name.into(),
+            properties: Vec::new(),
+            operands: operands.to_vec(),
+            results: vec![result],
+            regions: Vec::new(),
+        };
+        self.push(op)[0]
+    }
+
+    fn inline(&mut self, ty: Type, bytes: Vec<u8>, is_splat: bool) -> ValueId {
+        let value = Attribute::DenseElements { is_splat, bytes };
+        let op = Op {
+            name: "primitive.constant_v1".into(),
+            properties: vec![Some(value)],
+            operands: Vec::new(),
+            results: vec![ty],
+            regions: Vec::new(),
+        };
+        self.push(op)[0]
+    }
+
+    /// A constant that differs between shapes: the same number in more or fewer places, or sizes and what follows from them.
+    fn constant(&mut self, ops: &[&Op]) -> Result<ValueId> {
+        let types: Vec<&Type> = ops.iter().map(|op| &op.results[0]).collect();
+        let ty = joined_type(&types)?;
+        let Type::Tensor { dims, element, .. } = &ty else { refuse!("is no tensor") };
+        let same_value = ops.iter().all(|op| op.properties == ops[0].properties);
+        if let (true, Some(Some(Attribute::DenseElements { is_splat: true, bytes }))) =
+            (same_value, ops[0].properties.first())
+        {
+            let ones = vec![1; dims.len()];
+            let single = self.inline(tensor(*element, &ones), bytes.clone(), true);
+            let sizes = sizes_of(&types).iter().map(|sizes| self.sum(sizes)).collect::<Result<Vec<_>>>()?;
+            let shape = self.list(sizes, Scalar::U32)?;
+            return Ok(self.one("primitive.broadcast_to_v1", &[single, shape], ty.clone()));
+        }
+        if dims.contains(&Dim::Dynamic) {
+            refuse!("holds numbers that are others at another shape");
+        }
+        let numbers = ops.iter().map(|op| integers(op, *element)).collect::<Result<Vec<_>>>()?;
+        let at = |index: usize| numbers.iter().map(|numbers| numbers[index]).collect::<Sizes>();
+        let sums =
+            (0..numbers[0].len()).map(|index| self.sum(&at(index))).collect::<Result<Vec<_>>>()?;
+        let list = self.list(sums, *element)?;
+        match dims.len() {
+            1 => Ok(list),
+            0 => {
+                let shape = self.inline(tensor(Scalar::U32, &[0]), Vec::new(), false);
+                Ok(self.one("primitive.reshape_v2", &[list, shape], ty.clone()))
+            }
+            _ => refuse!("is a table of sizes"),
+        }
+    }
+
+    /// A size as a sum of multiples of the open ones.
+    fn sum(&self, sizes: &[i64]) -> Result<Sum> {
+        let unknowns = self.open.len() + 1;
+        let row = |shape: usize| -> Vec<i128> {
+            let open = self.open.iter().map(|open| i128::from(open[shape]));
+            std::iter::once(1).chain(open).collect()
+        };
+        let matrix: Vec<Vec<i128>> = (0..unknowns).map(row).collect();
+        let whole = determinant(&matrix);
+        let mut solution = Vec::with_capacity(unknowns);
+        for column in 0..unknowns {
+            let mut replaced = matrix.clone();
+            replaced.iter_mut().zip(sizes).for_each(|(row, &size)| row[column] = i128::from(size));
+            let part = determinant(&replaced);
+            match whole {
+                0 => refuse!("the shapes do not tell the open sizes apart"),
+                whole if part % whole == 0 => solution.push((part / whole) as i64),
+                _ => refuse!("has sizes {sizes:?}, which are no sums of the open sizes"),
+            }
+        }
+        let sum = Sum { constant: solution[0], multiples: solution[1..].to_vec() };
+        let holds = |(shape, &size): (usize, &i64)| {
+            let multiples = sum.multiples.iter().zip(self.open).map(|(times, open)| times * open[shape]);
+            sum.constant + multiples.sum::<i64>() == size
+        };
+        match sizes.iter().enumerate().all(holds) {
+            true => Ok(sum),
+            false => refuse!("has sizes {sizes:?}, which are no sums of the open sizes"),
+        }
+    }
+
+    /// A list of one integer.
+    fn single(&mut self, value: i64) -> ValueId {
+        let sum = Sum { constant: value, multiples: vec![0; self.open.len()] };
+        if let Some(&id) = self.sizes.get(&sum) {
+            return id;
+        }
+        let id = self.inline(tensor(Scalar::I32, &[1]), number(Scalar::I32, value as f64), true);
+        self.sizes.insert(sum, id);
+        id
+    }
+
+    /// An open size, taken from a shape.
+    fn open_size(&mut self, open: usize) -> Result<ValueId> {
+        let mut multiples = vec![0; self.open.len()];
+        multiples[open] = 1;
+        let sum = Sum { constant: 0, multiples };
+        if let Some(&id) = self.sizes.get(&sum) {
+            return Ok(id);
+        }
+        let Some(&(value, axis)) = self.sources.get(&open) else {
+            refuse!("depends on a size that no value before it shows")
+        };
+        let Type::Tensor { dims, .. } = &self.types[value.0 as usize] else { refuse!("is no tensor") };
+        let rank = dims.len() as u64;
+        let shape = self.one("primitive.get_shape_v2", &[value], tensor(Scalar::U32, &[rank]));
+        let (begin, end, step) =
+            (self.single(axis as i64), self.single(axis as i64 + 1), self.single(1));
+        let size = self.one("primitive.slice_v1", &[shape, begin, end, step], tensor(Scalar::U32, &[1]));
+        let size = self.one("primitive.cast_v1", &[size], tensor(Scalar::I32, &[1]));
+        self.sizes.insert(sum, size);
+        Ok(size)
+    }
+
+    /// A sum, computed.
+    fn computed(&mut self, sum: &Sum) -> Result<ValueId> {
+        if let Some(&id) = self.sizes.get(sum) {
+            return Ok(id);
+        }
+        let ty = || tensor(Scalar::I32, &[1]);
+        let mut total = None;
+        for (open, &times) in sum.multiples.iter().enumerate().filter(|(_, times)| **times != 0) {
+            let mut term = self.open_size(open)?;
+            if times != 1 {
+                let times = self.single(times);
+                term = self.one("primitive.mul_v1", &[term, times], ty());
+            }
+            total = Some(match total {
+                Some(total) => self.one("primitive.add_v1", &[total, term], ty()),
+                None => term,
+            });
+        }
+        let total = match (total, sum.constant) {
+            (None, constant) => self.single(constant),
+            (Some(total), 0) => total,
+            (Some(total), constant) => {
+                let constant = self.single(constant);
+                self.one("primitive.add_v1", &[total, constant], ty())
+            }
+        };
+        self.sizes.insert(sum.clone(), total);
+        Ok(total)
+    }
+
+    /// Sums as a list of integers.
+    fn list(&mut self, sums: Vec<Sum>, element: Scalar) -> Result<ValueId> {
+        let key = (sums, element);
+        if let Some(&id) = self.lists.get(&key) {
+            return Ok(id);
+        }
+        let (sums, _) = &key;
+        let parts = sums.iter().map(|sum| self.computed(sum)).collect::<Result<Vec<_>>>()?;
+        let count = parts.len() as u64;
+        let mut list = match parts[..] {
+            [only] => only,
+            _ => {
+                let axis = self.inline(tensor(Scalar::I32, &[]), number(Scalar::I32, 0.0), true);
+                let operands: Vec<ValueId> = std::iter::once(axis).chain(parts).collect();
+                self.one("primitive.concat_v1", &operands, tensor(Scalar::I32, &[count]))
+            }
+        };
+        if element != Scalar::I32 {
+            list = self.one("primitive.cast_v1", &[list], tensor(element, &[count]));
+        }
+        self.lists.insert(key, list);
+        Ok(list)
+    }
+}
+
+/// The elements of a constant of integers.
+fn integers(op: &Op, element: Scalar) -> Result<Vec<i64>> {
+    let is_signed = matches!(element, Scalar::I64 | Scalar::I32 | Scalar::I16 | Scalar::I8);
+    let is_unsigned = matches!(element, Scalar::U64 | Scalar::U32 | Scalar::U16 | Scalar::U8);
+    let (true, Some(Some(Attribute::DenseElements { is_splat, bytes }))) =
+        (is_signed || is_unsigned, op.properties.first())
+    else {
+        refuse!("holds numbers that are others at another shape")
+    };
+    let width = element_bytes(element);
+    let integer = |bytes: &[u8]| {
+        let negative = is_signed && bytes.last().is_some_and(|byte| byte & 0x80 != 0);
+        let mut word = if negative { [0xff; 8] } else { [0; 8] };
+        word[..bytes.len()].copy_from_slice(bytes);
+        i64::from_le_bytes(word)
+    };
+    let given: Vec<i64> = bytes.chunks_exact(width).map(integer).collect();
+    let Type::Tensor { dims, .. } = &op.results[0] else { refuse!("is no tensor") };
+    let sizes = dims.iter().map(|dim| if let Dim::Fixed(size) = dim { *size as usize } else { 0 });
+    let count: usize = sizes.product();
+    Ok(if *is_splat { vec![given.first().copied().unwrap_or(0); count] } else { given })
+}
+
+/// By expansion along the first row: there are few open sizes.
+fn determinant(matrix: &[Vec<i128>]) -> i128 {
+    match matrix {
+        [] => 1,
+        [first, rest @ ..] => first
+            .iter()
+            .enumerate()
+            .map(|(column, &factor)| {
+                let minor: Vec<Vec<i128>> = rest
+                    .iter()
+                    .map(|row| row.iter().enumerate().filter(|(at, _)| *at != column).map(|(_, &n)| n).collect())
+                    .collect();
+                let sign = if column % 2 == 0 { 1 } else { -1 };
+                sign * factor * determinant(&minor)
+            })
+            .sum(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Conversion, ConvertError, from_mil_as};
+    use crate::program::Program;
+    use anemeter_kernels::tensor::DType;
+    use anemeter_mil::verify::verify;
+    use anemeter_mil::{Builder, Dim as MilDim, Model, Opset, TensorType};
+
+    fn open(axes: usize, shapes: &[Vec<u64>], build: impl Fn(&mut Builder, anemeter_mil::ValueId) -> anemeter_mil::ValueId) -> std::result::Result<Program, ConvertError> {
+        let mut main = Builder::new("main", Opset::Ios18);
+        let mut dims = vec![MilDim::Unknown; axes];
+        dims.push(4usize.into());
+        let x = main.input("x", TensorType::new(DType::F32, dims));
+        let y = build(&mut main, x);
+        let mut model = Model::multi(vec![main.finish(&[y])]);
+        model.interface_mut("main").unwrap().enumerate("x", shapes);
+        let conversion = Conversion { open: ["main".to_owned()].into(), ..Conversion::default() };
+        from_mil_as(&verify(model).unwrap(), &conversion)
+    }
+
+    #[test]
+    fn shapes_that_differ_are_computed_from_those_of_the_inputs() {
+        let shapes = [vec![3, 4], vec![5, 4], vec![11, 4]];
+        let program = open(1, &shapes, |main, x| {
+            let wide = main.op("reshape").arg("x", x).arg("shape", [-1, 2]).named("wide").push().unwrap();
+            main.op("add").arg("x", wide).arg("y", 1.0f32).named("y").push().unwrap()
+        });
+        let program = program.unwrap();
+        crate::verify(&program).unwrap();
+        let [main] = &program.graphs[..] else { panic!("{} graphs", program.graphs.len()) };
+        assert_eq!(main.name, "main");
+        assert_eq!(main.inputs[0].ty.to_string(), "tensor<?x4xfloat32>");
+        assert_eq!(main.outputs[0].ty.to_string(), "tensor<?x2xfloat32>");
+        let names: Vec<&str> = main.body.ops.iter().map(|op| &*op.name).collect();
+        let computed = ["primitive.get_shape_v2", "primitive.mul_v1", "primitive.broadcast_to_v1"];
+        assert!(computed.iter().all(|name| names.contains(name)), "{names:?}");
+    }
+
+    #[test]
+    fn sizes_that_are_no_sums_are_refused_by_the_operation() {
+        let shapes = [vec![3, 7, 4], vec![5, 11, 4], vec![6, 13, 4], vec![9, 2, 4]];
+        let error = open(2, &shapes, |main, x| {
+            main.op("reshape").arg("x", x).arg("shape", [-1, 4]).named("y").push().unwrap()
+        });
+        let text = error.unwrap_err().to_string();
+        assert!(text.contains("cannot be written for all sizes at once"), "{text}");
+        assert!(text.contains("no sums of the open sizes"), "{text}");
+    }
+
+    #[test]
+    fn too_few_shapes_tell_no_sizes_apart() {
+        let error = open(1, &[vec![3, 4], vec![5, 4]], |main, x| {
+            main.op("relu").arg("x", x).named("y").push().unwrap()
+        });
+        assert!(error.unwrap_err().to_string().contains("takes 3 shapes"));
+    }
+}
