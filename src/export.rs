@@ -136,6 +136,7 @@ pub fn export_apple_llm(
     request: &Request,
     progress: &dyn Progress,
 ) -> Result<AppleLlmBundle, ExportError> {
+    apple_llm::check(request)?;
     let mut phases = Phases::default();
     progress.began("open", None);
     let checkpoint = phases.time("open", || checkpoint::open(&request.checkpoint))?;

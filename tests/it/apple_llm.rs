@@ -121,7 +121,7 @@ fn the_folder_is_what_apples_programs_read() {
             "tokenizer": "tiny-qwen3", "vocab_size": 64, "max_context_length": 512, "embedded_tokenizer": true,
         },
         "source": {"model_definition": "anemeter", "hf_model_id": "tiny-qwen3"},
-        "compression": "int8", "compilation": {"targets": []},
+        "compression": "int8:channel", "compilation": {"targets": []},
     });
     assert_eq!(metadata, expected);
     let asset: Value = read_json(&output.join("tiny-qwen3.aimodel/metadata.json"));
@@ -165,7 +165,7 @@ fn options_without_a_meaning_are_refused_by_name() {
         let output = folder.path().join("out");
         let words = ["export", arg(&checkpoint), "-o", arg(&output), "--layout", "apple-llm"];
         let outcome = anemeter(&[&words[..], &options].concat());
-        assert!(outcome.refused().contains(message), "{options:?}: {}", outcome.stderr);
+        assert!(outcome.complaint().contains(message), "{options:?}: {}", outcome.stderr);
         assert!(!output.exists());
     }
 }

@@ -62,7 +62,7 @@ pub(crate) const BENCH_DECODE: Task = Task {
 
 pub(crate) const BENCH_EXPORT: Task = Task {
     name: "export",
-    arguments: "[--large [--precision P]] [--rounds N] [--record]",
+    arguments: "[--large [--precision P] [--format coreml|coreai] [--layers N]] [--rounds N] [--record]",
     about: "export of SmolLM2 against coremltools and a copy; with --large, of a made-up 9B model instead (36 GB of disk)",
     not_checked: 77,
     run: Run::InLab,
@@ -128,7 +128,15 @@ pub(crate) const CHECK_CONFORMANCE: Task = Task {
 pub(crate) const CHECK_COREAI: Task = Task {
     name: "coreai",
     arguments: "[--seed N] [--only OP]",
-    about: "every operation with an aicode form, on the CPU runtime and on Apple's runtime for Core AI (installs its wheel)",
+    about: "every operation with an aicode form, on the CPU runtime and on Apple's runtime for Core AI (installs its wheels)",
+    not_checked: 77,
+    run: Run::InLab,
+};
+
+pub(crate) const CHECK_COREAI_LLM: Task = Task {
+    name: "coreai-llm",
+    arguments: "",
+    about: "bundles for Apple's language-model programs, executed by Apple's runtime as those do (installs its wheels)",
     not_checked: 77,
     run: Run::InLab,
 };
@@ -136,7 +144,7 @@ pub(crate) const CHECK_COREAI: Task = Task {
 pub(crate) const CHECK_COREAI_RUNTIME: Task = Task {
     name: "coreai-runtime",
     arguments: "",
-    about: "every Core AI asset of Apple's tools beside the repository, run by Apple's module (installs its wheel)",
+    about: "Core AI assets of Apple's tools, run by Apple's module, and again after being read and written (installs its wheels)",
     not_checked: 77,
     run: Run::InLab,
 };

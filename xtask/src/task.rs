@@ -79,6 +79,7 @@ const CHECK: Group = Group {
         lab::CHECK_ARCHITECTURES,
         lab::CHECK_CONFORMANCE,
         lab::CHECK_COREAI,
+        lab::CHECK_COREAI_LLM,
         lab::CHECK_COREAI_RUNTIME,
         lab::CHECK_COREML,
         lab::CHECK_DECISION,

@@ -100,13 +100,49 @@ fn joined_type(types: &[&Type]) -> Result<Type> {
     }
 }
 
+/// Where a value of a region comes from. Constants are told by what they hold and not by where they are: equal ones are one
+/// value, so that how many there are depends on the sizes.
+#[derive(Clone, Copy)]
+enum Origin<'a> {
+    Argument(usize),
+    /// A result of an operation, among those that are no constants.
+    Result(usize, usize),
+    Constant(&'a Op),
+}
+
+/// A region of one of the shapes.
+struct View<'a> {
+    /// Operations that are no constants.
+    ops: Vec<&'a Op>,
+    values: Vec<Origin<'a>>,
+}
+
+impl<'a> View<'a> {
+    fn of(region: &'a Region) -> View<'a> {
+        let mut view = View { ops: Vec::new(), values: Vec::new() };
+        view.values.extend((0..region.arguments.len()).map(Origin::Argument));
+        for op in &region.ops {
+            if op.name == "primitive.constant_v1" {
+                view.values.push(Origin::Constant(op));
+                continue;
+            }
+            let index = view.ops.len();
+            view.values.extend((0..op.results.len()).map(|result| Origin::Result(index, result)));
+            view.ops.push(op);
+        }
+        view
+    }
+}
+
 /// A region under construction out of those of the shapes.
 struct Joining<'a> {
     open: &'a [Sizes],
     region: Region,
     types: Vec<Type>,
-    /// The value that each value of the given regions became.
-    became: Vec<ValueId>,
+    arguments: Vec<ValueId>,
+    /// What the results of each operation that is no constant became.
+    results: Vec<Vec<ValueId>>,
+    constants: HashMap<Vec<*const Op>, ValueId>,
     /// An axis that has an open size, of each of them that is known in this region.
     sources: HashMap<usize, (ValueId, u64)>,
     sizes: HashMap<Sum, ValueId>,
@@ -114,37 +150,43 @@ struct Joining<'a> {
 }
 
 fn region(regions: &[&Region], open: &[Sizes]) -> Result<Region> {
-    let first = regions[0];
-    if regions.iter().any(|r| r.ops.len() != first.ops.len() || r.arguments.len() != first.arguments.len()) {
+    let views: Vec<View<'_>> = regions.iter().map(|region| View::of(region)).collect();
+    let (first, count) = (regions[0], views[0].ops.len());
+    if views.iter().any(|view| view.ops.len() != count)
+        || regions.iter().any(|region| region.arguments.len() != first.arguments.len())
+    {
         refuse!("it has more operations at one shape than at another");
     }
     let mut joining = Joining {
         open,
         region: Region::default(),
         types: Vec::new(),
-        became: Vec::new(),
+        arguments: Vec::new(),
+        results: Vec::new(),
+        constants: HashMap::new(),
         sources: HashMap::new(),
         sizes: HashMap::new(),
         lists: HashMap::new(),
     };
     for index in 0..first.arguments.len() {
         let types: Vec<&Type> = regions.iter().map(|region| &region.arguments[index]).collect();
-        let ty = joined_type(&types)?;
+        let (ty, value) = (joined_type(&types)?, ValueId(index as u32));
         joining.region.arguments.push(ty.clone());
         joining.types.push(ty);
-        joining.came(&types, ValueId(index as u32));
+        joining.arguments.push(value);
+        joining.shows(&types, value);
     }
-    for index in 0..first.ops.len() {
-        let ops: Vec<&Op> = regions.iter().map(|region| &region.ops[index]).collect();
-        joining.op(&ops).map_err(|Refusal(message)| Refusal(format!("{}: {message}", ops[0].name)))?;
+    for index in 0..count {
+        joining
+            .op(&views, index)
+            .map_err(|Refusal(message)| Refusal(format!("{}: {message}", views[0].ops[index].name)))?;
     }
     Ok(joining.region)
 }
 
 impl Joining<'_> {
-    /// Notes what a value became, and which open sizes it shows.
-    fn came(&mut self, types: &[&Type], value: ValueId) {
-        self.became.push(value);
+    /// Notes which open sizes a value shows.
+    fn shows(&mut self, types: &[&Type], value: ValueId) {
         for (axis, sizes) in sizes_of(types).iter().enumerate() {
             if let Some(open) = self.open.iter().position(|open| open == sizes) {
                 self.sources.entry(open).or_insert((value, axis as u64));
@@ -152,35 +194,64 @@ impl Joining<'_> {
         }
     }
 
-    fn op(&mut self, ops: &[&Op]) -> Result<()> {
+    fn op(&mut self, views: &[View<'_>], index: usize) -> Result<()> {
+        let ops: Vec<&Op> = views.iter().map(|view| view.ops[index]).collect();
         let first = ops[0];
-        if ops.iter().any(|op| op.name != first.name || op.operands != first.operands) {
+        if ops.iter().any(|op| {
+            op.name != first.name
+                || op.operands.len() != first.operands.len()
+                || op.results.len() != first.results.len()
+                || op.properties != first.properties
+                || op.regions.len() != first.regions.len()
+        }) {
             refuse!("is another operation at another shape");
         }
-        if first.name == "primitive.constant_v1"
-            && ops.iter().any(|op| op.properties != first.properties || op.results != first.results)
-        {
-            let value = self.constant(ops)?;
-            let types: Vec<&Type> = ops.iter().map(|op| &op.results[0]).collect();
-            self.came(&types, value);
-            return Ok(());
-        }
-        if ops.iter().any(|op| op.properties != first.properties || op.regions.len() != first.regions.len()) {
-            refuse!("has other properties at another shape");
-        }
+        let operand = |joining: &mut Self, at: usize| {
+            let origins: Vec<Origin<'_>> =
+                views.iter().zip(&ops).map(|(view, op)| view.values[op.operands[at].0 as usize]).collect();
+            joining.operand(&origins)
+        };
+        let operands = (0..first.operands.len()).map(|at| operand(self, at)).collect::<Result<Vec<_>>>()?;
         let regions = (0..first.regions.len())
-            .map(|index| {
-                region(&ops.iter().map(|op| &op.regions[index]).collect::<Vec<_>>(), self.open)
-            })
+            .map(|index| region(&ops.iter().map(|op| &op.regions[index]).collect::<Vec<_>>(), self.open))
             .collect::<Result<Vec<_>>>()?;
         let results: Vec<Vec<&Type>> = (0..first.results.len())
             .map(|index| ops.iter().map(|op| &op.results[index]).collect())
             .collect();
         let types = results.iter().map(|types| joined_type(types)).collect::<Result<Vec<_>>>()?;
-        let operands = first.operands.iter().map(|id| self.became[id.0 as usize]).collect();
         let values = self.push(Op { operands, results: types, regions, ..first.clone() });
-        results.iter().zip(values).for_each(|(types, value)| self.came(types, value));
+        results.iter().zip(&values).for_each(|(types, &value)| self.shows(types, value));
+        self.results.push(values);
         Ok(())
+    }
+
+    /// The value that an operand became.
+    fn operand(&mut self, origins: &[Origin<'_>]) -> Result<ValueId> {
+        let constants: Vec<&Op> = origins
+            .iter()
+            .filter_map(|origin| if let Origin::Constant(op) = origin { Some(*op) } else { None })
+            .collect();
+        if constants.len() == origins.len() {
+            let key: Vec<*const Op> = constants.iter().map(|op| std::ptr::from_ref(*op)).collect();
+            if let Some(&id) = self.constants.get(&key) {
+                return Ok(id);
+            }
+            let id = self.constant(&constants)?;
+            self.constants.insert(key, id);
+            return Ok(id);
+        }
+        let all = |index: usize, result: Option<usize>| {
+            origins.iter().all(|origin| match (*origin, result) {
+                (Origin::Argument(other), None) => other == index,
+                (Origin::Result(op, other), Some(result)) => op == index && other == result,
+                _ => false,
+            })
+        };
+        match origins[0] {
+            Origin::Argument(index) if all(index, None) => Ok(self.arguments[index]),
+            Origin::Result(op, result) if all(op, Some(result)) => Ok(self.results[op][result]),
+            _ => refuse!("takes another value at another shape"),
+        }
     }
 
     fn push(&mut self, op: Op) -> Vec<ValueId> {
@@ -216,6 +287,9 @@ impl Joining<'_> {
 
     /// A constant that differs between shapes: the same number in more or fewer places, or sizes and what follows from them.
     fn constant(&mut self, ops: &[&Op]) -> Result<ValueId> {
+        if ops.iter().all(|op| op.properties == ops[0].properties && op.results == ops[0].results) {
+            return Ok(self.push(ops[0].clone())[0]);
+        }
         let types: Vec<&Type> = ops.iter().map(|op| &op.results[0]).collect();
         let ty = joined_type(&types)?;
         let Type::Tensor { dims, element, .. } = &ty else { refuse!("is no tensor") };

@@ -113,7 +113,6 @@ pub(super) fn export(
     mut phases: Phases,
     progress: &dyn Progress,
 ) -> Result<AppleLlmBundle, ExportError> {
-    check(request)?;
     let name = request.name.clone().unwrap_or_else(|| checkpoint.name());
     let file = asset_name(&name)?;
     let stats = Arc::new(ReadStats::new(checkpoint.shards.iter().map(|shard| &shard.bytes[..])));
@@ -221,7 +220,7 @@ fn conversion(form: &AppleLlm, is_open: bool, activations: Activations) -> Conve
 }
 
 /// Refuses a destination whose content would be lost.
-fn check(request: &Request) -> Result<(), ExportError> {
+pub(super) fn check(request: &Request) -> Result<(), ExportError> {
     let output = &request.output;
     check_apart(("checkpoint", &request.checkpoint), output)?;
     let Ok(metadata) = fs::metadata(output) else { return Ok(()) };

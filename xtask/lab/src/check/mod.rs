@@ -3,6 +3,8 @@
 mod architectures;
 pub(crate) mod conformance;
 mod coreai;
+mod coreai_assets;
+mod coreai_llm;
 mod coreai_runtime;
 mod coreml;
 mod decision;
@@ -21,6 +23,7 @@ pub(crate) const TASKS: &[Task] = &[
     ("architectures", architectures::run),
     ("conformance", conformance::run),
     ("coreai", coreai::run),
+    ("coreai-llm", coreai_llm::run),
     ("coreai-runtime", coreai_runtime::run),
     ("coreml", coreml::run),
     ("decision", decision::run),
