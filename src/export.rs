@@ -132,10 +132,7 @@ pub fn export(request: &Request, progress: &dyn Progress) -> Result<Bundle, Expo
 }
 
 /// Exports a checkpoint for Apple's programs for language models. The folder appears whole or not at all.
-pub fn export_apple_llm(
-    request: &Request,
-    progress: &dyn Progress,
-) -> Result<AppleLlmBundle, ExportError> {
+pub fn export_apple_llm(request: &Request, progress: &dyn Progress) -> Result<AppleLlmBundle, ExportError> {
     apple_llm::check(request)?;
     let mut phases = Phases::default();
     progress.began("open", None);

@@ -22,7 +22,8 @@ fn qwen3() -> Tiny {
         "max_position_embeddings": 512, "rms_norm_eps": 1e-6, "rope_theta": 1e6, "tie_word_embeddings": true,
         "hidden_act": "silu", "eos_token_id": 2,
     });
-    let mut shapes = vec![("model.embed_tokens".to_owned(), vec![64, 64]), ("model.norm".to_owned(), vec![64])];
+    let mut shapes =
+        vec![("model.embed_tokens".to_owned(), vec![64, 64]), ("model.norm".to_owned(), vec![64])];
     for layer in 0..2 {
         let parts: [(&str, Vec<usize>); 11] = [
             ("self_attn.q_proj", vec![64, 64]),
@@ -111,7 +112,8 @@ fn the_folder_is_what_apples_programs_read() {
     fs::write(checkpoint.join("tokenizer.json"), tokenizer.to_string()).unwrap();
     fs::write(checkpoint.join("tokenizer_config.json"), r#"{"eos_token": "<end>"}"#).unwrap();
     fs::write(checkpoint.join("README.md"), "---\nlicense: apache-2.0\n---\n# Tiny\n").unwrap();
-    let output = export(folder.path(), &["--layout", "apple-llm", "--author", "A. Author", "--precision", "int8"]);
+    let output =
+        export(folder.path(), &["--layout", "apple-llm", "--author", "A. Author", "--precision", "int8"]);
     assert_eq!(names(&output), ["metadata.json", "tiny-qwen3.aimodel", "tokenizer"]);
     assert_eq!(names(&output.join("tokenizer")), ["tokenizer.json", "tokenizer_config.json"]);
     let metadata = read_json(&output.join("metadata.json"));

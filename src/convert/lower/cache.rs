@@ -107,7 +107,12 @@ impl KvState {
 }
 
 /// `[batch, kv_heads, tokens, width]`.
-pub(super) fn by_position(graph: &mut Graph<'_>, label: &str, x: ValueId, (heads, tokens): (Heads, &Tokens)) -> Result {
+pub(super) fn by_position(
+    graph: &mut Graph<'_>,
+    label: &str,
+    x: ValueId,
+    (heads, tokens): (Heads, &Tokens),
+) -> Result {
     let Heads { kv_heads, width, .. } = heads;
     graph.within(label, |graph| {
         if tokens.is_one() {

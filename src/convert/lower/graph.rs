@@ -11,9 +11,7 @@ use super::error::{LowerError, Result};
 use super::weights::{WeightRequest, Weights};
 use crate::model::{Linear, Weight};
 use anemeter_kernels::tensor::{DType, Tensor};
-use anemeter_mil::{
-    Arg, BuildError, Builder, Function, Literal, Opset, Pending, TensorType, Type, ValueId,
-};
+use anemeter_mil::{Arg, BuildError, Builder, Function, Literal, Opset, Pending, TensorType, Type, ValueId};
 
 /// Tensors are (batch, channels, 1, sequence) unless a name says otherwise.
 pub(super) const CHANNELS: usize = 1;

@@ -139,8 +139,7 @@ pub(super) fn export(
     let staging = stage(&request.output)?;
     progress.began(&file, Some(bytes));
     let staged = WriteOptions { staged: true, ..WriteOptions::default() };
-    let summary =
-        write_watched(&program, &card.of_asset(), &staging.path().join(&file), staged, progress)?;
+    let summary = write_watched(&program, &card.of_asset(), &staging.path().join(&file), staged, progress)?;
     phases.wrote(&file, (summary.writing, summary.syncing), summary.bytes);
     phases.read(&checkpoint.shards, &stats);
     let mut warnings = wanted.warnings.clone();
@@ -165,7 +164,8 @@ pub(super) fn export(
         compression: (!plain).then(|| wanted.precision.to_string()),
         compilation: json!({"targets": []}),
     };
-    let json = serde_json::to_string_pretty(&document).map_err(|e| ExportError::io(&request.output, &e.into()))?;
+    let json =
+        serde_json::to_string_pretty(&document).map_err(|e| ExportError::io(&request.output, &e.into()))?;
     write_file(&staging.path().join(METADATA), format!("{json}\n").as_bytes())?;
     // Much may have come to be there since the work began.
     check(request)?;
@@ -206,8 +206,7 @@ fn conversion(form: &AppleLlm, is_open: bool, activations: Activations) -> Conve
         return conversion;
     }
     let longest = i64::try_from(form.max_context()).unwrap_or(i64::MAX);
-    let table =
-        HwConstraints { alignments: vec![1; 4], interleave: vec![8, 1, 1], allocation: SURFACE };
+    let table = HwConstraints { alignments: vec![1; 4], interleave: vec![8, 1, 1], allocation: SURFACE };
     let cache = HwConstraints {
         alignments: vec![1, 1, 1, 1, CHANNELS * longest, 1],
         interleave: vec![1, 1, CHANNELS, 1, 1],

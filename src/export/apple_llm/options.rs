@@ -88,7 +88,11 @@ fn check(options: &ExportOptions) -> Result<(), ExportError> {
         ("embeddings", options.embeddings.is_some(), "they have functions of their own, or are in `main`"),
         ("head_split", options.head_split.is_some_and(|parts| parts != 1), "logits are one output"),
         ("chunks", chunked, "all layers are in one asset"),
-        ("query", options.query.is_some() && options.layout() == Layout::AppleLlmDynamic, "`main` takes any number"),
+        (
+            "query",
+            options.query.is_some() && options.layout() == Layout::AppleLlmDynamic,
+            "`main` takes any number",
+        ),
     ];
     match refused.into_iter().find(|(_, is_given, _)| *is_given) {
         Some((option, _, why)) => {

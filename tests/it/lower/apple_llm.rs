@@ -147,8 +147,7 @@ fn with_int8_embeddings(decoder: &Decoder) -> Decoder {
 #[test]
 fn what_apples_programs_cannot_take_is_refused_by_the_option() {
     let decoder = llama(TINY, 22);
-    let refused =
-        |form: AppleLlm| lower_apple_llm(&decoder, &form, &Arc::default()).unwrap_err().to_string();
+    let refused = |form: AppleLlm| lower_apple_llm(&decoder, &form, &Arc::default()).unwrap_err().to_string();
     let fixed = |contexts: &[usize], queries: &[usize]| AppleLlm::Static {
         contexts: contexts.to_vec(),
         queries: queries.to_vec(),

@@ -141,7 +141,8 @@ impl Place {
     /// The first or the last corner of what is written.
     fn corner(&self, graph: &mut Graph<'_>, label: &str, is_end: bool) -> Result<ValueId> {
         let Heads { kv_heads, width, .. } = self.heads;
-        let (layer, at) = (int(self.layer) + i32::from(is_end), if is_end { self.range.1 } else { self.range.0 });
+        let (layer, at) =
+            (int(self.layer) + i32::from(is_end), if is_end { self.range.1 } else { self.range.0 });
         let size = |size: usize| if is_end { int(size) } else { 0 };
         let one = i32::from(is_end);
         let label = format!("{label}_{}", if is_end { "end" } else { "begin" });

@@ -66,7 +66,12 @@ fn floats(graph: &mut Graph<'_>, label: &str, codes: ValueId, scale: f16) -> Res
 }
 
 /// Ids to vectors.
-fn gather(decoder: &Decoder, table: &EmbeddingTable, query: usize, weights: &mut Weights) -> Result<Finished> {
+fn gather(
+    decoder: &Decoder,
+    table: &EmbeddingTable,
+    query: usize,
+    weights: &mut Weights,
+) -> Result<Finished> {
     let mut graph = Graph::new(&format!("gather_embeddings_{query}"), OPSET, &[query], weights);
     let ids = graph.fixed("in_new_token_ids", DType::I32, &[1, query]);
     let codes = graph.fixed(TABLE, DType::I8, &[decoder.vocabulary, 1, decoder.hidden]);

@@ -84,11 +84,7 @@ pub struct AppleLlmModel {
 }
 
 /// Lowers a decoder to the functions that Apple's programs take.
-pub fn lower_apple_llm(
-    decoder: &Decoder,
-    form: &AppleLlm,
-    stats: &Arc<ReadStats>,
-) -> Result<AppleLlmModel> {
+pub fn lower_apple_llm(decoder: &Decoder, form: &AppleLlm, stats: &Arc<ReadStats>) -> Result<AppleLlmModel> {
     form.check(decoder)?;
     let mut weights = Weights::new(stats.clone());
     match form {

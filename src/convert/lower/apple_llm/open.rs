@@ -78,7 +78,11 @@ fn own_positions(graph: &mut Graph<'_>, all: ValueId, (begin, end): (ValueId, Va
 }
 
 /// Ids to vectors, scale and learned positions included.
-fn embedded(graph: &mut Graph<'_>, decoder: &Decoder, (ids, positions): (ValueId, ValueId)) -> Result<ValueId> {
+fn embedded(
+    graph: &mut Graph<'_>,
+    decoder: &Decoder,
+    (ids, positions): (ValueId, ValueId),
+) -> Result<ValueId> {
     let table = embedding_table(graph, decoder)?;
     let rows = graph.gather("embedding_rows", table, ids)?;
     let mut rows = graph.scaled("embedding_scaled", rows, decoder.embedding_scale)?;

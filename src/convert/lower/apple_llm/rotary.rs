@@ -29,8 +29,7 @@ pub(super) struct Placed {
 impl Placed {
     /// Masks and rotations of all layers.
     pub(super) fn tokens(&self, graph: &mut Graph<'_>, decoder: &Decoder) -> Result<Tokens> {
-        let mut tokens =
-            Tokens { batch: 1, count: self.count, masks: Vec::new(), rotations: Vec::new() };
+        let mut tokens = Tokens { batch: 1, count: self.count, masks: Vec::new(), rotations: Vec::new() };
         for layer in &decoder.layers {
             let attention = &layer.attention;
             if tokens.masks.iter().all(|(window, _)| *window != attention.window) {
@@ -55,12 +54,17 @@ impl Placed {
         let mut look_up = |name: &str, values: &[f32]| {
             let halves: Vec<f16> = values.iter().map(|&value| f16::from_f32(value)).collect();
             let shape = [self.context, rope.dims];
-            let table = Tensor::from_slice(&shape, &halves).expect("a table has as many numbers as its shape says");
+            let table =
+                Tensor::from_slice(&shape, &halves).expect("a table has as many numbers as its shape says");
             let label = format!("rotary_{name}_{index}");
             let table = graph.constant(&label, Literal::blob(&table));
             let rows = graph.gather(&format!("{label}_rows"), table, self.positions)?;
             let columns = graph.transpose(&format!("{label}_columns"), rows, [0, 2, 1])?;
-            graph.reshape(&format!("{label}_by_head"), columns, [Some(1), Some(1), Some(rope.dims), self.count])
+            graph.reshape(
+                &format!("{label}_by_head"),
+                columns,
+                [Some(1), Some(1), Some(rope.dims), self.count],
+            )
         };
         Ok((look_up("cos", &cos)?, look_up("sin", &sin)?))
     }

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::kinds::{
-    ATTRIBUTES, BIT_MASK, Field, Kind, OTHER_SCALARS, SCALARS, TYPES, attribute, ty,
-};
+use super::super::kinds::{ATTRIBUTES, BIT_MASK, Field, Kind, OTHER_SCALARS, SCALARS, TYPES, attribute, ty};
 use super::super::{properties, section};
 use super::Budget;
 use super::cursor::Cursor;

@@ -165,10 +165,11 @@ fn sparse_blockwise(e: &mut Emit<'_, '_, '_>) -> Result<Vec<ValueId>> {
 
 /// Indices of which only some are stored.
 fn sparse_palette(e: &mut Emit<'_, '_, '_>) -> Result<Vec<ValueId>> {
-    let (values, mask, tables) =
-        (e.arg("indices_nonzero_data")?, e.arg("indices_mask")?, e.arg("lut")?);
+    let (values, mask, tables) = (e.arg("indices_nonzero_data")?, e.arg("indices_mask")?, e.arg("lut")?);
     if e.call.has("vector_axis") {
-        refuse!("has vectors in its tables; only tables of numbers have an aicode form here where elements are sparse");
+        refuse!(
+            "has vectors in its tables; only tables of numbers have an aicode form here where elements are sparse"
+        );
     }
     let sparse = masked(e, values, mask)?;
     let Type::Sparse { dims, stored, .. } = e.body().ty(sparse).clone() else { refuse!("is not sparse") };

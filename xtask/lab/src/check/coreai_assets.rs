@@ -113,14 +113,19 @@ pub(super) fn rewritten(
         for Compared { asset, function, tensors: count, differ, error, first_fails_too } in &found {
             match error {
                 None => {
-                    ensure!(differ.is_empty(), "coreai-core {version}: {asset} {function} gives other {differ:?}");
+                    ensure!(
+                        differ.is_empty(),
+                        "coreai-core {version}: {asset} {function} gives other {differ:?}"
+                    );
                     (same, tensors) = (same + 1, tensors + count);
                 }
                 Some(_) if *first_fails_too => refused += 1,
                 Some(error) => anyhow::bail!("coreai-core {version}: {asset} {function}: {error}"),
             }
         }
-        println!("  {version}: {same} functions and {tensors} tensors the same, {refused} fail as Apple's own do");
+        println!(
+            "  {version}: {same} functions and {tensors} tensors the same, {refused} fail as Apple's own do"
+        );
         counts.push(format!("{version}: {same} functions with {tensors} tensors"));
     }
     Ok(format!("read and written again, the same bits ({}); accepted by {versions}", counts.join(", ")))

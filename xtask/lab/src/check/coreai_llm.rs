@@ -87,8 +87,8 @@ pub(crate) fn run(project: &Project, arguments: Arguments) -> Result<Outcome> {
         for activations in [Activations::Fp32, Activations::Fp16] {
             for precision in PRECISIONS {
                 let subject = Subject { layout, precision, activations };
-                let (asset, expected) = prepare(&subject, &decoder, &checkpoint, &folder)
-                    .with_context(|| subject.name())?;
+                let (asset, expected) =
+                    prepare(&subject, &decoder, &checkpoint, &folder).with_context(|| subject.name())?;
                 for (index, chunks) in subject.chunks().iter().enumerate() {
                     let logits = asset.with_extension(format!("{index}.logits"));
                     let run = json!({
@@ -188,13 +188,15 @@ fn by_dynamic(session: &mut dyn runtime::Session) -> Result<Vec<f32>> {
 }
 
 fn by_static(session: &mut dyn runtime::Session, activations: Activations) -> Result<Vec<f32>> {
-    let take = |session: &mut dyn runtime::Session, function: &str, inputs: &[(&str, &Tensor)], output: &str| {
-        let views: Vec<(&str, TensorView<'_>)> = inputs.iter().map(|(name, x)| (*name, x.view())).collect();
-        session.predict(function, &views)?;
-        let found = session.output(output).context("an output is missing")?;
-        let bytes = anemeter::tensor::AlignedBuf::from_slice(found.bytes());
-        anyhow::Ok(Tensor::new(found.dtype(), found.shape().iter().copied().collect(), bytes.into())?)
-    };
+    let take =
+        |session: &mut dyn runtime::Session, function: &str, inputs: &[(&str, &Tensor)], output: &str| {
+            let views: Vec<(&str, TensorView<'_>)> =
+                inputs.iter().map(|(name, x)| (*name, x.view())).collect();
+            session.predict(function, &views)?;
+            let found = session.output(output).context("an output is missing")?;
+            let bytes = anemeter::tensor::AlignedBuf::from_slice(found.bytes());
+            anyhow::Ok(Tensor::new(found.dtype(), found.shape().iter().copied().collect(), bytes.into())?)
+        };
     let table = take(session, "load_embeddings", &[], "embedding_table")?;
     let mut logits = Vec::new();
     for (start, count) in [(0, 8), (8, 3)] {

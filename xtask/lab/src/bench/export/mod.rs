@@ -9,8 +9,8 @@ use std::fs;
 use anyhow::{Result, bail};
 use pico_args::Arguments;
 
-pub(crate) use smollm2::write_fp16;
 use large::Wanted;
+pub(crate) use smollm2::write_fp16;
 use xtask::outcome::Outcome;
 use xtask::project::Project;
 use xtask::record;
@@ -45,7 +45,9 @@ pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome
     let folder = project.target.join("bench export");
     fs::create_dir_all(&folder)?;
     let lines = match large {
-        true => large::measure(project, &folder, &Wanted { precision: precision.clone(), as_assets, layers })?,
+        true => {
+            large::measure(project, &folder, &Wanted { precision: precision.clone(), as_assets, layers })?
+        }
         false => match smollm2::measure(project, &folder, rounds.max(1))? {
             Ok(lines) => lines,
             Err(why) => return Ok(Outcome::not_checked("the export of SmolLM2", &why)),

@@ -82,7 +82,8 @@ fn write(folder: &Path, case: &Case) -> Result<()> {
     let path = folder.join("case.mlpackage");
     package::write(&verified, &path, WriteOptions::default())?;
     let package = Package::open(&path)?;
-    let loaded = runtime::cpu().load(&package, &LoadOptions { numerics: case.numerics, ..LoadOptions::default() })?;
+    let loaded =
+        runtime::cpu().load(&package, &LoadOptions { numerics: case.numerics, ..LoadOptions::default() })?;
     let mut session = loaded.session();
     for (name, state) in &case.states {
         session.set_state(name, state)?;

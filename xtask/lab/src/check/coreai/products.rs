@@ -56,7 +56,8 @@ pub(super) fn make(mut m: Making<'_>, op: &str) -> Result<Case> {
             let at = |index: usize| packed::get_int(&bytes, index, dtype) as f32 * factors[index / block];
             let decoded = (0..rows * columns).map(at).collect();
             let scale = literal(DType::F32, &[rows, columns / block, 1, 1], scales.bytes().to_vec());
-            let weight = m.builder.op("constexpr_blockwise_shift_scale").arg("data", data).arg("scale", scale);
+            let weight =
+                m.builder.op("constexpr_blockwise_shift_scale").arg("data", data).arg("scale", scale);
             (weight.named("weight").push()?, Stored { decoded, is_palette: false })
         }
     };
