@@ -141,7 +141,8 @@ fn sparse(e: &mut Emit<'_, '_, '_>) -> Result<Vec<ValueId>> {
     if is_made && dims.len() > 1 {
         return Ok(vec![to_dense(e, values)]);
     }
-    let mask = match e.call.has("shape") {
+    // The older form has a list of bytes, and the shape apart.
+    let mask = match e.call.ty("mask")?.dtype == DType::U8 {
         true => {
             let stored = e.stored("mask")?;
             e.shaped(stored, DType::U1, &dims)?
