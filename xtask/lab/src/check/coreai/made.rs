@@ -3,7 +3,6 @@
 use anyhow::Result;
 use fastrand::Rng;
 
-use anemeter::mil::op::Numerics;
 use anemeter::mil::{Builder, Function, Opset, Pending, TensorType, Type, ValueId};
 use anemeter::tensor::{DType, Tensor};
 
@@ -16,8 +15,6 @@ pub(super) struct Case {
     pub(super) inputs: Vec<(String, Tensor)>,
     pub(super) states: Vec<(String, Tensor)>,
     pub(super) tolerance: f32,
-    /// How the CPU runtime computes it.
-    pub(super) numerics: Numerics,
 }
 
 /// A case under construction.
@@ -122,7 +119,6 @@ impl<'r> Making<'r> {
     /// Ends with these outputs.
     pub(super) fn end(self, op: &str, tolerance: f32, outputs: &[ValueId]) -> Case {
         let Making { builder, inputs, states, name, .. } = self;
-        let function = builder.finish(outputs);
-        Case { op: op.to_owned(), name, function, inputs, states, tolerance, numerics: Numerics::default() }
+        Case { op: op.to_owned(), name, function: builder.finish(outputs), inputs, states, tolerance }
     }
 }

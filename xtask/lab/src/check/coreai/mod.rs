@@ -82,8 +82,7 @@ fn write(folder: &Path, case: &Case) -> Result<()> {
     let path = folder.join("case.mlpackage");
     package::write(&verified, &path, WriteOptions::default())?;
     let package = Package::open(&path)?;
-    let loaded =
-        runtime::cpu().load(&package, &LoadOptions { numerics: case.numerics, ..LoadOptions::default() })?;
+    let loaded = runtime::cpu().load(&package, &LoadOptions::default())?;
     let mut session = loaded.session();
     for (name, state) in &case.states {
         session.set_state(name, state)?;
