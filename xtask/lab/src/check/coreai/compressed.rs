@@ -25,7 +25,7 @@ pub(super) fn codes(m: &mut Making<'_>, dtype: DType, shape: &[usize]) -> Litera
     literal(dtype, shape, packed::pack(values, dtype.bits()))
 }
 
-pub(super) fn floats(m: &mut Making<'_>, shape: &[usize]) -> Result<Literal> {
+fn floats(m: &mut Making<'_>, shape: &[usize]) -> Result<Literal> {
     Ok(Literal::blob(&m.floats(shape, (0.01, 0.1))?))
 }
 
