@@ -16,6 +16,7 @@ const CLUSTERING: Requirements = Requirements("xtask/python/requirements-compres
 const TORCH: Requirements = Requirements("xtask/python/requirements-torch.txt");
 const COREAI: Requirements = Requirements("xtask/python/requirements-coreai.txt");
 const OLDEST_COREAI: Requirements = Requirements("xtask/python/requirements-coreai-oldest.txt");
+const COREAI_TORCH: Requirements = Requirements("xtask/python/requirements-coreai-torch.txt");
 const MOTO: Requirements = Requirements("xtask/python/requirements-remote.txt");
 const PEERS: Requirements = Requirements("xtask/python/requirements-peers.txt");
 const MODELS: Requirements = Requirements("xtask/python/requirements-packages.txt");
@@ -71,6 +72,15 @@ pub(crate) fn interpreter_with_moto(project: &Project) -> Result<Option<PathBuf>
 /// installed.
 pub(crate) fn interpreter_with_coreai(project: &Project) -> Result<Option<PathBuf>> {
     Ok(COREAI.in_environment(project, "venv-coreai").unwrap_or_else(|error| {
+        eprintln!("{error:#}");
+        None
+    }))
+}
+
+/// The interpreter with Apple's converter from torch to Core AI, in an environment of its own; nothing where it cannot be
+/// installed. The first time takes minutes and gigabytes.
+pub(crate) fn interpreter_with_coreai_torch(project: &Project) -> Result<Option<PathBuf>> {
+    Ok(COREAI_TORCH.in_environment(project, "venv-coreai-torch").unwrap_or_else(|error| {
         eprintln!("{error:#}");
         None
     }))
