@@ -127,25 +127,29 @@ fn show(args: &Args, log: &Log, summary: &Summary, output: &mut Output) -> Resul
     } else {
         Ok(())
     }?;
-    match expected_loss(log, "") {
+    match expected_loss(log, false) {
         Some(line) => output.line(line),
         None => Ok(()),
     }
 }
 
 /// What the signal-to-noise ratio of weights that were rounded without data means for the model, and what loses less: other
-/// precisions, and `or` what else there is.
-pub(super) fn expected_loss(log: &Log, or: &str) -> Option<String> {
+/// precisions, and data, if the command `calibrates`.
+pub(super) fn expected_loss(log: &Log, calibrates: bool) -> Option<String> {
     let db = log.mean_snr_db()?;
     let found = format!("{db:.1} dB of signal to noise on average");
+    let [better, other] = match calibrates {
+        true => ["int8, lut6 and --calibration TEXT", ", or --calibration TEXT"],
+        false => ["int8 and lut6", ""],
+    };
     Some(match ExpectedLoss::at(db) {
         ExpectedLoss::Small => format!("{found}: little loss is expected"),
         ExpectedLoss::Noticeable => format!(
-            "warning: {found}: expect tens of percent of a language model's perplexity; int8 and lut6{or} lose less, \
-             and `anemeter eval --text` measures it"
+            "warning: {found}: expect tens of percent of a language model's perplexity; {better} lose less, and \
+             `anemeter eval --text` measures it"
         ),
         ExpectedLoss::Severe => format!(
-            "warning: {found}: such a model is rarely of use; use --precision int4, lut6 or int8{or}, and \
+            "warning: {found}: such a model is rarely of use; use --precision int4, lut6 or int8{other}, and \
              `anemeter eval --text` to measure it"
         ),
     })

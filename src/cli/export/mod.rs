@@ -233,7 +233,7 @@ fn print(bundle: &Bundle, (checkpoint, args): (&Path, &Args), output: &mut Outpu
         output.text(compression(log))?;
         // Elements that were chosen by data are further from the original, and the model nearer.
         if log.calibration.is_none()
-            && let Some(line) = compress::expected_loss(log, ", or --calibration TEXT,")
+            && let Some(line) = compress::expected_loss(log, true)
         {
             output.line(line)?;
         }
