@@ -177,7 +177,10 @@ fn bandwidth_for(
 ) -> Option<(f64, String)> {
     match runtime {
         RuntimeName::Cpu => probe.map(|probe| {
-            let source = format!("measured in this run with {} threads", probe.threads);
+            let source = match probe.threads {
+                1 => "measured in this run with 1 thread".to_owned(),
+                threads => format!("measured in this run with {threads} threads"),
+            };
             (probe.gb_per_s, source)
         }),
         // Where Core AI executes is not known.

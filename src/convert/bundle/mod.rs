@@ -91,7 +91,8 @@ impl Bundle {
         });
         let tokenizer = manifest.tokenizer.iter().map(|tokenizer| tokenizer.file.name.as_str());
         let embeddings = manifest.host_embeddings.iter().map(|file| file.name.as_str());
-        chunks.chain(tokenizer).chain(embeddings)
+        let tables = manifest.contract.iter().flat_map(contract::Contract::files);
+        chunks.chain(tokenizer).chain(embeddings).chain(tables)
     }
 
     fn check_file(&self, manifest: &Path, name: &str) -> Result<(), BundleError> {
