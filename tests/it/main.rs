@@ -31,5 +31,7 @@ mod random_programs;
 mod run;
 mod runtime;
 mod schema;
+#[cfg(unix)]
+mod serve;
 mod support;
 mod verify;
