@@ -151,7 +151,7 @@ fn prompts_are_scored_as_eval_scores_them() {
     let text = server.folder.path().join("text.txt");
     std::fs::write(&text, "w5 w9 w2 w7").unwrap();
     let place = arg(server.folder.path());
-    let scored = anemeter(&["eval", place, "--text", arg(&text), "--threads", "1", "--no-record", "--json"]);
+    let scored = anemeter(&["eval", place, "--text", arg(&text), "--threads", "1", "--no-record", "--quiet", "--json"]);
     let scored: Value = serde_json::from_str(scored.succeeded()).unwrap();
     let nats = scored["quality"]["perplexity"]["nats_per_token"].as_f64().unwrap_or_else(|| panic!("{scored}"));
     let mean = -own[1..4].iter().flatten().sum::<f64>() / 3.0;
