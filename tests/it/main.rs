@@ -32,5 +32,7 @@ mod random_programs;
 mod run;
 mod runtime;
 mod schema;
+#[cfg(unix)]
+mod serve;
 mod support;
 mod verify;
