@@ -11,6 +11,7 @@ mod compiled;
 mod compress;
 mod contracts;
 mod coreai;
+mod coreai_bundles;
 mod docs;
 mod encode;
 mod errors;

@@ -52,6 +52,7 @@ const STEPS: &[(&str, How)] = &[
     ("smollm2", How::InLab(&["check", "smollm2"])),
     ("coreml", How::InLab(&["check", "coreml"])),
     ("coreai", How::InLab(&["check", "coreai-runtime"])),
+    ("coreai-models", How::InLab(&["check", "coreai-models", "--quick"])),
 ];
 
 /// What a step came to.
