@@ -99,7 +99,7 @@ fn a_verification_and_a_report_are_about_the_assets_and_are_no_baseline() {
 
     let out = scene.path("report");
     let command =
-        ["bench", arg(&bundle), "--shapes", "16", "--launches", "1", "--out", arg(&out), "--kv", "io"];
+        ["bench", arg(&bundle), "-p", "4", "-g", "4", "--launches", "1", "--out", arg(&out), "--kv", "io"];
     let benched = anemeter(&[&command[..], &["--python", arg(&python)]].concat());
     assert_eq!(benched.code, 0, "{}", benched.stderr);
     let report = json(&out.join("report.json"));

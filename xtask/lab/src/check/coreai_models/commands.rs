@@ -155,7 +155,7 @@ fn compare(scene: &Scene<'_>) -> Result<()> {
 fn bench(scene: &Scene<'_>) -> Result<()> {
     let Scene { anemeter, assets, .. } = scene;
     let out = scene.file("report");
-    let bench = ["bench", assets, "--shapes", "32", "--launches", "6", "--out", &out];
+    let bench = ["bench", assets, "-p", "8", "-g", "8", "--launches", "6", "--requests", "2", "--out", &out];
     let ran = anemeter.good(&bench)?;
     let said = format!("{}{}", ran.stdout, ran.stderr);
     ensure!(said.contains(CAUTION), "{said}");
