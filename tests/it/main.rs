@@ -12,6 +12,7 @@ mod compiled;
 mod compress;
 mod contracts;
 mod coreai;
+mod coreai_bundles;
 mod docs;
 mod encode;
 mod errors;

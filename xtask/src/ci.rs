@@ -54,6 +54,7 @@ const STEPS: &[(&str, How)] = &[
     ("coreai", How::InLab(&["check", "coreai"])),
     ("coreai-llm", How::InLab(&["check", "coreai-llm"])),
     ("coreai-runtime", How::InLab(&["check", "coreai-runtime"])),
+    ("coreai-models", How::InLab(&["check", "coreai-models", "--quick"])),
 ];
 
 /// What a step came to.

@@ -141,6 +141,22 @@ pub(crate) const CHECK_COREAI_LLM: Task = Task {
     run: Run::InLab,
 };
 
+pub(crate) const CHECK_COREAI_MODELS: Task = Task {
+    name: "coreai-models",
+    arguments: "[--quick] [--only fp16|int8|int4|lut4|commands]",
+    about: "a small model as Core AI assets, in every precision by Apple's runtime, and through every command (installs its wheel)",
+    not_checked: 77,
+    run: Run::InLab,
+};
+
+pub(crate) const CHECK_COREAI_SMOLLM2: Task = Task {
+    name: "coreai-smollm2",
+    arguments: "",
+    about: "SmolLM2 as a Core AI asset in fp32, by Apple's runtime, against the checkpoint and the CPU runtime (ten minutes)",
+    not_checked: 77,
+    run: Run::InLab,
+};
+
 pub(crate) const CHECK_COREAI_RUNTIME: Task = Task {
     name: "coreai-runtime",
     arguments: "",
@@ -170,6 +186,14 @@ pub(crate) const CHECK_DOCS: Task = Task {
     arguments: "",
     about: "the reference is what the code says, and the program takes every command that the documentation shows",
     not_checked: 1,
+    run: Run::InLab,
+};
+
+pub(crate) const CHECK_MAC_COREAI: Task = Task {
+    name: "mac-coreai",
+    arguments: "[--checkpoint PATH] [--anywhere]",
+    about: "on macOS 27: Core AI assets on the system's framework; target/mac-coreai/results.md is to be kept",
+    not_checked: 77,
     run: Run::InLab,
 };
 

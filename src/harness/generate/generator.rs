@@ -139,7 +139,7 @@ pub fn sessions(bundle: &Bundle, runtime: &dyn Runtime, how: &LoadOptions) -> Re
             opened => opened.map_err(failed)?,
         };
         let loaded = runtime.load(&package, how).map_err(failed)?;
-        Ok(adapted(loaded, &chunk.function_names()).session())
+        Ok(adapted(loaded, &chunk.calls(runtime.name())).session())
     };
     bundle.manifest().chunks.iter().map(session).collect()
 }
