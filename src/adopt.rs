@@ -57,6 +57,13 @@ pub fn adopt(request: &Request) -> Result<Adopted, ExportError> {
     for package in &packages {
         let name = package.file_name().expect("a package that was described has a name");
         place(package, &staging.path().join(name), &mut counts)?;
+        let chunk = manifest.chunks.iter().find(|chunk| name == chunk.file.name.as_str());
+        let asset = chunk.filter(|chunk| chunk.package().is_some()).and_then(|chunk| chunk.asset.as_ref());
+        if let Some(asset) = asset {
+            let (from, to) =
+                (package.with_file_name(&asset.file.name), staging.path().join(&asset.file.name));
+            place(&from, &to, &mut counts)?;
+        }
     }
     if let Some((folder, contract)) = request.beside(&packages).zip(manifest.contract.as_ref()) {
         for file in contract.files() {
