@@ -146,7 +146,7 @@ impl Input {
                 table.write(piece, buffer);
             }
             Meaning::Mask { kind, keys } => {
-                let keys = match (kind, keys) {
+                let keys = match (*kind, *keys) {
                     (MaskKind::Window | MaskKind::Ring, _) => last,
                     (_, MaskKeys::Context) => context,
                     (_, MaskKeys::Seen) => begin + width,

@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn positions_select_rows_of_an_array() {
         let folder = tempfile::tempdir().unwrap();
-        let numbers: Vec<f16> = (0..6u8).map(|n| f16::from(n)).collect();
+        let numbers: Vec<f16> = (0..6u8).map(f16::from).collect();
         let put_array = |shape: &[usize]| {
             let view = TensorView::new(DType::F16, shape, bytemuck::cast_slice(&numbers)).unwrap();
             let document = tensor_files::Document { tensors: [("x".to_owned(), view)].into(), texts: None };
