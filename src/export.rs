@@ -4,6 +4,8 @@
 //! checkpoint -> model graph -> MIL program -> compression -> packages, tokenizer, export.json
 //! ```
 
+mod about;
+mod apple_llm;
 mod automatic;
 mod calibration;
 mod chunking;
@@ -21,9 +23,12 @@ mod training;
 mod trial;
 mod writing;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use about::ModelCard;
+use apple_llm::AppleLlmOptions;
 use destination::{Destination, write_file};
 use phases::Phases;
 use writing::Writing;
@@ -34,7 +39,9 @@ use crate::compress::{Calibration, Solutions};
 use crate::lower::{ReadStats, lower_counted};
 use crate::model::{self, Decoder, ModelGraph};
 use crate::package::Watch;
+use crate::vocabulary::Layout;
 
+pub use apple_llm::AppleLlmBundle;
 pub use automatic::Automatic;
 pub use describe::{architecture as describe_architecture, chunk as describe_chunk};
 pub use embeddings::write as write_embeddings;
@@ -116,24 +123,58 @@ pub fn export(request: &Request, progress: &dyn Progress) -> Result<Bundle, Expo
             return encoder::export(request, (&checkpoint, &encoder), phases, progress);
         }
     };
+    if request.options.layout() != Layout::Anemeter {
+        return Err(ExportError::option("layout", "is for `export_apple_llm`, which writes no bundle"));
+    }
     let source = Source { checkpoint, decoder };
+    let (request, measured) = measured(request, &source, progress)?;
+    export_as(&request, &source, measured, phases, progress)
+}
+
+/// Exports a checkpoint for Apple's programs for language models. The folder appears whole or not at all.
+pub fn export_apple_llm(request: &Request, progress: &dyn Progress) -> Result<AppleLlmBundle, ExportError> {
+    apple_llm::check(request)?;
+    let mut phases = Phases::default();
+    progress.began("open", None);
+    let checkpoint = phases.time("open", || checkpoint::open(&request.checkpoint))?;
+    let decoder = match phases.time("build", || model::build_any(&checkpoint))? {
+        ModelGraph::Decoder(decoder) => decoder,
+        ModelGraph::Encoder(_) => {
+            let message = "is for language models, and this is an encoder: leave it out";
+            return Err(ExportError::option("layout", message));
+        }
+    };
+    let source = Source { checkpoint, decoder };
+    // Before anything is measured, which may take long.
+    AppleLlmOptions::resolve(&request.options, &source.decoder)?;
+    let (request, measured) = measured(request, &source, progress)?;
+    let wanted = AppleLlmOptions::resolve(&request.options, &source.decoder)?;
+    apple_llm::export(&request, &source, (&wanted, measured), phases, progress)
+}
+
+/// What is measured before an export, and the export with what follows from it.
+fn measured<'r>(
+    request: &'r Request,
+    source: &Source,
+    progress: &dyn Progress,
+) -> Result<(Cow<'r, Request>, Measured), ExportError> {
     match &request.precision {
-        PrecisionPlan::Fixed => export_as(request, &source, Measured::default(), phases, progress),
+        PrecisionPlan::Fixed => Ok((Cow::Borrowed(request), Measured::default())),
         PrecisionPlan::Calibrated { text } => {
-            let (solutions, calibration) = calibration::solve(request, &source, text, progress)?;
+            let (solutions, calibration) = calibration::solve(request, source, text, progress)?;
             let measured = Measured { solutions, calibration: Some(calibration), ..Measured::default() };
-            export_as(request, &source, measured, phases, progress)
+            Ok((Cow::Borrowed(request), measured))
         }
         PrecisionPlan::Auto(wanted) => {
-            let (plan, sensitivity) = automatic::choose(request, &source, wanted, progress)?;
+            let (plan, sensitivity) = automatic::choose(request, source, wanted, progress)?;
             let mut chosen = request.clone();
             chosen.options.precision = Some(plan);
             let mut measured = Measured { sensitivity: Some(sensitivity), ..Measured::default() };
             if let Some(text) = &wanted.calibration {
-                let (solutions, calibration) = calibration::solve(&chosen, &source, text, progress)?;
+                let (solutions, calibration) = calibration::solve(&chosen, source, text, progress)?;
                 (measured.solutions, measured.calibration) = (solutions, Some(calibration));
             }
-            export_as(&chosen, &source, measured, phases, progress)
+            Ok((Cow::Owned(chosen), measured))
         }
     }
 }
@@ -163,7 +204,8 @@ fn export_as(
     let name = request.name.clone().unwrap_or_else(|| checkpoint.name());
     let about =
         format!("{name}: a {} language model of {} layers", decoder.architecture, decoder.layers.len());
-    let writing = Writing::new(request, staging.path(), &resolved, (&about, &checkpoint.name()));
+    let card = ModelCard::new(&request.options, checkpoint, about);
+    let writing = Writing::new(request, staging.path(), &resolved, card);
     let (described, compressed) = writing.chunks(chunks, &solutions, &mut phases, progress)?;
     phases.read(&checkpoint.shards, &stats);
     resolved.warnings.extend(remarks(checkpoint));
@@ -203,6 +245,7 @@ fn remarks(checkpoint: &Checkpoint) -> Vec<String> {
             format!("only the text model is exported: the part for {what} (`{key}`) is not in the bundle")
         })
         .collect();
+    remarks.extend(checkpoint.about.unread.as_ref().map(|unread| format!("could not be read: {unread}")));
     if checkpoint.tokenizer.is_none() {
         remarks.push(
             "the checkpoint has no tokenizer, so the bundle takes token ids only: put tokenizer.json beside it \

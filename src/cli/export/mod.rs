@@ -1,5 +1,6 @@
 //! `anemeter export`: a checkpoint becomes a bundle.
 
+mod apple_llm;
 mod progress;
 
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ use crate::compress::{Log, Precision, Totals};
 use crate::config;
 use crate::export::{self, Automatic, Chunking, ConfigFile, ExportOptions, PrecisionPlan, Request, Target};
 use crate::render::Table;
-use crate::vocabulary::{Activations, ComputeUnits, Embeddings, KvForm, ModelFormat};
+use crate::vocabulary::{Activations, ComputeUnits, Embeddings, KvForm, Layout, ModelFormat};
 use progress::Bar;
 
 /// Export the checkpoint of a language model or an encoder to a bundle of Core ML packages or Core AI assets.
@@ -85,6 +86,20 @@ pub(super) struct Args {
     /// Engine does not run [default: fp16].
     #[arg(long, value_name = "TYPE", value_parser = choice::<Activations>())]
     activations: Option<Activations>,
+    /// Whose programs the output is for: anemeter, or Apple's for language models on Core AI (llm-runner, llm-benchmark) with
+    /// functions of fixed sizes for the Neural Engine (apple-llm) or one of open sizes for the GPU (apple-llm-dynamic)
+    /// [default: anemeter].
+    #[arg(long, value_name = "LAYOUT", value_parser = choice::<Layout>())]
+    layout: Option<Layout>,
+    /// Author that the models name [default: what the checkpoint says].
+    #[arg(long, value_name = "TEXT")]
+    author: Option<String>,
+    /// Licence that the models name [default: what the checkpoint says].
+    #[arg(long, value_name = "TEXT")]
+    license: Option<String>,
+    /// Description that the models have [default: what the checkpoint says].
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
     /// Compute units that Core ML may use [default: all].
     #[arg(long, value_name = "UNITS", value_parser = choice::<ComputeUnits>())]
     compute_units: Option<ComputeUnits>,
@@ -125,6 +140,9 @@ impl FromStr for PrecisionArg {
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let request = request(args)?;
+    if request.options.layout() != Layout::Anemeter {
+        return apple_llm::run(&request, args, output);
+    }
     let bar = Bar::new();
     let result = export::export(&request, &bar);
     bar.finish();
@@ -163,6 +181,10 @@ fn request(args: &Args) -> Result<Request, export::ExportError> {
         chunks: args.chunks,
         target: args.target,
         format: args.format.clone(),
+        layout: args.layout,
+        author: args.author.clone(),
+        license: args.license.clone(),
+        description: args.description.clone(),
         activations: args.activations,
         precision: match args.precision {
             Some(PrecisionArg::All(precision)) => Some(precision.into()),

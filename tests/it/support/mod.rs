@@ -1,5 +1,6 @@
 //! What tests are made of: checkpoints, models, damaged packages, and the program itself.
 
+pub(crate) mod apple_python;
 pub(crate) mod architectures;
 pub(crate) mod checkpoints;
 pub(crate) mod command;
