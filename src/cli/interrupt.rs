@@ -1,7 +1,7 @@
 //! Signals that ask the program to end: unfinished files go, and the exit code tells the signal.
 
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::{io, thread};
 
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};

@@ -99,7 +99,8 @@ fn options(args: &Args) -> Result<ServeOptions> {
         Some(key) => Some(key.clone()),
         None => std::env::var(KEY).ok(),
     };
-    if api_key.as_ref().is_some_and(|key| key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic())) {
+    if api_key.as_ref().is_some_and(|key| key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_graphic()))
+    {
         return Err(Failure::bad_input("the key is empty or has characters that a header cannot bear")
             .with_help("use letters, digits and punctuation of ASCII"));
     }
@@ -108,7 +109,12 @@ fn options(args: &Args) -> Result<ServeOptions> {
 }
 
 /// A generator per session. They share the tokenizer.
-fn generators(args: &Args, bundle: &Bundle, runtime: &dyn Runtime, units: ComputeUnits) -> Result<Vec<Generator>> {
+fn generators(
+    args: &Args,
+    bundle: &Bundle,
+    runtime: &dyn Runtime,
+    units: ComputeUnits,
+) -> Result<Vec<Generator>> {
     let options = LoadOptions { threads: args.threads.map(usize::from), units, ..LoadOptions::default() };
     let clock = Arc::new(SystemClock::default());
     let text = Text::open(bundle, Some(SystemTime::now()))?.map(Arc::new);

@@ -56,7 +56,11 @@ pub(crate) fn document(status: StatusCode, document: &Value) -> Reply {
 }
 
 /// A response with a body that may come in pieces.
-pub(crate) fn with_body(status: StatusCode, kind: &'static str, body: UnsyncBoxBody<Bytes, Infallible>) -> Reply {
+pub(crate) fn with_body(
+    status: StatusCode,
+    kind: &'static str,
+    body: UnsyncBoxBody<Bytes, Infallible>,
+) -> Reply {
     let mut reply = Response::new(body);
     *reply.status_mut() = status;
     reply.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));

@@ -25,4 +25,3 @@ mod task;
 
 pub use options::{Limits, ServeOptions, Served};
 pub use server::{ServeError, Server, Stop};
-

@@ -24,9 +24,8 @@ impl Scored {
     pub(crate) fn by_logits(id: u32, logits: &[f32], top: usize, tokenizer: Option<&Tokenizer>) -> Scored {
         // One pass over the vocabulary serves all of its tokens.
         let total = negative_log_likelihood(logits, 0) + f64::from(logits[0]);
-        let logprob = |id: u32| {
-            logits.get(id as usize).map_or(f64::NEG_INFINITY, |&logit| f64::from(logit) - total)
-        };
+        let logprob =
+            |id: u32| logits.get(id as usize).map_or(f64::NEG_INFINITY, |&logit| f64::from(logit) - total);
         let likeliest = sample::top(logits, top).into_iter();
         Scored {
             text: shown(id, tokenizer),

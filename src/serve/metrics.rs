@@ -67,23 +67,40 @@ impl Metrics {
     pub(crate) fn text(&self, waiting: usize) -> String {
         let mut text = String::new();
         let mut single = |name: &str, kind: &str, help: &str, value: u64| {
-            let _ = writeln!(text, "# HELP anemeter_{name} {help}\n# TYPE anemeter_{name} {kind}\nanemeter_{name} {value}");
+            let _ = writeln!(
+                text,
+                "# HELP anemeter_{name} {help}\n# TYPE anemeter_{name} {kind}\nanemeter_{name} {value}"
+            );
         };
         let read = |value: &AtomicU64| value.load(Ordering::Relaxed);
         single("requests_waiting", "gauge", "Requests that wait for a session.", waiting as u64);
         single("requests_running", "gauge", "Requests that a session works on.", read(&self.running));
         single("requests_cancelled_total", "counter", "Requests whose client left.", read(&self.cancelled));
         single("prompt_tokens_total", "counter", "Tokens of prompts.", read(&self.prompt_tokens));
-        single("completion_tokens_total", "counter", "Tokens that were generated.", read(&self.completion_tokens));
-        text += "# HELP anemeter_responses_total Responses by status.\n# TYPE anemeter_responses_total counter\n";
+        single(
+            "completion_tokens_total",
+            "counter",
+            "Tokens that were generated.",
+            read(&self.completion_tokens),
+        );
+        text +=
+            "# HELP anemeter_responses_total Responses by status.\n# TYPE anemeter_responses_total counter\n";
         let mut responses = self.responses.lock().unwrap_or_else(PoisonError::into_inner).clone();
         responses.sort_unstable();
         for (status, count) in responses {
             let _ = writeln!(text, "anemeter_responses_total{{status=\"{status}\"}} {count}");
         }
         for (name, help, histogram) in [
-            ("time_to_first_token_seconds", "From a request's arrival to its first token.", &self.first_token),
-            ("time_per_output_token_seconds", "Mean time of a token after the first, per request.", &self.per_token),
+            (
+                "time_to_first_token_seconds",
+                "From a request's arrival to its first token.",
+                &self.first_token,
+            ),
+            (
+                "time_per_output_token_seconds",
+                "Mean time of a token after the first, per request.",
+                &self.per_token,
+            ),
             ("queue_seconds", "From a request's arrival to its beginning.", &self.queue),
             ("request_seconds", "From a request's arrival to its end.", &self.total),
         ] {
@@ -94,9 +111,8 @@ impl Metrics {
 }
 
 /// Upper bounds of the buckets, in seconds: from a millisecond to two minutes in steps of about two.
-const BOUNDS: [f64; 17] = [
-    0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0,
-];
+const BOUNDS: [f64; 17] =
+    [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0];
 
 /// Durations counted in buckets.
 #[derive(Debug, Default)]
@@ -139,7 +155,14 @@ mod tests {
         }
         let mut text = String::new();
         histogram.write("x", "y", &mut text);
-        for line in ["x_bucket{le=\"0.001\"} 1", "x_bucket{le=\"0.005\"} 3", "x_bucket{le=\"120\"} 3", "x_bucket{le=\"+Inf\"} 4", "x_sum 200.007", "x_count 4"] {
+        for line in [
+            "x_bucket{le=\"0.001\"} 1",
+            "x_bucket{le=\"0.005\"} 3",
+            "x_bucket{le=\"120\"} 3",
+            "x_bucket{le=\"+Inf\"} 4",
+            "x_sum 200.007",
+            "x_count 4",
+        ] {
             assert!(text.contains(&format!("anemeter_{line}\n")), "{line}: {text}");
         }
     }

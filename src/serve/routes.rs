@@ -58,7 +58,10 @@ async fn route(shared: Arc<Shared>, request: Request<Incoming>) -> Result<Reply,
     if request.method() != route.method && !is_head {
         let message = format!("{wanted} takes {}", route.method);
         let mut reply = refusal(&ApiError::with_status(StatusCode::METHOD_NOT_ALLOWED, message));
-        reply.headers_mut().insert(ALLOW, HeaderValue::from_static(if route.method == Method::GET { "GET, HEAD" } else { "POST" }));
+        reply.headers_mut().insert(
+            ALLOW,
+            HeaderValue::from_static(if route.method == Method::GET { "GET, HEAD" } else { "POST" }),
+        );
         return Ok(reply);
     }
     if !route.is_open {

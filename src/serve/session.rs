@@ -4,7 +4,9 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use anemeter_harness::generate::{Finish, GenerateError, Generator, Input, Prompt, Request, SampledToken, Text};
+use anemeter_harness::generate::{
+    Finish, GenerateError, Generator, Input, Prompt, Request, SampledToken, Text, TextStream,
+};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::error::ApiError;
@@ -139,7 +141,11 @@ impl<'a> Answering<'a> {
             };
             let scored = logprobs.map(|top| Scored::by_logits(picked.id, logits, top, tokenizer));
             let has_left = events.send(Event::Token(Token { text, scored })).is_err();
-            Ok(if has_left || writing.has_stopped { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+            Ok(if has_left || writing.has_stopped {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            })
         })?;
         let sequence = &answer.sequences[0];
         let rest = writing.finish()?;
@@ -169,7 +175,7 @@ impl<'a> Answering<'a> {
 
 /// Text of an answer as it becomes certain.
 struct Writing<'a> {
-    stream: Option<anemeter_harness::generate::TextStream<'a>>,
+    stream: Option<TextStream<'a>>,
     stop: StopText,
     has_stopped: bool,
     first: Option<Instant>,
@@ -190,7 +196,7 @@ impl Writing<'_> {
         if self.has_stopped {
             return Ok(String::new());
         }
-        let held = self.stream.as_mut().map(|stream| stream.finish()).transpose()?.unwrap_or_default();
+        let held = self.stream.as_mut().map(TextStream::finish).transpose()?.unwrap_or_default();
         let (text, has_stopped) = self.stop.push(&held);
         self.has_stopped = has_stopped;
         Ok(if has_stopped { text } else { text + &self.stop.finish() })

@@ -48,7 +48,8 @@ impl Serving {
         command.args(["serve", arg(folder.path()), "--port", "0", "--threads", "1"]).args(args);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let address = lines.find_map(|line| line.unwrap().strip_prefix("listening on http://").map(str::to_owned));
+        let address =
+            lines.find_map(|line| line.unwrap().strip_prefix("listening on http://").map(str::to_owned));
         Serving { child, address: address.expect("the server says where it listens"), folder }
     }
 
@@ -62,7 +63,11 @@ impl Serving {
         let text = String::from_utf8(bytes).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no response: {text:?}"));
         let status = head.split(' ').nth(1).unwrap().parse().unwrap();
-        let body = if head.to_lowercase().contains("transfer-encoding: chunked") { unchunked(body) } else { body.to_owned() };
+        let body = if head.to_lowercase().contains("transfer-encoding: chunked") {
+            unchunked(body)
+        } else {
+            body.to_owned()
+        };
         Reply { status, head: head.to_owned(), body }
     }
 
@@ -111,7 +116,8 @@ fn unchunked(mut body: &str) -> String {
 
 /// What `anemeter generate` answers.
 fn generated(folder: &Path, ids: &str, tokens: &str) -> Value {
-    let args = ["generate", arg(folder), "--token-ids", ids, "--max-tokens", tokens, "--threads", "1", "--json"];
+    let args =
+        ["generate", arg(folder), "--token-ids", ids, "--max-tokens", tokens, "--threads", "1", "--json"];
     serde_json::from_str(anemeter(&args).succeeded()).unwrap()
 }
 
@@ -141,7 +147,8 @@ fn completions_are_those_of_generate() {
 #[test]
 fn prompts_are_scored_as_eval_scores_them() {
     let server = Serving::new(&[]);
-    let body = json!({"prompt": [5, 9, 2, 7], "max_tokens": 1, "temperature": 0, "echo": true, "logprobs": 1});
+    let body =
+        json!({"prompt": [5, 9, 2, 7], "max_tokens": 1, "temperature": 0, "echo": true, "logprobs": 1});
     let reply = server.post("/v1/completions", &body).json();
     let told = &reply["choices"][0]["logprobs"];
     let own: Vec<Option<f64>> = serde_json::from_value(told["token_logprobs"].clone()).unwrap();
@@ -151,32 +158,50 @@ fn prompts_are_scored_as_eval_scores_them() {
     let text = server.folder.path().join("text.txt");
     std::fs::write(&text, "w5 w9 w2 w7").unwrap();
     let place = arg(server.folder.path());
-    let scored = anemeter(&["eval", place, "--text", arg(&text), "--threads", "1", "--no-record", "--quiet", "--json"]);
+    let scored = anemeter(&[
+        "eval",
+        place,
+        "--text",
+        arg(&text),
+        "--threads",
+        "1",
+        "--no-record",
+        "--quiet",
+        "--json",
+    ]);
     let scored: Value = serde_json::from_str(scored.succeeded()).unwrap();
-    let nats = scored["quality"]["perplexity"]["nats_per_token"].as_f64().unwrap_or_else(|| panic!("{scored}"));
+    let nats =
+        scored["quality"]["perplexity"]["nats_per_token"].as_f64().unwrap_or_else(|| panic!("{scored}"));
     let mean = -own[1..4].iter().flatten().sum::<f64>() / 3.0;
     assert!((mean - nats).abs() < 1e-6, "{mean} against {nats}");
     // The token that is generated is the likeliest, so it is among those that are told.
     let top = told["top_logprobs"][4].as_object().unwrap().values().next().unwrap().as_f64().unwrap();
     assert_eq!(own[4], Some(top));
     let none = json!({"prompt": [5], "max_tokens": 0, "echo": true, "logprobs": 0});
-    assert_eq!(server.post("/v1/completions", &none).json()["choices"][0]["logprobs"]["tokens"], json!(["w5"]));
+    assert_eq!(
+        server.post("/v1/completions", &none).json()["choices"][0]["logprobs"]["tokens"],
+        json!(["w5"])
+    );
 }
 
 #[test]
 fn conversations_go_through_the_template() {
     let server = Serving::new(&[]);
     let messages = json!([{"role": "user", "content": [{"type": "text", "text": "w5 w9"}]}, {"role": "user", "content": "w2"}]);
-    let body = json!({"messages": messages, "max_tokens": 6, "temperature": 0, "logprobs": true, "top_logprobs": 2});
+    let body =
+        json!({"messages": messages, "max_tokens": 6, "temperature": 0, "logprobs": true, "top_logprobs": 2});
     let reply = server.post("/v1/chat/completions", &body).json();
     let expected = generated(server.folder.path(), "5,9,2", "6");
     assert_eq!(reply["choices"][0]["message"]["content"], expected["sequences"][0]["text"]);
     let told = reply["choices"][0]["logprobs"]["content"].as_array().unwrap();
-    assert!(told.len() == 6 && told.iter().all(|token| token["top_logprobs"][0]["logprob"] == token["logprob"]));
+    assert!(
+        told.len() == 6 && told.iter().all(|token| token["top_logprobs"][0]["logprob"] == token["logprob"])
+    );
     let mut streamed = body.clone();
     streamed["stream"] = json!(true);
     let (events, is_done) = server.post("/v1/chat/completions", &streamed).events();
-    let text: String = events.iter().filter_map(|event| event["choices"][0]["delta"]["content"].as_str()).collect();
+    let text: String =
+        events.iter().filter_map(|event| event["choices"][0]["delta"]["content"].as_str()).collect();
     assert!(is_done && json!(text) == expected["sequences"][0]["text"]);
     assert_eq!(events[0]["choices"][0]["delta"]["role"], "assistant");
     // A text of the answer as a stop text ends it before that.
@@ -220,7 +245,11 @@ fn what_cannot_be_answered_is_refused_and_the_server_goes_on() {
         (post("/v1/embeddings", "application/json", key, b"{}"), 404),
         (b"GET /v1/completions HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".to_vec(), 405),
         (b"nonsense\r\n\r\n".to_vec(), 400),
-        (format!("GET /v1/models/other HTTP/1.1\r\nhost: x\r\n{key}connection: close\r\n\r\n").into_bytes(), 404),
+        (
+            format!("GET /v1/models/other HTTP/1.1\r\nhost: x\r\n{key}connection: close\r\n\r\n")
+                .into_bytes(),
+            404,
+        ),
         (b"GET /health HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n".to_vec(), 200),
         (format!("GET /v1/models HTTP/1.1\r\nhost: x\r\n{key}connection: close\r\n\r\n").into_bytes(), 200),
     ] {
@@ -236,7 +265,8 @@ fn what_cannot_be_answered_is_refused_and_the_server_goes_on() {
 fn clients_that_leave_are_not_worked_for() {
     let server = Serving::new(&["--max-waiting", "4"]);
     for _ in 0..6 {
-        let body = json!({"prompt": [5], "max_tokens": 100_000, "stream": true, "ignore_eos": true}).to_string();
+        let body =
+            json!({"prompt": [5], "max_tokens": 100_000, "stream": true, "ignore_eos": true}).to_string();
         let mut stream = TcpStream::connect(&server.address).unwrap();
         stream.write_all(&post("/v1/completions", "application/json", "", body.as_bytes())).unwrap();
         drop(stream);

@@ -323,7 +323,8 @@ impl<'a> Run<'a> {
                 let top = sample::top(self.driver.logits(sequence), self.request.top_logits);
                 self.top[sequence].push(top);
             }
-            let broke_off = each(SampledToken { sequence, step, id }, self.driver.logits(sequence))?.is_break();
+            let broke_off =
+                each(SampledToken { sequence, step, id }, self.driver.logits(sequence))?.is_break();
             self.finished[sequence] = match () {
                 () if self.request.ends.contains(&id) => Some(Finish::Stop),
                 () if broke_off => Some(Finish::Cancelled),

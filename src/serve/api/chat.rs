@@ -44,9 +44,13 @@ pub(crate) fn handle(shared: Arc<Shared>, request: Request<Incoming>) -> Answer 
         let body: Body = read_json(request, limits.body, limits.arrival).await?;
         let choices = body.settings.choices()?;
         if choices > limits.sequences {
-            return Err(ApiError::parameter("n", format!("{choices} answers are asked for; 1 to {} are given", limits.sequences)));
+            return Err(ApiError::parameter(
+                "n",
+                format!("{choices} answers are asked for; 1 to {} are given", limits.sequences),
+            ));
         }
-        let tasks = (0..choices).map(|choice| task(&body, choice)).collect::<Result<Vec<Task>, ApiError>>()?;
+        let tasks =
+            (0..choices).map(|choice| task(&body, choice)).collect::<Result<Vec<Task>, ApiError>>()?;
         let has_tools = matches!(&tasks[0].prompt, TaskPrompt::Chat { tools, .. } if !tools.is_empty());
         let writer = Writer {
             id: response_id("chatcmpl"),
@@ -104,7 +108,8 @@ fn with_plain_content(message: &Value) -> Result<Value, ApiError> {
     let Some(Value::Array(parts)) = message.get("content") else { return Ok(message.clone()) };
     let text = |part: &Value| {
         let text = part.get("text").and_then(Value::as_str);
-        text.map(str::to_owned).ok_or_else(|| ApiError::parameter("messages", "only parts of text are supported"))
+        text.map(str::to_owned)
+            .ok_or_else(|| ApiError::parameter("messages", "only parts of text are supported"))
     };
     let texts = parts.iter().map(text).collect::<Result<Vec<String>, ApiError>>()?;
     let mut plain = message.clone();
@@ -134,7 +139,7 @@ impl Writer {
         };
         let choices: Vec<Value> = answers.iter().enumerate().map(|(i, answer)| choice((i, answer))).collect();
         let ended: Vec<Done> = answers.iter().map(|answer| answer.done).collect();
-        let mut document = self.envelope("chat.completion", choices);
+        let mut document = self.envelope("chat.completion", &choices);
         document["usage"] = usage(&ended, self.choices);
         if let [done] = &ended[..] {
             document["timings"] = timings(done);
@@ -167,14 +172,14 @@ impl Writer {
         (!calls.is_empty()).then_some((before, calls))
     }
 
-    fn envelope(&self, object: &str, choices: Vec<Value>) -> Value {
+    fn envelope(&self, object: &str, choices: &[Value]) -> Value {
         json!({"id": self.id, "object": object, "created": self.created, "model": self.model, "choices": choices})
     }
 
-    fn chunk(&self, index: usize, delta: Value, scored: Option<&Scored>, finish: Option<&str>) -> Value {
+    fn chunk(&self, index: usize, delta: &Value, scored: Option<&Scored>, finish: Option<&str>) -> Value {
         let logprobs = scored.map(|token| logprobs(std::slice::from_ref(token)));
         let choice = json!({"index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish});
-        self.envelope("chat.completion.chunk", vec![choice])
+        self.envelope("chat.completion.chunk", &[choice])
     }
 
     /// The end of a streamed answer. Where tools are on offer its text was held until now, since it may be a call.
@@ -186,9 +191,9 @@ impl Writer {
             let (mut message, reason) = self.message(choice, &text, done);
             finish = reason;
             message.as_object_mut().map(|message| message.remove("role"));
-            chunks.push(self.chunk(choice, message, None, None));
+            chunks.push(self.chunk(choice, &message, None, None));
         }
-        let mut last = self.chunk(choice, json!({}), None, Some(finish));
+        let mut last = self.chunk(choice, &json!({}), None, Some(finish));
         last["timings"] = timings(&done);
         chunks.push(last);
         chunks
@@ -198,15 +203,17 @@ impl Writer {
 impl Chunks for Writer {
     fn of(&mut self, choice: usize, event: Event) -> Vec<Value> {
         match event {
-            Event::Prompt(_) => vec![self.chunk(choice, json!({"role": "assistant", "content": ""}), None, None)],
+            Event::Prompt(_) => {
+                vec![self.chunk(choice, &json!({"role": "assistant", "content": ""}), None, None)]
+            }
             Event::Token(token) if self.has_tools => {
                 self.held[choice] += &token.text;
                 let scored = token.scored.as_ref();
-                scored.map(|scored| self.chunk(choice, json!({}), Some(scored), None)).into_iter().collect()
+                scored.map(|scored| self.chunk(choice, &json!({}), Some(scored), None)).into_iter().collect()
             }
             Event::Token(token) if token.text.is_empty() && token.scored.is_none() => Vec::new(),
             Event::Token(token) => {
-                vec![self.chunk(choice, json!({"content": token.text}), token.scored.as_ref(), None)]
+                vec![self.chunk(choice, &json!({"content": token.text}), token.scored.as_ref(), None)]
             }
             Event::Done(done) => self.end(choice, done),
             Event::Failed(error) => vec![error.document()],
@@ -217,7 +224,7 @@ impl Chunks for Writer {
         if !self.include_usage {
             return Vec::new();
         }
-        let mut document = self.envelope("chat.completion.chunk", Vec::new());
+        let mut document = self.envelope("chat.completion.chunk", &[]);
         document["usage"] = usage(ended, self.choices);
         vec![document]
     }

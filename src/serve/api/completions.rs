@@ -92,7 +92,10 @@ fn tasks(body: &Body, choices: usize, most: usize) -> Result<Vec<Task>, ApiError
     };
     let count = prompts.len().saturating_mul(choices);
     if count == 0 || count > most {
-        return Err(ApiError::parameter("prompt", format!("{count} answers are asked for; 1 to {most} are given")));
+        return Err(ApiError::parameter(
+            "prompt",
+            format!("{count} answers are asked for; 1 to {most} are given"),
+        ));
     }
     let stops = body.settings.stops()?;
     let task = |(prompt, choice): (&TaskPrompt, usize)| {
@@ -135,7 +138,7 @@ impl Writer {
         };
         let choices: Vec<Value> = answers.iter().enumerate().map(|(i, answer)| choice((i, answer))).collect();
         let ended: Vec<Done> = answers.iter().map(|answer| answer.done).collect();
-        let mut document = self.envelope(choices);
+        let mut document = self.envelope(&choices);
         document["usage"] = usage(&ended, self.choices);
         if let [done] = &ended[..] {
             document["timings"] = timings(done);
@@ -143,7 +146,7 @@ impl Writer {
         document
     }
 
-    fn envelope(&self, choices: Vec<Value>) -> Value {
+    fn envelope(&self, choices: &[Value]) -> Value {
         json!({"id": self.id, "object": "text_completion", "created": self.created, "model": self.model,
             "choices": choices})
     }
@@ -153,7 +156,7 @@ impl Writer {
             self.offsets.resize(index + 1, 0);
         }
         let logprobs = self.has_logprobs.then(|| logprobs(tokens.iter(), &mut self.offsets[index]));
-        self.envelope(vec![json!({"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish})])
+        self.envelope(&[json!({"index": index, "text": text, "logprobs": logprobs, "finish_reason": finish})])
     }
 }
 
@@ -178,7 +181,7 @@ impl Chunks for Writer {
         if !self.include_usage {
             return Vec::new();
         }
-        let mut document = self.envelope(Vec::new());
+        let mut document = self.envelope(&[]);
         document["usage"] = usage(ended, self.choices);
         vec![document]
     }

@@ -11,5 +11,7 @@ use crate::routes::Answer;
 use crate::server::Shared;
 
 pub(crate) fn handle(shared: Arc<Shared>, _: Request<Incoming>) -> Answer {
-    Box::pin(async move { Ok(document(StatusCode::OK, &json!({"status": "ok", "waiting": shared.waiting()}))) })
+    Box::pin(
+        async move { Ok(document(StatusCode::OK, &json!({"status": "ok", "waiting": shared.waiting()}))) },
+    )
 }

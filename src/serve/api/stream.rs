@@ -39,7 +39,8 @@ pub(super) async fn stream(
     if let Event::Failed(error) = first {
         return Err(error);
     }
-    let mut body = EventStream { answers, choice: 0, chunks, ended: Vec::new(), ready: VecDeque::new(), is_over: false };
+    let mut body =
+        EventStream { answers, choice: 0, chunks, ended: Vec::new(), ready: VecDeque::new(), is_over: false };
     body.take(first);
     let mut reply = with_body(StatusCode::OK, "text/event-stream", body.boxed_unsync());
     reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-cache"));
