@@ -158,10 +158,35 @@ fn sparse_blockwise(e: &mut Emit<'_, '_, '_>) -> Result<Vec<ValueId>> {
     if e.call.has("offset") {
         refuse!("has offsets, with which elements that are not stored would not be zero");
     }
-    let (values, mask, scale) = (e.arg("nonzero_data")?, e.arg("data_mask")?, e.arg("scale")?);
-    let sparse = masked(e, values, mask)?;
+    let (mask, scale, dtype) = (e.arg("data_mask")?, e.arg("scale")?, e.call.ty("nonzero_data")?.dtype);
+    let sparse = match dtype {
+        DType::I4 => signed_nibbles(e, mask)?,
+        _ => {
+            let values = e.arg("nonzero_data")?;
+            masked(e, values, mask)?
+        }
+    };
     let codes = to_dense(e, sparse);
     Ok(vec![mask, shift_scale(e, codes, scale, None)])
+}
+
+/// Signed integers of four bits as those of eight. Apple's runtime makes no dense tensor of the former; as unsigned ones they are
+/// indices of what they stand for.
+fn signed_nibbles(e: &mut Emit<'_, '_, '_>, mask: ValueId) -> Result<ValueId> {
+    let stored = e.stored("nonzero_data")?;
+    let Some(count) = e.call.ty("nonzero_data")?.concrete().and_then(|shape| shape.first().copied()) else {
+        refuse!("stored elements are no list")
+    };
+    let values = e.shaped(stored, DType::U4, &[count as u64])?;
+    let sparse = masked(e, values, mask)?;
+    let Type::Sparse { dims, stored, .. } = e.body().ty(sparse).clone() else { refuse!("is not sparse") };
+    let table: Vec<u8> = (0..8i8).chain(-8..0).map(i8::cast_unsigned).collect();
+    let mut sizes = vec![1; dims.len()];
+    sizes.extend([table.len() as u64, 1]);
+    let table = e.body().constant(tensor(Scalar::I8, &sizes), &table);
+    let axis = e.body().splat(Scalar::I16, &[], 0.0);
+    let ty = Type::Sparse { dims, element: Scalar::I8, stored };
+    Ok(e.body().push("primitive.lut_to_sparse_with_bitmask_v1", &[sparse, table, axis], ty))
 }
 
 /// Indices of which only some are stored.
