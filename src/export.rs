@@ -14,11 +14,10 @@ pub(crate) mod destination;
 mod embeddings;
 mod encoder;
 mod error;
-mod layers;
 mod options;
 mod phases;
+mod rotation;
 mod training;
-mod trial;
 mod writing;
 
 use std::path::{Path, PathBuf};
@@ -34,8 +33,9 @@ use crate::compress::{Calibration, Solutions};
 use crate::lower::{ReadStats, lower_counted};
 use crate::model::{self, Decoder, ModelGraph};
 use crate::package::Watch;
+use crate::vocabulary::Rotate;
 
-pub use automatic::Automatic;
+pub use automatic::{Automatic, Budget};
 pub use describe::{architecture as describe_architecture, chunk as describe_chunk};
 pub use embeddings::write as write_embeddings;
 pub use encoder::architecture as describe_encoder;
@@ -91,6 +91,7 @@ struct Measured {
     sensitivity: Option<Sensitivity>,
     solutions: Solutions,
     calibration: Option<Calibration>,
+    rotated: Option<bundle::Rotated>,
 }
 
 /// Observes the progress of an export.
@@ -118,24 +119,54 @@ pub fn export(request: &Request, progress: &dyn Progress) -> Result<Bundle, Expo
     };
     let source = Source { checkpoint, decoder };
     match &request.precision {
-        PrecisionPlan::Fixed => export_as(request, &source, Measured::default(), phases, progress),
-        PrecisionPlan::Calibrated { text } => {
-            let (solutions, calibration) = calibration::solve(request, &source, text, progress)?;
-            let measured = Measured { solutions, calibration: Some(calibration), ..Measured::default() };
+        PrecisionPlan::Fixed => {
+            let (mut source, mut measured) = (source, Measured::default());
+            if let Some((decoder, rotated)) = rotation::apply(request, &source)? {
+                (source.decoder, measured.rotated) = (decoder, Some(rotated));
+            }
             export_as(request, &source, measured, phases, progress)
         }
+        PrecisionPlan::Calibrated { text } => {
+            let found = calibration::solve(request, &source, text, progress)?;
+            export_calibrated(request, (source, found), None, phases, progress)
+        }
         PrecisionPlan::Auto(wanted) => {
-            let (plan, sensitivity) = automatic::choose(request, &source, wanted, progress)?;
+            let mut source = source;
+            let mut measured = Measured::default();
+            if wanted.calibration.is_none()
+                && let Some((decoder, rotated)) = rotation::apply(request, &source)?
+            {
+                (source.decoder, measured.rotated) = (decoder, Some(rotated));
+            }
+            let decoder = match (&wanted.calibration, request.options.rotate) {
+                (None, _) | (_, Some(Rotate::Off)) => source.decoder.clone(),
+                _ => model::rotate(&source.decoder).decoder,
+            };
+            let (plan, sensitivity) = automatic::choose(request, &source, &decoder, wanted, progress)?;
             let mut chosen = request.clone();
             chosen.options.precision = Some(plan);
-            let mut measured = Measured { sensitivity: Some(sensitivity), ..Measured::default() };
             if let Some(text) = &wanted.calibration {
-                let (solutions, calibration) = calibration::solve(&chosen, &source, text, progress)?;
-                (measured.solutions, measured.calibration) = (solutions, Some(calibration));
+                let found = calibration::solve(&chosen, &source, text, progress)?;
+                return export_calibrated(&chosen, (source, found), Some(sensitivity), phases, progress);
             }
+            measured.sensitivity = Some(sensitivity);
             export_as(&chosen, &source, measured, phases, progress)
         }
     }
+}
+
+/// Exports with codes that were chosen by data, in the coordinates that they were chosen for.
+fn export_calibrated(
+    request: &Request,
+    (mut source, found): (Source, calibration::Calibrated),
+    sensitivity: Option<Sensitivity>,
+    phases: Phases,
+    progress: &dyn Progress,
+) -> Result<Bundle, ExportError> {
+    let calibration::Calibrated { decoder, solutions, calibration, rotated } = found;
+    source.decoder = decoder;
+    let measured = Measured { sensitivity, solutions, calibration: Some(calibration), rotated };
+    export_as(request, &source, measured, phases, progress)
 }
 
 /// What is exported, opened once for all that is measured and written.
@@ -152,7 +183,7 @@ fn export_as(
     mut phases: Phases,
     progress: &dyn Progress,
 ) -> Result<Bundle, ExportError> {
-    let Measured { sensitivity, solutions, calibration } = measured;
+    let Measured { sensitivity, solutions, calibration, rotated } = measured;
     let mut resolved = request.options.resolve(decoder)?;
     resolved.check_training(request.training_lengths.as_deref())?;
     let stats = Arc::new(ReadStats::new(checkpoint.shards.iter().map(|shard| &shard.bytes[..])));
@@ -188,6 +219,7 @@ fn export_as(
         tokenizer,
         compression: compressed.finish(&resolved.precision, calibration)?,
         sensitivity,
+        rotated,
         warnings: resolved.warnings,
         profile: phases.finish(),
     };

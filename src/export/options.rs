@@ -12,7 +12,7 @@ use crate::bundle::{Sensitivity, Settings};
 use crate::compress::{Plan, Precision};
 use crate::lower::Options;
 use crate::model::{Decoder, Position};
-use crate::vocabulary::{Activations, Choice, ComputeUnits, Embeddings, KvForm, ModelFormat};
+use crate::vocabulary::{Activations, Choice, ComputeUnits, Embeddings, KvForm, ModelFormat, Rotate};
 
 /// `convert_coreml.yaml`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -74,6 +74,8 @@ pub struct ExportOptions {
     /// Precision of the weights: one for all, or a map of `default` and `rules`, each with `match` and `precision`.
     #[schemars(with = "Option<String>")]
     pub precision: Option<Plan>,
+    /// Whether rotations are folded into the weights; `auto` needs a calibration text.
+    pub rotate: Option<Rotate>,
 }
 
 /// How many packages the layers are divided among.
@@ -166,6 +168,7 @@ impl ExportOptions {
             format: self.format.or(other.format),
             activations: self.activations.or(other.activations),
             precision: self.precision.or(other.precision),
+            rotate: self.rotate.or(other.rotate),
         }
     }
 

@@ -159,6 +159,7 @@ fn describe(paths: &[PathBuf], name: String, digests: Digests) -> Result<(Manife
         tokenizer: None,
         compression: None,
         sensitivity: None,
+        rotated: None,
         encoder: None,
         warnings: Vec::new(),
         profile: Vec::new(),

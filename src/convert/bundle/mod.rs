@@ -17,8 +17,8 @@ pub use around::{describe_adopted, functions, is_stage, name_of, packages_of};
 pub use error::BundleError;
 pub use manifest::{
     Architecture, Asset, AssetFunction, Checkpoint, Chunk, Encoder, EncoderOutput, Exported, File, Function,
-    LayerSensitivity, LongRotation, Manifest, Mask, Phase, Port, Rotation, SCHEMA, Sensitivity, Settings,
-    Tokenizer, Tool, digest_text,
+    LayerSensitivity, LongRotation, Manifest, Mask, Phase, Port, Rotated, Rotation, SCHEMA, Sensitivity,
+    Settings, Tokenizer, Tool, digest_text,
 };
 
 /// The file that describes a bundle.

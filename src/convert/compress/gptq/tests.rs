@@ -95,3 +95,19 @@ fn strips_of_rows_give_what_all_rows_give() {
         assert_eq!(whole.parameters, [&halves[0].parameters[..], &halves[1].parameters].concat(), "{kind}");
     }
 }
+
+#[test]
+fn without_statistics_each_element_is_rounded_for_itself() {
+    let weights = normal(32 * 64, 12);
+    let mut silent = Gram::new(64);
+    silent.add(&[0.0; 64]);
+    for kind in KINDS {
+        let precision = kind.parse().unwrap();
+        let blind = Solver::blind(64).solve("w", &weights, precision).unwrap();
+        let same = Solver::new(&silent, 0.0).solve("w", &weights, precision).unwrap();
+        let squares = |solved: &SolvedRows| -> f64 {
+            weights.iter().zip(&solved.read).map(|(a, b)| f64::from(a - b).powi(2)).sum()
+        };
+        assert!(squares(&blind) < 1.05 * squares(&same), "{kind}: {} {}", squares(&blind), squares(&same));
+    }
+}
