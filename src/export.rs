@@ -139,7 +139,7 @@ pub fn export(request: &Request, progress: &dyn Progress) -> Result<Bundle, Expo
                 (source.decoder, measured.rotated) = (decoder, Some(rotated));
             }
             let decoder = match (&wanted.calibration, request.options.rotate) {
-                (None, _) | (_, Some(Rotate::Off)) => source.decoder.clone(),
+                (None, _) | (_, None | Some(Rotate::Off)) => source.decoder.clone(),
                 _ => model::rotate(&source.decoder).decoder,
             };
             let (plan, sensitivity) = automatic::choose(request, &source, &decoder, wanted, progress)?;

@@ -52,13 +52,16 @@ pub(super) fn solve(
     let sequences = sequences(source, text)?;
     let tokens = sequences.iter().map(Vec::len).sum();
     let calibration = Calibration { tokens, digest: digest_text(xxh3_128(text.as_bytes())) };
-    let wanted = request.options.rotate.unwrap_or(Rotate::Auto);
+    let wanted = request.options.rotate.unwrap_or_default();
     let turned = (wanted != Rotate::Off).then(|| rotate(&source.decoder));
-    // Judging takes sequences away from calibration, so that there have to be enough of them.
-    let judged = match wanted {
-        Rotate::Auto if sequences.len() > 2 * JUDGED => JUDGED,
-        _ => 0,
-    };
+    let judged = if wanted == Rotate::Auto { JUDGED } else { 0 };
+    if judged > 0 && sequences.len() <= 2 * judged {
+        let needed = 2 * JUDGED * SEQ_LEN;
+        let message = format!(
+            "is `auto`, which judges by a part of the calibration text: needs more than {needed} tokens, this one has {tokens}"
+        );
+        return Err(ExportError::option("rotate", message));
+    }
     let (calibrated, held_out) = sequences.split_at(sequences.len() - judged);
     let text = Text { calibration: calibrated, held_out };
     let run = |decoder: &Decoder, form: &str| {
@@ -74,7 +77,6 @@ pub(super) fn solve(
     };
     let rotated = run(&turned.decoder, " with rotations")?;
     if judged == 0 {
-        // With too little text to judge by, what helps nearly every model is taken.
         let described = rotation::describe(&turned, true, None);
         let (decoder, solutions) = (turned.decoder, rotated.solutions);
         return Ok(Calibrated { decoder, solutions, calibration, rotated: Some(described) });

@@ -61,7 +61,7 @@ pub(super) struct Args {
     calibration: Option<PathBuf>,
     /// Fold rotations into the weights, so that no channel stands out: the model computes the same, and loses less by few
     /// bits; `auto` does if the loss on a part of the calibration text that no code was chosen by is smaller then
-    /// [default: off, with --calibration auto].
+    /// [default: off].
     #[arg(long, value_name = "WHEN", value_parser = choice::<Rotate>())]
     rotate: Option<Rotate>,
     /// KV cache forms [default: io].
