@@ -56,7 +56,7 @@ pub(super) fn solve(
     let turned = (wanted != Rotate::Off).then(|| rotate(&source.decoder));
     let judged = if wanted == Rotate::Auto { JUDGED } else { 0 };
     if judged > 0 && sequences.len() <= 2 * judged {
-        let needed = 2 * JUDGED * SEQ_LEN;
+        let needed = 2 * judged * SEQ_LEN.min(source.decoder.max_positions);
         let message = format!(
             "is `auto`, which judges by a part of the calibration text: needs more than {needed} tokens, this one has {tokens}"
         );

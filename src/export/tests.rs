@@ -408,3 +408,40 @@ fn configurations_are_named_from_the_folder_of_the_bundle() {
         assert_eq!(found, "../../../configs/a.yaml");
     }
 }
+
+#[test]
+fn rotated_models_compute_the_same_and_say_how_they_are_rotated() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = request(&quickstart(), folder.path().join("plain"), "fp16");
+    let (_, reference) = whole_model_loss(folder.path(), &plain, None);
+    let mut turned = plain.clone();
+    turned.options.rotate = Some(Rotate::On);
+    let (lost, _) = whole_model_loss(folder.path(), &turned, Some(&reference));
+    assert!(lost < 1e-3, "{lost} nats");
+    turned.output = folder.path().join("turned");
+    let rotated = export(&turned, &()).unwrap().manifest().rotated.clone().unwrap();
+    assert!(rotated.is_used && rotated.reason.is_none() && rotated.divergence.is_none());
+    assert!(rotated.stream.unwrap().starts_with("Hadamard "));
+    assert!(rotated.values.unwrap().starts_with("Hadamard "));
+}
+
+#[test]
+fn rotations_are_judged_by_text_that_no_code_was_chosen_by() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut wanted = request(&quickstart(), folder.path().join("out"), "int4");
+    wanted.options.rotate = Some(Rotate::Auto);
+    let error = export(&wanted, &()).unwrap_err().to_string();
+    assert!(error.contains("option `rotate`: is `auto`, which compares"), "{error}");
+    wanted.precision = PrecisionPlan::Calibrated { text: "a word".to_owned() };
+    let error = export(&wanted, &()).unwrap_err().to_string();
+    assert!(error.contains("judges by a part of the calibration text"), "{error}");
+    wanted.precision = PrecisionPlan::Calibrated { text: TEXT.repeat(8) };
+    let manifest = export(&wanted, &()).unwrap().manifest().clone();
+    let rotated = manifest.rotated.unwrap();
+    let [plain, turned] = rotated.divergence.unwrap();
+    assert!(plain > 0.0 && turned > 0.0 && plain.is_finite() && turned.is_finite());
+    assert_eq!(rotated.is_used, turned < plain);
+    let log = manifest.compression.unwrap();
+    let has_map = log.tensors.iter().any(|tensor| tensor.name == "head_map_weight");
+    assert_eq!(has_map, rotated.is_used, "a tied head keeps its table");
+}

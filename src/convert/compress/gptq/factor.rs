@@ -109,8 +109,7 @@ impl Factor {
             row.iter_mut().for_each(|x| *x *= self.scale);
             for k in (0..columns).rev() {
                 let line = &self.feedback[k * columns + k + 1..(k + 1) * columns];
-                let dot: f32 = line.iter().zip(&row[k + 1..]).map(|(a, b)| a * b).sum();
-                row[k] -= dot;
+                row[k] -= dot(line, &row[k + 1..]);
             }
             row.iter_mut().zip(&self.pivots).for_each(|(x, pivot)| *x /= pivot);
             for k in 0..columns {
@@ -148,6 +147,21 @@ fn order(gram: &Gram, block: usize) -> Vec<usize> {
     blocks.concat()
 }
 
+/// The product of two vectors, in as many sums as a register has: one sum would wait for itself.
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    const LANES: usize = 16;
+    let (a, a_rest) = a.as_chunks::<LANES>();
+    let (b, b_rest) = b.as_chunks::<LANES>();
+    let mut sums = [0.0f32; LANES];
+    for (a, b) in a.iter().zip(b) {
+        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+            *sum += a * b;
+        }
+    }
+    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
+    sums.iter().sum::<f32>() + rest
+}
+
 fn damp(statistics: &mut [f32], columns: usize, share: f32) {
     statistics.iter_mut().step_by(columns + 1).for_each(|value| *value += share);
 }
@@ -171,7 +185,7 @@ fn cholesky(a: &mut [f32], n: usize) -> bool {
         below.par_chunks_mut(n).for_each(|row| {
             for j in start..end {
                 let line = &diagonal[(j - start) * n..];
-                let sum: f32 = row[start..j].iter().zip(&line[start..j]).map(|(a, b)| a * b).sum();
+                let sum = dot(&row[start..j], &line[start..j]);
                 row[j] = (row[j] - sum) / line[j];
             }
         });

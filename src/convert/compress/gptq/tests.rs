@@ -46,6 +46,8 @@ fn extreme_weights_and_statistics_are_defined() {
                 assert!(found.loss.noise.is_finite(), "{kind}");
             }
         }
+        let more = Solver::new(&gram, 0.0).correction(&weights[3], 0.1);
+        assert!(more.len() == weights[3].len() && more.iter().all(|x| x.is_finite()));
         assert_eq!(solve(&gram, &weights[0], "int4").read, weights[0], "zeros stay zeros");
         assert_eq!(solve(&gram, &weights[0], "lut4").read, weights[0]);
         let constant = solve(&gram, &weights[1], "lut4:group=4").read;
