@@ -161,6 +161,19 @@ pub enum Activations {
     Fp32,
 }
 
+/// Whether rotations are folded into the weights of an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Rotate {
+    /// No: coordinates are those of the checkpoint.
+    #[default]
+    Off,
+    /// Yes, as far as the model allows them.
+    On,
+    /// If the model loses less by its codes then, on tokens that no code was chosen by.
+    Auto,
+}
+
 /// A kind of compute device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -351,6 +364,18 @@ impl Choice for Activations {
         match self {
             Activations::Fp16 => "fp16",
             Activations::Fp32 => "fp32",
+        }
+    }
+}
+
+impl Choice for Rotate {
+    const ALL: &'static [Rotate] = &[Rotate::Off, Rotate::On, Rotate::Auto];
+
+    fn name(self) -> &'static str {
+        match self {
+            Rotate::Off => "off",
+            Rotate::On => "on",
+            Rotate::Auto => "auto",
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::checkpoint::Checkpoint;
 use crate::compress::{Precision, Solutions};
 use crate::lower::{Options, ReadStats, lower_encoder};
 use crate::model::{Encoder, Gives, Stage, Weight};
-use crate::vocabulary::{Embeddings, KvForm, Layout};
+use crate::vocabulary::{Embeddings, KvForm, Layout, Rotate};
 
 /// Sequence lengths, unless some are named.
 const SEQ_LENS: [usize; 3] = [128, 256, 512];
@@ -33,6 +33,9 @@ pub(super) fn export(
     if request.precision != PrecisionPlan::Fixed {
         let message = "is chosen by logits, which an encoder has not: name one, without a calibration";
         return Err(ExportError::option("precision", message));
+    }
+    if request.options.rotate.is_some_and(|rotate| rotate != Rotate::Off) {
+        return Err(ExportError::option("rotate", "is for decoders, and this is an encoder"));
     }
     let longest = longest(checkpoint, encoder);
     let mut resolved = request.options.resolve_encoder(encoder, longest)?;
@@ -77,6 +80,7 @@ pub(super) fn export(
         tokenizer: write_tokenizer(checkpoint, staging.path())?,
         compression: compressed.finish(&resolved.precision, None)?,
         sensitivity: None,
+        rotated: None,
         warnings: resolved.warnings,
         profile: phases.finish(),
     };

@@ -12,7 +12,7 @@ use crate::bundle::{Sensitivity, Settings};
 use crate::compress::{Plan, Precision};
 use crate::lower::Options;
 use crate::model::{Decoder, Position};
-use crate::vocabulary::{Activations, Choice, ComputeUnits, Embeddings, KvForm, Layout, ModelFormat};
+use crate::vocabulary::{Activations, Choice, ComputeUnits, Embeddings, KvForm, Layout, ModelFormat, Rotate};
 
 /// `convert_coreml.yaml`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -82,6 +82,8 @@ pub struct ExportOptions {
     /// Precision of the weights: one for all, or a map of `default` and `rules`, each with `match` and `precision`.
     #[schemars(with = "Option<String>")]
     pub precision: Option<Plan>,
+    /// Whether rotations are folded into the weights; `auto` needs a calibration text.
+    pub rotate: Option<Rotate>,
 }
 
 /// How many packages the layers are divided among.
@@ -178,6 +180,7 @@ impl ExportOptions {
             description: self.description.or(other.description),
             activations: self.activations.or(other.activations),
             precision: self.precision.or(other.precision),
+            rotate: self.rotate.or(other.rotate),
         }
     }
 

@@ -188,6 +188,7 @@ fn describe(paths: &[PathBuf], name: String, digests: Digests) -> Result<(Manife
         tokenizer: None,
         compression: None,
         sensitivity: None,
+        rotated: None,
         encoder: None,
         warnings,
         profile: Vec::new(),

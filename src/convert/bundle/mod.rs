@@ -19,8 +19,8 @@ pub use error::BundleError;
 pub use files::asset_digest;
 pub use manifest::{
     Architecture, Asset, AssetFunction, Checkpoint, Chunk, Encoder, EncoderOutput, Exported, File, Function,
-    LayerSensitivity, LongRotation, Manifest, Mask, Phase, Port, Rotation, SCHEMA, Sensitivity, Settings,
-    Tokenizer, Tool, digest_text,
+    LayerSensitivity, LongRotation, Manifest, Mask, Phase, Port, Rotated, Rotation, SCHEMA, Sensitivity,
+    Settings, Tokenizer, Tool, digest_text,
 };
 
 /// The file that describes a bundle.

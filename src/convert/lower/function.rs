@@ -14,7 +14,7 @@ use super::weights::{WeightRequest, Weights};
 use crate::model::{Decoder, Layer, Norm, Position, Residual};
 use anemeter_base::vocabulary::{Embeddings, FunctionRole, kv_state_name};
 use anemeter_kernels::tensor::DType;
-use anemeter_mil::{Opset, ValueId};
+use anemeter_mil::ValueId;
 
 /// A chunk whose functions are being built.
 pub(super) struct ChunkBuilder<'a> {
@@ -257,19 +257,6 @@ pub(super) fn layer(
     graph.binary("add", "out", attended, wide)
 }
 
-/// The function of the head alone: the vectors of so many positions in, the logits of all of them out.
-pub(super) fn head_alone(
-    decoder: &Decoder,
-    opset: Opset,
-    positions: usize,
-    weights: &mut Weights,
-) -> Result<Finished> {
-    let mut graph = Graph::new(FunctionRole::MAIN, opset, &[positions], weights);
-    let x = graph.input("hidden", DType::F16, |positions| [1, decoder.hidden, 1, positions]);
-    let logits = head(&mut graph, x, None, (decoder, 1))?;
-    Ok(graph.finish(&logits))
-}
-
 /// Logits of the selected position, or of all, in as many parts as asked for.
 pub(super) fn head(
     graph: &mut Graph<'_>,
@@ -282,7 +269,10 @@ pub(super) fn head(
         x = graph.reduce("reduce_sum", "last", chosen, SEQUENCE)?;
     }
     let (hidden, vocabulary) = (decoder.hidden, decoder.vocabulary);
-    let x = norm(graph, "final_norm", x, &decoder.final_norm, (CHANNELS, hidden))?;
+    let mut x = norm(graph, "final_norm", x, &decoder.final_norm, (CHANNELS, hidden))?;
+    if let Some(map) = &decoder.head.map {
+        x = graph.linear("head_map", x, map, (hidden, hidden))?;
+    }
     let (at, weight) = match decoder.head.tied {
         true => ("embedding_weight", &decoder.embedding),
         false => ("head_weight", &decoder.head.weight),

@@ -159,6 +159,7 @@ pub(crate) fn manifest() -> Manifest {
         tokenizer: None,
         compression: None,
         sensitivity: None,
+        rotated: None,
         encoder: None,
         warnings: Vec::new(),
         profile: Vec::new(),

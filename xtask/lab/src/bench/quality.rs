@@ -53,6 +53,13 @@ const FORMS: &[(&str, Wish, bool)] = &[
     (INT4_CALIBRATED, Wish::Flags(&["--precision", "int4"]), true),
     (LUT6_CALIBRATED, Wish::Flags(&["--precision", "lut6:group=16"]), true),
     (LUT4_CALIBRATED, Wish::Flags(&["--precision", "lut4:group=16"]), true),
+    ("fp16, rotated", Wish::Flags(&["--precision", "fp16", "--rotate", "on"]), false),
+    ("int4, rotated and calibrated", Wish::Flags(&["--precision", "int4", "--rotate", "on"]), true),
+    (
+        "lut4:group=16, rotated and calibrated",
+        Wish::Flags(&["--precision", "lut4:group=16", "--rotate", "on"]),
+        true,
+    ),
     (UNIFORM_CALIBRATED, Wish::Every("lut4:group=16"), true),
     (AUTO_CALIBRATED, Wish::Flags(&["--precision", "auto", "--target-bits", "4.5"]), true),
 ];
