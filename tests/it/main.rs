@@ -3,6 +3,7 @@
 
 mod adopt;
 mod aimodel;
+mod apple_llm;
 mod atomic;
 mod baselines;
 mod bench;
@@ -12,6 +13,7 @@ mod compress;
 mod contained;
 mod contracts;
 mod coreai;
+mod coreai_bundles;
 mod docs;
 mod encode;
 mod errors;
@@ -32,5 +34,7 @@ mod random_programs;
 mod run;
 mod runtime;
 mod schema;
+#[cfg(unix)]
+mod serve;
 mod support;
 mod verify;

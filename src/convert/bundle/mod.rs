@@ -5,6 +5,7 @@ mod around;
 pub mod contract;
 mod driving;
 mod error;
+mod files;
 mod manifest;
 
 use std::path::{Path, PathBuf};
@@ -15,10 +16,11 @@ use anemeter_base::files;
 pub use anemeter_base::vocabulary::Origin;
 pub use around::{describe_adopted, functions, is_stage, name_of, packages_of};
 pub use error::BundleError;
+pub use files::asset_digest;
 pub use manifest::{
     Architecture, Asset, AssetFunction, Checkpoint, Chunk, Encoder, EncoderOutput, Exported, File, Function,
-    LayerSensitivity, LongRotation, Manifest, Mask, Phase, Port, Rotation, SCHEMA, Sensitivity, Settings,
-    Tokenizer, Tool, digest_text,
+    LayerSensitivity, LongRotation, Manifest, Mask, Phase, Port, Rotated, Rotation, SCHEMA, Sensitivity,
+    Settings, Tokenizer, Tool, digest_text,
 };
 
 /// The file that describes a bundle.
@@ -88,7 +90,8 @@ impl Bundle {
         });
         let tokenizer = manifest.tokenizer.iter().map(|tokenizer| tokenizer.file.name.as_str());
         let embeddings = manifest.host_embeddings.iter().map(|file| file.name.as_str());
-        chunks.chain(tokenizer).chain(embeddings)
+        let tables = manifest.contract.iter().flat_map(contract::Contract::files);
+        chunks.chain(tokenizer).chain(embeddings).chain(tables)
     }
 
     fn check_file(&self, manifest: &Path, name: &str) -> Result<(), BundleError> {

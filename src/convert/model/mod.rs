@@ -6,6 +6,7 @@ mod error;
 mod graph;
 mod keys;
 mod rope;
+mod rotate;
 mod tensors;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -18,4 +19,5 @@ pub use graph::{
     Activation, Attention, Decoder, Gate, Head, Layer, Linear, Mlp, Norm, NormKind, Position, Residual,
 };
 pub use rope::{LongFrequencies, Rope, RopeScaling};
+pub use rotate::{Mapped, Rotated, rotate};
 pub use weight::{Pairs, Source, Weight};

@@ -1,7 +1,9 @@
 //! A weight of the model as a view of a stored tensor, read range by range.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use super::rotate::Mapped;
 use crate::checkpoint::{QuantizedBlocks, Stored};
 use anemeter_kernels::tensor::{DType, Shape, shape};
 
@@ -34,6 +36,8 @@ pub enum Source {
     Halves(Stored, Pairs),
     /// Each element of another source times a number.
     Scaled(Box<Source>, f32),
+    /// Another weight with maps of its inputs and outputs in it.
+    Mapped(Arc<Mapped>),
 }
 
 /// Heads in which neighbouring dimensions are rotated against each other.
@@ -105,6 +109,7 @@ impl Weight {
                 out.iter_mut().for_each(|x| *x += 1.0);
             }
             Source::Halves(stored, pairs) => self.read_halves(stored, *pairs, range, out),
+            Source::Mapped(mapped) => mapped.read(range, out),
             Source::Scaled(inner, factor) => {
                 let out = &mut out[..range.len()];
                 self.read_source(inner, range, out);
@@ -133,6 +138,7 @@ impl Weight {
             | Source::TransposedColumns(..)
             | Source::PlusOne(_)
             | Source::Halves(..)
+            | Source::Mapped(_)
             | Source::Scaled(..) => false,
         };
         is_plain.then(|| self.source_bytes(range))
@@ -178,6 +184,7 @@ impl Weight {
     fn range_of<'a>(&self, source: &'a Source, range: Range<usize>) -> (&'a Stored, Range<usize>) {
         let (stored, offset) = match source {
             Source::Scaled(inner, _) => return self.range_of(inner, range),
+            Source::Mapped(mapped) => return mapped.inner().source_range(mapped.needed(range)),
             Source::Stored(stored) | Source::PlusOne(stored) => (stored, 0),
             Source::Rows(stored, row) => (stored, self.row_start(*row)),
             Source::Transposed(stored) | Source::TransposedColumns(stored, _) | Source::Halves(stored, _) => {
@@ -202,6 +209,7 @@ impl Weight {
             | Source::TransposedColumns(..)
             | Source::PlusOne(_)
             | Source::Halves(..)
+            | Source::Mapped(_)
             | Source::Scaled(..) => return None,
         };
         stored.quantized_blocks()?.starting_at(start + first)
