@@ -1,6 +1,5 @@
 //! Tables in files beside the packages, of which each token gets a row: vectors of tokens, rotations of positions.
 
-use std::fs::File;
 use std::path::Path;
 
 use half::f16;
@@ -129,7 +128,7 @@ fn codes(path: &Path, scales: &Path, (count, width): (usize, usize)) -> Result<E
 /// A file of a size, mapped.
 fn of_size(path: &Path, bytes: Option<usize>, expected: &str) -> Result<Bytes> {
     let failed = |e: std::io::Error| GenerateError::file(path, e.to_string());
-    let mapped = Bytes::map(&File::open(path).map_err(failed)?).map_err(failed)?;
+    let mapped = Bytes::map(&anemeter_base::files::open(path).map_err(failed)?).map_err(failed)?;
     match Some(mapped.len()) == bytes {
         true => Ok(mapped),
         false => Err(GenerateError::file(
