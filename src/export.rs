@@ -4,6 +4,8 @@
 //! checkpoint -> model graph -> MIL program -> compression -> packages, tokenizer, export.json
 //! ```
 
+mod about;
+mod apple_llm;
 mod automatic;
 mod calibration;
 mod chunking;
@@ -20,9 +22,12 @@ mod rotation;
 mod training;
 mod writing;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use about::ModelCard;
+use apple_llm::AppleLlmOptions;
 use destination::{Destination, write_file};
 use phases::Phases;
 use writing::Writing;
@@ -33,8 +38,9 @@ use crate::compress::{Calibration, Solutions};
 use crate::lower::{ReadStats, lower_counted};
 use crate::model::{self, Decoder, ModelGraph};
 use crate::package::Watch;
-use crate::vocabulary::Rotate;
+use crate::vocabulary::{Layout, Rotate};
 
+pub use apple_llm::AppleLlmBundle;
 pub use automatic::{Automatic, Budget};
 pub use describe::{architecture as describe_architecture, chunk as describe_chunk};
 pub use embeddings::write as write_embeddings;
@@ -117,56 +123,91 @@ pub fn export(request: &Request, progress: &dyn Progress) -> Result<Bundle, Expo
             return encoder::export(request, (&checkpoint, &encoder), phases, progress);
         }
     };
+    if request.options.layout() != Layout::Anemeter {
+        return Err(ExportError::option("layout", "is for `export_apple_llm`, which writes no bundle"));
+    }
     let source = Source { checkpoint, decoder };
-    match &request.precision {
+    let (request, source, measured) = measured(request, source, progress)?;
+    export_as(&request, &source, measured, phases, progress)
+}
+
+/// Exports a checkpoint for Apple's programs for language models. The folder appears whole or not at all.
+pub fn export_apple_llm(request: &Request, progress: &dyn Progress) -> Result<AppleLlmBundle, ExportError> {
+    apple_llm::check(request)?;
+    let mut phases = Phases::default();
+    progress.began("open", None);
+    let checkpoint = phases.time("open", || checkpoint::open(&request.checkpoint))?;
+    let decoder = match phases.time("build", || model::build_any(&checkpoint))? {
+        ModelGraph::Decoder(decoder) => decoder,
+        ModelGraph::Encoder(_) => {
+            let message = "is for language models, and this is an encoder: leave it out";
+            return Err(ExportError::option("layout", message));
+        }
+    };
+    let source = Source { checkpoint, decoder };
+    // Before anything is measured, which may take long.
+    AppleLlmOptions::resolve(&request.options, &source.decoder)?;
+    let (request, source, measured) = measured(request, source, progress)?;
+    let wanted = AppleLlmOptions::resolve(&request.options, &source.decoder)?;
+    apple_llm::export(&request, &source, (&wanted, measured), phases, progress)
+}
+
+/// What is measured before an export: the request with what follows from it, and the model in the coordinates that its
+/// codes were chosen for.
+fn measured<'r>(
+    request: &'r Request,
+    mut source: Source,
+    progress: &dyn Progress,
+) -> Result<(Cow<'r, Request>, Source, Measured), ExportError> {
+    let wanted = match &request.precision {
         PrecisionPlan::Fixed => {
-            let (mut source, mut measured) = (source, Measured::default());
-            if let Some((decoder, rotated)) = rotation::apply(request, &source)? {
-                (source.decoder, measured.rotated) = (decoder, Some(rotated));
-            }
-            export_as(request, &source, measured, phases, progress)
+            let rotated = rotated(request, &mut source)?;
+            return Ok((Cow::Borrowed(request), source, Measured { rotated, ..Measured::default() }));
         }
         PrecisionPlan::Calibrated { text } => {
             let found = calibration::solve(request, &source, text, progress)?;
-            export_calibrated(request, (source, found), None, phases, progress)
+            let (source, measured) = calibrated(source, found, None);
+            return Ok((Cow::Borrowed(request), source, measured));
         }
-        PrecisionPlan::Auto(wanted) => {
-            let mut source = source;
-            let mut measured = Measured::default();
-            if wanted.calibration.is_none()
-                && let Some((decoder, rotated)) = rotation::apply(request, &source)?
-            {
-                (source.decoder, measured.rotated) = (decoder, Some(rotated));
-            }
-            let decoder = match (&wanted.calibration, request.options.rotate) {
-                (None, _) | (_, None | Some(Rotate::Off)) => source.decoder.clone(),
-                _ => model::rotate(&source.decoder).decoder,
-            };
-            let (plan, sensitivity) = automatic::choose(request, &source, &decoder, wanted, progress)?;
-            let mut chosen = request.clone();
-            chosen.options.precision = Some(plan);
-            if let Some(text) = &wanted.calibration {
-                let found = calibration::solve(&chosen, &source, text, progress)?;
-                return export_calibrated(&chosen, (source, found), Some(sensitivity), phases, progress);
-            }
-            measured.sensitivity = Some(sensitivity);
-            export_as(&chosen, &source, measured, phases, progress)
+        PrecisionPlan::Auto(wanted) => wanted,
+    };
+    let rotated = match wanted.calibration {
+        None => rotated(request, &mut source)?,
+        Some(_) => None,
+    };
+    let decoder = match (&wanted.calibration, request.options.rotate) {
+        (None, _) | (_, None | Some(Rotate::Off)) => source.decoder.clone(),
+        _ => model::rotate(&source.decoder).decoder,
+    };
+    let (plan, sensitivity) = automatic::choose(request, &source, &decoder, wanted, progress)?;
+    let mut chosen = request.clone();
+    chosen.options.precision = Some(plan);
+    let (source, measured) = match &wanted.calibration {
+        Some(text) => {
+            let found = calibration::solve(&chosen, &source, text, progress)?;
+            calibrated(source, found, Some(sensitivity))
         }
-    }
+        None => (source, Measured { sensitivity: Some(sensitivity), rotated, ..Measured::default() }),
+    };
+    Ok((Cow::Owned(chosen), source, measured))
 }
 
-/// Exports with codes that were chosen by data, in the coordinates that they were chosen for.
-fn export_calibrated(
-    request: &Request,
-    (mut source, found): (Source, calibration::Calibrated),
-    sensitivity: Option<Sensitivity>,
-    phases: Phases,
-    progress: &dyn Progress,
-) -> Result<Bundle, ExportError> {
-    let calibration::Calibrated { decoder, solutions, calibration, rotated } = found;
+/// Rotates the model if that was asked for.
+fn rotated(request: &Request, source: &mut Source) -> Result<Option<bundle::Rotated>, ExportError> {
+    let Some((decoder, rotated)) = rotation::apply(request, source)? else { return Ok(None) };
     source.decoder = decoder;
+    Ok(Some(rotated))
+}
+
+/// The model in the coordinates that codes were chosen for, with the codes.
+fn calibrated(
+    source: Source,
+    found: calibration::Calibrated,
+    sensitivity: Option<Sensitivity>,
+) -> (Source, Measured) {
+    let calibration::Calibrated { decoder, solutions, calibration, rotated } = found;
     let measured = Measured { sensitivity, solutions, calibration: Some(calibration), rotated };
-    export_as(request, &source, measured, phases, progress)
+    (Source { decoder, ..source }, measured)
 }
 
 /// What is exported, opened once for all that is measured and written.
@@ -194,7 +235,8 @@ fn export_as(
     let name = request.name.clone().unwrap_or_else(|| checkpoint.name());
     let about =
         format!("{name}: a {} language model of {} layers", decoder.architecture, decoder.layers.len());
-    let writing = Writing::new(request, staging.path(), &resolved, (&about, &checkpoint.name()));
+    let card = ModelCard::new(&request.options, checkpoint, about);
+    let writing = Writing::new(request, staging.path(), &resolved, card);
     let (described, compressed) = writing.chunks(chunks, &solutions, &mut phases, progress)?;
     phases.read(&checkpoint.shards, &stats);
     resolved.warnings.extend(remarks(checkpoint));
@@ -235,6 +277,7 @@ fn remarks(checkpoint: &Checkpoint) -> Vec<String> {
             format!("only the text model is exported: the part for {what} (`{key}`) is not in the bundle")
         })
         .collect();
+    remarks.extend(checkpoint.about.unread.as_ref().map(|unread| format!("could not be read: {unread}")));
     if checkpoint.tokenizer.is_none() {
         remarks.push(
             "the checkpoint has no tokenizer, so the bundle takes token ids only: put tokenizer.json beside it \

@@ -86,3 +86,5 @@ pub use anemeter_mil::{self as mil, cost, graph, lint, package};
 #[cfg(feature = "oracle")]
 pub use anemeter_oracle as oracle;
 pub use anemeter_runtime as runtime;
+#[cfg(feature = "serve")]
+pub use anemeter_serve as serve;

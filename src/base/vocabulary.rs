@@ -133,6 +133,21 @@ pub enum ModelFormat {
     CoreAi,
 }
 
+/// Whose programs a bundle is for: what its functions are called and take, and which files it has.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Layout {
+    /// This program: packages or assets, `tokenizer.json` and `export.json`.
+    #[default]
+    Anemeter,
+    /// Apple's programs for language models (`llm-runner`, `llm-benchmark`), functions of fixed sizes for the Neural Engine.
+    AppleLlm,
+    /// The same programs, one function of open sizes for the GPU.
+    AppleLlmDynamic,
+}
+
 /// What the numbers between operations are.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema,
@@ -326,6 +341,18 @@ impl Choice for ModelFormat {
         match self {
             ModelFormat::CoreMl => "coreml",
             ModelFormat::CoreAi => "coreai",
+        }
+    }
+}
+
+impl Choice for Layout {
+    const ALL: &'static [Layout] = &[Layout::Anemeter, Layout::AppleLlm, Layout::AppleLlmDynamic];
+
+    fn name(self) -> &'static str {
+        match self {
+            Layout::Anemeter => "anemeter",
+            Layout::AppleLlm => "apple-llm",
+            Layout::AppleLlmDynamic => "apple-llm-dynamic",
         }
     }
 }

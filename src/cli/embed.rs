@@ -89,7 +89,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let encoder = bundle.encoder()?;
     let texts = texts(args)?;
     let tokens = tokens(args, &bundle, &texts)?;
-    let runtime = runtime::choose(args.runtime.given())?;
+    let runtime = runtime::choose(args.runtime.given().or(bundle.manifest().only_runtime()))?;
     let options = LoadOptions {
         threads: args.threads.map(usize::from),
         units: args.compute_units.unwrap_or(bundle.manifest().compute_units()),

@@ -1,7 +1,7 @@
 //! Signals that ask the program to end: unfinished files go, and the exit code tells the signal.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::{io, thread};
 
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
@@ -17,6 +17,15 @@ static ENDING: AtomicBool = AtomicBool::new(false);
 /// What a shell adds to a signal to make an exit code of it.
 const BY_SIGNAL: i32 = 128;
 
+/// What the first signal does instead of ending the program.
+static TAKEN: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
+
+/// Lets a command end by itself when it is asked to for the first time.
+pub(super) fn take(on_signal: impl Fn() + Send + Sync + 'static) {
+    // A command takes it once.
+    let _ = TAKEN.set(Box::new(on_signal));
+}
+
 /// From now on, interrupts and requests to end are obeyed in good order; a second one at once. SIGHUP stays as it is:
 /// `nohup` relies on that.
 pub(super) fn watch() -> io::Result<()> {
@@ -31,7 +40,10 @@ pub(super) fn watch() -> io::Result<()> {
     let mut signals = Signals::new(wanted)?;
     thread::Builder::new().name("interrupt".to_owned()).spawn(move || {
         if let Some(signal) = signals.forever().next() {
-            end(signal);
+            match TAKEN.get() {
+                Some(on_signal) => on_signal(),
+                None => end(signal),
+            }
         }
     })?;
     Ok(())

@@ -27,6 +27,8 @@ mod quickstart;
 mod record;
 mod report;
 mod run;
+#[cfg(feature = "serve")]
+mod serve;
 mod table;
 mod units;
 mod verbosity;
@@ -76,6 +78,8 @@ enum Command {
     Quickstart(quickstart::Args),
     Report(report::Args),
     Run(run::Args),
+    #[cfg(feature = "serve")]
+    Serve(serve::Args),
     Verify(verify::Args),
     Worker(worker::Args),
 }
@@ -138,6 +142,8 @@ impl Command {
             Command::Quickstart(args) => quickstart::run(args, output),
             Command::Report(args) => report::run(args, output),
             Command::Run(args) => run::run(args, output),
+            #[cfg(feature = "serve")]
+            Command::Serve(args) => serve::run(args, output),
             Command::Verify(args) => verify::run(args, output),
             Command::Worker(args) => worker::run(args),
         }

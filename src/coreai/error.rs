@@ -9,10 +9,10 @@ use anemeter_base::advice::{Advice, Remedy};
 pub(crate) type Result<T> = std::result::Result<T, AssetError>;
 
 /// Why an asset could not be read or written.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssetError(Box<Inner>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Inner {
     kind: ErrorKind,
     message: String,

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::about::ModelCard;
 use super::options::{Chunking, ExportOptions, ResolvedOptions};
 use super::phases::Phases;
 use super::{
@@ -13,7 +14,7 @@ use crate::checkpoint::Checkpoint;
 use crate::compress::{Precision, Solutions};
 use crate::lower::{Options, ReadStats, lower_encoder};
 use crate::model::{Encoder, Gives, Stage, Weight};
-use crate::vocabulary::{Embeddings, KvForm, Rotate};
+use crate::vocabulary::{Embeddings, KvForm, Layout, Rotate};
 
 /// Sequence lengths, unless some are named.
 const SEQ_LENS: [usize; 3] = [128, 256, 512];
@@ -25,6 +26,10 @@ pub(super) fn export(
     mut phases: Phases,
     progress: &dyn Progress,
 ) -> Result<Bundle, ExportError> {
+    if request.options.layout() != Layout::Anemeter {
+        let message = "is for language models, and this is an encoder: leave it out";
+        return Err(ExportError::option("layout", message));
+    }
     if request.precision != PrecisionPlan::Fixed {
         let message = "is chosen by logits, which an encoder has not: name one, without a calibration";
         return Err(ExportError::option("precision", message));
@@ -41,7 +46,8 @@ pub(super) fn export(
     let staging = destination.stage()?;
     let name = request.name.clone().unwrap_or_else(|| checkpoint.name());
     let about = format!("{name}: a {} encoder of {} layers", encoder.architecture, encoder.layers.len());
-    let writing = Writing::new(request, staging.path(), &resolved, (&about, &checkpoint.name()));
+    let card = ModelCard::new(&request.options, checkpoint, about);
+    let writing = Writing::new(request, staging.path(), &resolved, card);
     let (chunks, compressed) = writing.chunks(chunks, &Solutions::default(), &mut phases, progress)?;
     phases.read(&checkpoint.shards, &stats);
     resolved.warnings.extend(remarks(checkpoint));

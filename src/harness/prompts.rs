@@ -153,7 +153,7 @@ mod tests {
         let clock = Arc::new(ManualClock::default());
         let session = Box::new(NullSession::new(1, Box::new(|_, _| Ok(()))));
         let manifest = null::manifest(&[64, 4096], 1);
-        let driver = Driver::over(&manifest, None, vec![session], None, clock.clone()).unwrap();
+        let driver = Driver::over(&manifest, Path::new(""), vec![session], None, clock.clone()).unwrap();
         let text = Text { tokenizer, chat: None, ends: Vec::new() };
         Generator::new(driver, Some(Arc::new(text)), clock)
     }

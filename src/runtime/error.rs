@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::reason::{self, Reason};
 use anemeter_base::advice::{Advice, Remedy};
 use anemeter_base::vocabulary::RuntimeName;
+use anemeter_coreai::AssetError;
 use anemeter_mil::package::PackageError;
 use anemeter_mil::propagate::Finding;
 
@@ -94,6 +95,9 @@ pub enum RuntimeError {
     /// The package cannot be read.
     #[error(transparent)]
     Package(#[from] PackageError),
+    /// The Core AI asset cannot be read.
+    #[error(transparent)]
+    Asset(#[from] AssetError),
     /// The machine cannot do what was asked.
     #[error("{0}")]
     Environment(String),
@@ -120,6 +124,7 @@ impl Advice for RuntimeError {
             RuntimeError::NoState { .. } => Some(Remedy::OtherKvForm),
             RuntimeError::TimedOut { .. } => Some(Remedy::MoreLoadTime),
             RuntimeError::Package(error) => error.remedy(),
+            RuntimeError::Asset(error) => error.remedy(),
             RuntimeError::OtherFormat { .. } => Some(Remedy::OtherRuntime),
             RuntimeError::StageOfPipeline(_) => Some(
                 "run it on the CPU runtime, or save it as a package of its own: in coremltools, \

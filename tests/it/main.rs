@@ -3,6 +3,7 @@
 
 mod adopt;
 mod aimodel;
+mod apple_llm;
 mod atomic;
 mod baselines;
 mod bench;
@@ -11,6 +12,7 @@ mod compiled;
 mod compress;
 mod contracts;
 mod coreai;
+mod coreai_bundles;
 mod docs;
 mod encode;
 mod errors;
@@ -31,5 +33,7 @@ mod random_programs;
 mod run;
 mod runtime;
 mod schema;
+#[cfg(unix)]
+mod serve;
 mod support;
 mod verify;

@@ -84,11 +84,11 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     bundle.check_generates()?;
     let cases = args.cases.as_deref().map(cases).transpose()?;
     let text = args.text.as_deref().map(file_text).transpose()?;
-    let runtime = runtime::choose(args.runtime.given())?;
+    let runtime = runtime::choose(args.runtime.given().or(bundle.manifest().only_runtime()))?;
     say_engine(runtime);
     let mut generator = generator(args, &bundle, runtime)?;
     let options = Options { seq_lens: seq_lens(args, &generator)?, max_tokens: args.max_tokens as usize };
-    let digests = record::package_digests(&bundle)?;
+    let digests = bundle.digests_on_disk(runtime.name())?;
     let mut quality = scored::before(&bundle, &generator, digests, (runtime.name(), options.max_tokens));
     let evaluation = match &cases {
         Some((cases, digest)) => {

@@ -1,5 +1,6 @@
 //! `anemeter export`: a checkpoint becomes a bundle.
 
+mod apple_llm;
 mod progress;
 
 use std::path::{Path, PathBuf};
@@ -12,13 +13,13 @@ use super::units::{Bytes, Count};
 use super::{Output, Result, Status};
 use crate::bundle::{Bundle, Exported, Phase, Rotated, Sensitivity, Settings};
 use crate::checkpoint;
-use crate::compress::{ExpectedLoss, Log, Precision, Totals};
+use crate::compress::{Log, Precision, Totals};
 use crate::config;
 use crate::export::{
     self, Automatic, Budget, Chunking, ConfigFile, ExportOptions, PrecisionPlan, Request, Target,
 };
 use crate::render::Table;
-use crate::vocabulary::{Activations, ComputeUnits, Embeddings, KvForm, ModelFormat, Rotate};
+use crate::vocabulary::{Activations, ComputeUnits, Embeddings, KvForm, Layout, ModelFormat, Rotate};
 use progress::Bar;
 
 /// Export the checkpoint of a language model or an encoder to a bundle of Core ML packages or Core AI assets.
@@ -95,6 +96,20 @@ pub(super) struct Args {
     /// Engine does not run [default: fp16].
     #[arg(long, value_name = "TYPE", value_parser = choice::<Activations>())]
     activations: Option<Activations>,
+    /// Whose programs the output is for: anemeter, or Apple's for language models on Core AI (llm-runner, llm-benchmark) with
+    /// functions of fixed sizes for the Neural Engine (apple-llm) or one of open sizes for the GPU (apple-llm-dynamic)
+    /// [default: anemeter].
+    #[arg(long, value_name = "LAYOUT", value_parser = choice::<Layout>())]
+    layout: Option<Layout>,
+    /// Author that the models name [default: what the checkpoint says].
+    #[arg(long, value_name = "TEXT")]
+    author: Option<String>,
+    /// Licence that the models name [default: what the checkpoint says].
+    #[arg(long, value_name = "TEXT")]
+    license: Option<String>,
+    /// Description that the models have [default: what the checkpoint says].
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
     /// Compute units that Core ML may use [default: all].
     #[arg(long, value_name = "UNITS", value_parser = choice::<ComputeUnits>())]
     compute_units: Option<ComputeUnits>,
@@ -135,6 +150,9 @@ impl FromStr for PrecisionArg {
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let request = request(args)?;
+    if request.options.layout() != Layout::Anemeter {
+        return apple_llm::run(&request, args, output);
+    }
     let bar = Bar::new();
     let result = export::export(&request, &bar);
     bar.finish();
@@ -173,6 +191,10 @@ fn request(args: &Args) -> Result<Request, export::ExportError> {
         chunks: args.chunks,
         target: args.target,
         format: args.format.clone(),
+        layout: args.layout,
+        author: args.author.clone(),
+        license: args.license.clone(),
+        description: args.description.clone(),
         activations: args.activations,
         precision: match args.precision {
             Some(PrecisionArg::All(precision)) => Some(precision.into()),
@@ -223,10 +245,10 @@ fn precision(args: &Args) -> Result<PrecisionPlan, export::ExportError> {
     }
 }
 
-/// Whether the integers of a GGUF file were decoded to fp16.
+/// Whether the integers of a GGUF file were decoded, and not kept.
 fn is_decoded_gguf(checkpoint: &Path, settings: &Settings) -> bool {
     let is_gguf = checkpoint.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
-    is_gguf && settings.precision == Precision::Keep.to_string()
+    is_gguf && settings.precision != Precision::Stored.to_string()
 }
 
 fn print(bundle: &Bundle, (checkpoint, args): (&Path, &Args), output: &mut Output) -> Result<()> {
@@ -260,7 +282,10 @@ fn print(bundle: &Bundle, (checkpoint, args): (&Path, &Args), output: &mut Outpu
     }
     if let Some(log) = &manifest.compression {
         output.text(compression(log))?;
-        if let Some(line) = expected_loss(log).filter(|_| log.calibration.is_none()) {
+        // Elements that were chosen by data are further from the original, and the model nearer.
+        if log.calibration.is_none()
+            && let Some(line) = compress::expected_loss(log, true)
+        {
             output.line(line)?;
         }
     }
@@ -268,8 +293,7 @@ fn print(bundle: &Bundle, (checkpoint, args): (&Path, &Args), output: &mut Outpu
         output.line(format_args!("warning: {warning}"))?;
     }
     if is_decoded_gguf(checkpoint, settings) {
-        output
-            .line("note: weights are stored as fp16; --precision stored keeps the integers of a GGUF file")?;
+        output.line("note: weights were decoded; --precision stored keeps the integers of a GGUF file")?;
     }
     if args.profile {
         output.text(phases(&manifest.profile))?;
@@ -328,22 +352,6 @@ fn layers(sensitivity: &Sensitivity) -> Table {
         table.row(row.into_iter().chain(divergence).collect::<Vec<_>>());
     }
     table.indented(2)
-}
-
-/// What the signal-to-noise ratio of the weights means for the model, and the way on.
-fn expected_loss(log: &Log) -> Option<String> {
-    let db = log.mean_snr_db()?;
-    Some(match ExpectedLoss::at(db) {
-        ExpectedLoss::Small => format!("{db:.1} dB of signal to noise on average: little loss is expected"),
-        ExpectedLoss::Noticeable => format!(
-            "warning: {db:.1} dB of signal to noise on average: expect tens of percent of perplexity; int8, \
-             lut6:group=16 and --calibration TEXT lose less, and `anemeter eval --text` measures it"
-        ),
-        ExpectedLoss::Severe => format!(
-            "warning: {db:.1} dB of signal to noise on average: such a model is rarely of use; use --precision int4, \
-             lut6:group=16 or int8, or --calibration TEXT, and `anemeter eval --text` to measure it"
-        ),
-    })
 }
 
 /// What compression came to, and the weights that lose most.

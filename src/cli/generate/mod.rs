@@ -104,7 +104,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     args.python.apply();
     let bundle = open_bundle(&args.bundle)?;
     bundle.check_generates()?;
-    let runtime = runtime::choose(args.runtime.given())?;
+    let runtime = runtime::choose(args.runtime.given().or(bundle.manifest().only_runtime()))?;
     say_engine(runtime);
     let options = LoadOptions {
         threads: args.threads.map(usize::from),

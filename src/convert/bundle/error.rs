@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anemeter_base::advice::{Advice, Remedy};
 use anemeter_base::config::ConfigFileError;
+use anemeter_coreai::AssetError;
 use anemeter_mil::package::PackageError;
 
 use crate::checkpoint::CheckpointError;
@@ -21,6 +22,13 @@ pub struct BundleError {
 /// Of a package that the bundle consists of.
 impl From<PackageError> for BundleError {
     fn from(error: PackageError) -> BundleError {
+        BundleError { message: error.to_string(), remedy: error.remedy() }
+    }
+}
+
+/// Of a Core AI asset that the bundle consists of.
+impl From<AssetError> for BundleError {
+    fn from(error: AssetError) -> BundleError {
         BundleError { message: error.to_string(), remedy: error.remedy() }
     }
 }

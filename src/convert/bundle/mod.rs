@@ -5,6 +5,7 @@ mod around;
 pub mod contract;
 mod driving;
 mod error;
+mod files;
 mod manifest;
 
 use std::fs;
@@ -15,6 +16,7 @@ use anemeter_base::advice::Remedy;
 pub use anemeter_base::vocabulary::Origin;
 pub use around::{describe_adopted, functions, is_stage, name_of, packages_of};
 pub use error::BundleError;
+pub use files::asset_digest;
 pub use manifest::{
     Architecture, Asset, AssetFunction, Checkpoint, Chunk, Encoder, EncoderOutput, Exported, File, Function,
     LayerSensitivity, LongRotation, Manifest, Mask, Phase, Port, Rotated, Rotation, SCHEMA, Sensitivity,
@@ -91,7 +93,8 @@ impl Bundle {
         });
         let tokenizer = manifest.tokenizer.iter().map(|tokenizer| tokenizer.file.name.as_str());
         let embeddings = manifest.host_embeddings.iter().map(|file| file.name.as_str());
-        chunks.chain(tokenizer).chain(embeddings)
+        let tables = manifest.contract.iter().flat_map(contract::Contract::files);
+        chunks.chain(tokenizer).chain(embeddings).chain(tables)
     }
 
     fn check_file(&self, manifest: &Path, name: &str) -> Result<(), BundleError> {

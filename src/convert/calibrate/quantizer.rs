@@ -10,6 +10,7 @@ use super::in_pool;
 use super::layer::{head_input, run_layer};
 use super::linear::{Inputs, LoadedLinear, Observer, product};
 use crate::compress::{Gram, Plan, PlannedWeight, Precision, SolutionWriter, Solutions, Solver};
+use crate::lower;
 use crate::model::{Decoder, Weight};
 use anemeter_kernels::gemm::{Extents, Matrix, multiply};
 
@@ -118,6 +119,12 @@ pub fn quantize(
     Ok(Quantized { solutions, held_out })
 }
 
+/// A weight of so many output channels as the exported program has it.
+fn planned(name: &str, elements: usize, channels: usize) -> PlannedWeight<'_> {
+    let opset = lower::Options::default().opset;
+    PlannedWeight { name, elements, channels, opset, is_looked_up: false }
+}
+
 /// Chooses codes for the linear maps that it sees, and replaces their weights by what is read back.
 pub struct Quantizer<'a> {
     plan: &'a Plan,
@@ -145,7 +152,8 @@ impl<'a> Quantizer<'a> {
 
     /// How the plan stores a weight, if data can choose its codes.
     fn precision(&self, name: &str, weight: &Weight, is_looked_up: bool) -> Option<Precision> {
-        let planned = PlannedWeight { name, elements: weight.element_count(), is_looked_up };
+        let planned = planned(name, weight.element_count(), weight.shape[0]);
+        let planned = PlannedWeight { is_looked_up, ..planned };
         Some(self.plan.precision(&planned)).filter(Precision::is_solvable)
     }
 
@@ -183,7 +191,7 @@ impl Observer for Quantizer<'_> {
     fn before(&mut self, inputs: &Inputs<'_>, maps: &mut [LoadedLinear]) -> Result<(), CalibrateError> {
         let plan = self.plan;
         let precision = |map: &LoadedLinear| {
-            let planned = PlannedWeight { name: &map.name, elements: map.weight.len(), is_looked_up: false };
+            let planned = planned(&map.name, map.weight.len(), map.outputs);
             Some(plan.precision(&planned)).filter(Precision::is_solvable)
         };
         if maps.iter().all(|map| precision(map).is_none()) {

@@ -4,6 +4,7 @@
 mod anemll;
 mod check;
 mod coreml_llm;
+mod coreml_llm_chunks;
 mod features;
 mod swift_transformers;
 mod whole_sequence;
@@ -34,8 +35,13 @@ pub struct Packages<'a> {
 type Recognise = fn(&Packages<'_>) -> Result<Option<Contract>, BundleError>;
 
 /// All that are known, the most particular first.
-const CONTRACTS: &[Recognise] =
-    &[anemll::recognise, coreml_llm::recognise, swift_transformers::recognise, whole_sequence::recognise];
+const CONTRACTS: &[Recognise] = &[
+    anemll::recognise,
+    coreml_llm::recognise,
+    coreml_llm_chunks::recognise,
+    swift_transformers::recognise,
+    whole_sequence::recognise,
+];
 
 /// The contract that packages keep; none if they are no language model that is known.
 pub fn recognise(packages: &Packages<'_>) -> Result<Option<Contract>, BundleError> {
@@ -52,7 +58,9 @@ pub fn recognise(packages: &Packages<'_>) -> Result<Option<Contract>, BundleErro
 /// Reads a contract file and checks that the packages can keep it.
 pub fn read(path: &Path, packages: &Packages<'_>) -> Result<Contract, BundleError> {
     let contract: Contract = config::load(path)?;
-    match check::problem(&contract, packages) {
+    // Files that it names are beside it, wherever the packages are.
+    let folder = path.parent().unwrap_or(Path::new("."));
+    match check::problem(&contract, &Packages { folder, ..*packages }) {
         Some(problem) => Err(BundleError::new(path, problem)),
         None => Ok(contract),
     }

@@ -223,12 +223,14 @@ fn embed(graph: &mut Graph<'_>, decoder: &Decoder, shape: impl Fn(usize) -> [usi
     graph.expand("embedded", columns, 2)
 }
 
-fn embedding_table(graph: &mut Graph<'_>, decoder: &Decoder) -> Result {
+/// The embedding as a constant.
+pub(super) fn embedding_table(graph: &mut Graph<'_>, decoder: &Decoder) -> Result {
     let shape = [decoder.vocabulary, decoder.hidden];
     graph.within("embedding", |graph| graph.whole("weight", &decoder.embedding, &shape, &shape))
 }
 
-fn layer(
+/// A layer over `x`.
+pub(super) fn layer(
     graph: &mut Graph<'_>,
     x: ValueId,
     layer: &Layer,
@@ -256,7 +258,7 @@ fn layer(
 }
 
 /// Logits of the selected position, or of all, in as many parts as asked for.
-fn head(
+pub(super) fn head(
     graph: &mut Graph<'_>,
     mut x: ValueId,
     select: Option<ValueId>,
@@ -281,19 +283,23 @@ fn head(
         let shape = [rows.len(), hidden, 1, 1];
         let expected = [vocabulary, hidden];
         let weight = graph.weight(&WeightRequest { at, weight, expected: &expected, rows, shape: &shape })?;
-        let mut out = graph.conv("head", x, weight, None)?;
-        if let Some(cap) = decoder.head.softcap {
-            if !(cap > 0.0 && cap.is_finite()) {
-                return Err(LowerError::model("head", format!("logits cannot be capped at {cap}")));
-            }
-            out = graph.scaled("head_share", out, 1.0 / cap)?;
-            out = graph.unary("tanh", "head_bent", out)?;
-            out = graph.scaled("head_capped", out, cap)?;
-        }
+        let out = graph.conv("head", x, weight, None)?;
+        let out = capped(graph, out, decoder.head.softcap)?;
         let name = if parts == 1 { "logits".to_owned() } else { format!("logits_{part}") };
         logits.push((name, out));
     }
     Ok(logits)
+}
+
+/// Logits within their cap, if they have one.
+pub(super) fn capped(graph: &mut Graph<'_>, logits: ValueId, cap: Option<f32>) -> Result {
+    let Some(cap) = cap else { return Ok(logits) };
+    if !(cap > 0.0 && cap.is_finite()) {
+        return Err(LowerError::model("head", format!("logits cannot be capped at {cap}")));
+    }
+    let shares = graph.scaled("head_share", logits, 1.0 / cap)?;
+    let bent = graph.unary("tanh", "head_bent", shares)?;
+    graph.scaled("head_capped", bent, cap)
 }
 
 /// The `index`-th of `parts` near-equal parts of `0..total`.

@@ -3,6 +3,7 @@
 //! [`lower`] gives one model per chunk. Weights are streams that are converted to fp16 while a package is
 //! written; all functions of a chunk share them.
 
+mod apple_llm;
 mod attention;
 mod cache;
 mod encoder;
@@ -30,6 +31,7 @@ use crate::model::{Decoder, Weight};
 use anemeter_base::vocabulary::{Embeddings, FunctionRole, KvForm};
 use anemeter_mil::{Function, Model, Payload};
 
+pub use apple_llm::{AppleLlm, AppleLlmModel, ROTARY_TABLES, lower_apple_llm};
 pub use encoder::lower_encoder;
 pub use error::LowerError;
 use error::Result;

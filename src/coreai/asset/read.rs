@@ -56,6 +56,11 @@ impl Asset {
         &self.path
     }
 
+    /// Where its program and weights are.
+    pub fn program_path(&self) -> PathBuf {
+        self.path.join(PROGRAM)
+    }
+
     /// Its program.
     pub fn program(&self) -> &Program {
         &self.decoded.program

@@ -1,5 +1,6 @@
 //! Lowered models against a plain f32 reference, in every form.
 
+mod apple_llm;
 mod features;
 mod host;
 pub(crate) mod models;

@@ -1,5 +1,6 @@
 //! What tests are made of: checkpoints, models, damaged packages, and the program itself.
 
+pub(crate) mod apple_python;
 pub(crate) mod architectures;
 pub(crate) mod checkpoints;
 pub(crate) mod command;
@@ -8,6 +9,7 @@ pub(crate) mod damage;
 pub(crate) mod decoders;
 pub(crate) mod encoders;
 pub(crate) mod fixtures;
+pub(crate) mod gguf;
 pub(crate) mod mlmodelc;
 pub(crate) mod numbers;
 pub(crate) mod packages;

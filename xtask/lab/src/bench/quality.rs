@@ -8,6 +8,7 @@ use anemeter::bundle::Bundle;
 use anemeter::compress::TensorLog;
 use anemeter::harness::records;
 use anemeter::report::{Quality, Record};
+use anemeter::vocabulary::RuntimeName;
 use anyhow::{Context, Result, bail, ensure};
 use pico_args::Arguments;
 
@@ -208,8 +209,8 @@ fn measure(
 /// What an export and an evaluation of it left behind.
 fn row(name: &'static str, folder: &Path, (seconds, cpu_seconds): (f64, f64)) -> Result<Row> {
     let bundle = Bundle::open(folder)?;
-    let quality: Quality =
-        records::read(&bundle)?.with_context(|| format!("there is no {}", Quality::FILE))?;
+    let quality: Quality = records::read(&bundle, RuntimeName::Cpu)?
+        .with_context(|| format!("there is no {}", Quality::FILE))?;
     let found = quality.perplexity.context("the evaluation has no perplexity")?;
     ensure!(found.tokens >= LEAST_TOKENS, "only {} tokens were scored", found.tokens);
     let manifest = bundle.manifest();
