@@ -50,8 +50,8 @@ pub(super) fn solve(
     };
     check(request, source, plan)?;
     let sequences = sequences(source, text)?;
-    let tokens = sequences.iter().map(Vec::len).sum();
-    let calibration = Calibration { tokens, digest: digest_text(xxh3_128(text.as_bytes())) };
+    let tokens: usize = sequences.iter().map(Vec::len).sum();
+    let digest = digest_text(xxh3_128(text.as_bytes()));
     let wanted = request.options.rotate.unwrap_or_default();
     let turned = (wanted != Rotate::Off).then(|| rotate(&source.decoder));
     let judged = if wanted == Rotate::Auto { JUDGED } else { 0 };
@@ -63,6 +63,7 @@ pub(super) fn solve(
         return Err(ExportError::option("rotate", message));
     }
     let (calibrated, held_out) = sequences.split_at(sequences.len() - judged);
+    let calibration = Calibration { tokens: calibrated.iter().map(Vec::len).sum(), digest };
     let text = Text { calibration: calibrated, held_out };
     let run = |decoder: &Decoder, form: &str| {
         // Never committed: it goes when it is dropped, or with the next export if this one is killed. Codes stay mapped.

@@ -3,8 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use rayon::prelude::*;
-
 use super::error::CalibrateError;
 use super::held_out::{HeldOut, Table};
 use super::hidden::{Hidden, read_range};
@@ -34,9 +32,7 @@ pub struct Text<'a> {
 /// What is done besides carrying errors on.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Method {
-    /// Whether an error in the residual stream counts by how large the stream is at its token: the next norm divides by that.
-    pub by_stream: bool,
-    /// How much of what layers before have lost a layer makes up for.
+    /// How much of what layers before have lost a layer makes up for, if there are many tokens; 0 for nothing.
     pub correction: f32,
     /// What is added to the statistics' diagonal for that, as a share of its mean.
     pub ridge: f32,
@@ -44,9 +40,13 @@ pub struct Method {
 
 impl Default for Method {
     fn default() -> Method {
-        Method { by_stream: true, correction: 0.5, ridge: 0.1 }
+        Method { correction: 1.0, ridge: 0.1 }
     }
 }
+
+/// Tokens per input at which half of what was lost is made up for. With fewer, more of it would be made up for on these
+/// tokens only.
+const HALF: f32 = 5.0;
 
 /// Codes, and what they cost.
 #[derive(Debug)]
@@ -197,16 +197,17 @@ impl Observer for Quantizer<'_> {
         if maps.iter().all(|map| precision(map).is_none()) {
             return Ok(());
         }
-        let seen = Seen::new(inputs, maps, self.calibrated, self.method);
+        let seen = Seen::new(inputs, &maps[0], self.calibrated);
         let mut gram = Gram::new(maps[0].inputs);
-        gram.add(&seen.weighted(seen.given, maps[0].inputs));
+        gram.add(seen.given);
         let mut solver = Solver::new(&gram, 0.0);
         for map in maps {
             let Some(precision) = precision(map) else { continue };
             let mut wanted = map.weight.clone();
             if self.method.correction > 0.0 && inputs.exact > 0 {
                 let more = solver.correction(&seen.lacking(map), self.method.ridge);
-                let share = self.method.correction;
+                let (tokens, inputs) = (self.calibrated as f32, map.inputs as f32);
+                let share = self.method.correction * tokens / (tokens + HALF * inputs);
                 wanted.iter_mut().zip(more).for_each(|(weight, more)| *weight += share * more);
             }
             self.writer.begin(&map.name, precision)?;
@@ -229,52 +230,24 @@ struct Seen<'a> {
     given: &'a [f32],
     /// What the compressed stream has lost that the maps write to.
     lost: Option<Vec<f32>>,
-    /// The root of what a token counts.
-    shares: Option<Vec<f32>>,
 }
 
 impl<'a> Seen<'a> {
-    fn new(inputs: &Inputs<'a>, maps: &[LoadedLinear], tokens: usize, method: Method) -> Seen<'a> {
-        let LoadedLinear { inputs: width, outputs, weight, .. } = &maps[0];
+    fn new(inputs: &Inputs<'a>, map: &LoadedLinear, tokens: usize) -> Seen<'a> {
+        let LoadedLinear { inputs: width, outputs, .. } = map;
         let given = &inputs.rows[inputs.exact * width..][..tokens * width];
-        let exact = match inputs.exact {
-            0 => given,
-            _ => &inputs.rows[..tokens * width],
-        };
-        let Some(stream) = inputs.stream else { return Seen { exact, given, lost: None, shares: None } };
-        let (before, after) = stream.split_at(inputs.exact * outputs);
-        let lost = match inputs.exact {
-            0 => None,
-            _ => Some(before[..tokens * outputs].iter().zip(after).map(|(a, b)| a - b).collect()),
-        };
-        let shares = method.by_stream.then(|| {
-            let stream = if inputs.exact == 0 { after } else { before };
-            let added = product(exact, weight, (*width, *outputs));
-            let rows = added.par_chunks(*outputs).zip(stream.par_chunks(*outputs));
-            let square = |(added, stream): (&[f32], &[f32])| {
-                let squares = added.iter().zip(stream).map(|(a, b)| f64::from(a + b).powi(2));
-                squares.sum::<f64>() / *outputs as f64
-            };
-            let squares: Vec<f64> = rows.map(square).collect();
-            let mean = squares.iter().sum::<f64>() / squares.len().max(1) as f64;
-            // A token whose stream is all zero counts much, and not without end.
-            squares.iter().map(|square| (mean / square.max(1e-6 * mean)).sqrt() as f32).collect()
+        if inputs.exact == 0 {
+            return Seen { exact: given, given, lost: None };
+        }
+        let lost = inputs.stream.map(|stream| {
+            let (before, after) = stream.split_at(inputs.exact * outputs);
+            before[..tokens * outputs].iter().zip(after).map(|(a, b)| a - b).collect()
         });
-        let shares = shares.filter(|shares: &Vec<f32>| shares.iter().all(|share| share.is_finite()));
-        Seen { exact, given, lost, shares }
+        Seen { exact: &inputs.rows[..tokens * width], given, lost }
     }
 
-    /// Rows of tokens, each as much as the token counts.
-    fn weighted<'b>(&self, rows: &'b [f32], width: usize) -> std::borrow::Cow<'b, [f32]> {
-        let Some(shares) = &self.shares else { return rows.into() };
-        let mut rows = rows.to_vec();
-        rows.par_chunks_mut(width.max(1)).zip(shares).for_each(|(row, share)| {
-            row.iter_mut().for_each(|x| *x *= share);
-        });
-        rows.into()
-    }
-
-    /// Sums of what the outputs of a map lack with the inputs given, times each of these.
+    /// Sums of what the outputs of a map lack with the inputs given, times each of these (GPTAQ, Li et al. 2025, with what
+    /// the residual stream lacks as in Qronos, Zhang et al. 2025).
     fn lacking(&self, map: &LoadedLinear) -> Vec<f32> {
         let (width, outputs) = (map.inputs, map.outputs);
         let differences: Vec<f32> = self.exact.iter().zip(self.given).map(|(a, b)| a - b).collect();
@@ -282,11 +255,10 @@ impl<'a> Seen<'a> {
         if let Some(lost) = &self.lost {
             lacking.iter_mut().zip(lost).for_each(|(x, lost)| *x += lost);
         }
-        let (lacking, given) = (self.weighted(&lacking, outputs), self.weighted(self.given, width));
         let extents = Extents { m: outputs, k: lacking.len() / outputs.max(1), n: width };
         let mut sums = vec![0.0; outputs * width];
         let lacking = Matrix::row_major(&lacking, outputs).transposed();
-        multiply(extents, lacking, Matrix::row_major(&given, width), &mut sums);
+        multiply(extents, lacking, Matrix::row_major(self.given, width), &mut sums);
         sums
     }
 }
