@@ -70,6 +70,7 @@ pub(crate) fn manifest(seq_lens: &[usize], batch: usize) -> Manifest {
         tokenizer: None,
         compression: None,
         sensitivity: None,
+        rotated: None,
         encoder: None,
         warnings: Vec::new(),
         profile: Vec::new(),

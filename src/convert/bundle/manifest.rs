@@ -57,6 +57,9 @@ pub struct Manifest {
     /// What each layer lost at each precision when it was compressed alone; absent unless precisions were chosen by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sensitivity: Option<Sensitivity>,
+    /// The rotations that are folded into the weights; absent if none were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotated: Option<Rotated>,
     /// Remarks on the export that its user should know.
     #[serde(default)]
     pub warnings: Vec<String>,
@@ -74,6 +77,25 @@ pub struct Exported<'a> {
     pub checkpoint: &'a Checkpoint,
     /// What was asked for.
     pub settings: &'a Settings,
+}
+
+/// Rotations of a model's coordinates.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rotated {
+    /// Whether the weights have them.
+    pub is_used: bool,
+    /// The map of the residual stream, such as `Hadamard 64 x orthogonal 9`; absent if the model allows none.
+    pub stream: Option<String>,
+    /// The map of each head's values.
+    pub values: Option<String>,
+    /// Why the residual stream has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Divergence of the compressed model from the uncompressed one on tokens that no code was chosen by, in nats: without
+    /// rotations, and with them. Absent unless they were tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub divergence: Option<[f64; 2]>,
 }
 
 /// What each part of a model lost at each precision.

@@ -76,17 +76,13 @@ pub(super) fn attention(
     cache: &mut Cache,
 ) -> Result {
     let heads = Heads::of(graph.scope(), attention)?;
-    let (q_channels, kv_channels) = (heads.queries() * heads.width, heads.kv_channels());
+    let q_channels = heads.queries() * heads.width;
     let query = graph.linear("query", x, &attention.query, (q_channels, hidden))?;
-    let key = graph.linear("key", x, &attention.key, (kv_channels, hidden))?;
-    let value = graph.linear("value", x, &attention.value, (kv_channels, hidden))?;
-
     let place = Placing { attention, tokens, width: heads.width };
     let query = place.place(graph, "query", query, (heads.queries(), attention.query_norm.as_ref()))?;
     let query = graph.scaled("query_scaled", query, attention.scale / cap(graph.scope(), attention)?)?;
-    let key = place.place(graph, "key", key, (heads.kv_heads, attention.key_norm.as_ref()))?;
 
-    let seen = cache.exchange(graph, heads, tokens, (key, value))?;
+    let seen = remember(graph, x, attention, (hidden, tokens), cache)?;
     let mask = tokens.masks.iter().find(|(window, _)| *window == attention.window).map(|&(_, id)| id);
     let mask = mask.ok_or_else(|| LowerError::model(graph.scope(), "the layer's mask is not an input"))?;
     let scoring = Scoring { mask, softcap: attention.softcap };
@@ -105,6 +101,23 @@ pub(super) fn attention(
         None => mixed,
     };
     graph.linear("output", mixed, &attention.output, (hidden, q_channels))
+}
+
+/// Keys and values of a layer over `x`, into the cache; gives what attention is to see.
+pub(super) fn remember(
+    graph: &mut Graph<'_>,
+    x: ValueId,
+    attention: &Attention,
+    (hidden, tokens): (usize, &Tokens),
+    cache: &mut Cache,
+) -> Result<AttendedKv> {
+    let heads = Heads::of(graph.scope(), attention)?;
+    let channels = heads.kv_channels();
+    let key = graph.linear("key", x, &attention.key, (channels, hidden))?;
+    let value = graph.linear("value", x, &attention.value, (channels, hidden))?;
+    let place = Placing { attention, tokens, width: heads.width };
+    let key = place.place(graph, "key", key, (heads.kv_heads, attention.key_norm.as_ref()))?;
+    cache.exchange(graph, heads, tokens, (key, value))
 }
 
 /// What queries are divided by so that scores come out as shares of their cap; 1 without a cap.

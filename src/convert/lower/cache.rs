@@ -1,5 +1,6 @@
 //! The KV cache: collected for the caller, read from a cache input, or kept in a state.
 
+use super::apple_llm::PairedState;
 use super::attention::{Heads, Tokens};
 use super::error::{LowerError, Result};
 use super::graph::{CHANNELS, Graph};
@@ -24,6 +25,8 @@ pub(super) enum Cache {
     Io { keys: Vec<ValueId>, values: Vec<ValueId>, past: Option<Past> },
     /// Into a state.
     State(KvState),
+    /// Into a state of keys and one of values, as Apple's language models have them.
+    Pair(PairedState),
 }
 
 /// Cache inputs, `[batch, channels of all layers, 1, context]`.
@@ -70,6 +73,7 @@ impl Cache {
                 Ok(AttendedKv::Past { key: past_key, value: past_value, own_key: key, own_value: value })
             }
             Cache::State(state) => state.exchange(graph, heads, tokens, (key, value)),
+            Cache::Pair(state) => state.exchange(graph, heads, tokens, (key, value)),
         }
     }
 }
@@ -103,7 +107,12 @@ impl KvState {
 }
 
 /// `[batch, kv_heads, tokens, width]`.
-fn by_position(graph: &mut Graph<'_>, label: &str, x: ValueId, (heads, tokens): (Heads, &Tokens)) -> Result {
+pub(super) fn by_position(
+    graph: &mut Graph<'_>,
+    label: &str,
+    x: ValueId,
+    (heads, tokens): (Heads, &Tokens),
+) -> Result {
     let Heads { kv_heads, width, .. } = heads;
     graph.within(label, |graph| {
         if tokens.is_one() {

@@ -74,6 +74,12 @@ impl Carried {
         Ok(sizes)
     }
 
+    /// No states.
+    pub(super) fn none() -> Carried {
+        let track = |name| Track { name, past: None, offset: 0, new: None };
+        Carried { conv: track(CONV_STATE), delta: track(DELTA_STATE), latest: None, present: None }
+    }
+
     /// Declares the states that a task takes.
     pub(super) fn open(graph: &mut Graph<'_>, task: Task, sizes: Sizes, batch: usize) -> Carried {
         let keeps = matches!(task, Task::Prefill | Task::Decode);

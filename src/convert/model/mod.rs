@@ -7,6 +7,7 @@ mod graph;
 mod keys;
 mod mixer;
 mod rope;
+mod rotate;
 mod tensors;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -20,4 +21,5 @@ pub use graph::{
 };
 pub use mixer::{CausalConv, DeltaNet, Mixer, ShortConv};
 pub use rope::{LongFrequencies, Rope, RopeScaling};
+pub use rotate::{Mapped, Rotated, rotate};
 pub use weight::{Pairs, Source, Stripes, Weight};
