@@ -53,12 +53,8 @@ impl FromStr for FunctionName {
             }
             _ => (name, None),
         };
-        let of_one_length = [
-            FunctionRole::MAIN,
-            FunctionRole::EMBED,
-            FunctionRole::PREFILL,
-            FunctionRole::DECODE,
-        ];
+        let of_one_length =
+            [FunctionRole::MAIN, FunctionRole::EMBED, FunctionRole::PREFILL, FunctionRole::DECODE];
         match length.filter(|_| of_one_length.contains(&base)) {
             Some(length) => Ok(FunctionName { role: base.parse()?, length: Some(length) }),
             None => Ok(FunctionName { role: name.parse()?, length: None }),

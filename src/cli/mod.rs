@@ -27,9 +27,9 @@ mod quickstart;
 mod record;
 mod report;
 mod run;
-mod shrunk;
 #[cfg(feature = "serve")]
 mod serve;
+mod shrunk;
 mod table;
 mod threads;
 mod units;

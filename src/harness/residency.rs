@@ -147,9 +147,7 @@ fn weights(
         let FunctionName { role, length } = *name;
         let only_at = length.or(role.context()).filter(|_| role != FunctionRole::Embed);
         let parts = roles.iter().filter(|other| other.as_ref() == Some(name)).count();
-        let at = requests
-            .iter()
-            .filter(|request| only_at.is_none_or(|length| length == request.ran_at()));
+        let at = requests.iter().filter(|request| only_at.is_none_or(|length| length == request.ran_at()));
         let samples: Vec<f64> = match role {
             FunctionRole::Embed => at.map(|request| request.embed_ms).collect(),
             FunctionRole::Main | FunctionRole::Prefill | FunctionRole::PrefillState { .. } => {

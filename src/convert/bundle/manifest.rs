@@ -483,7 +483,9 @@ impl Manifest {
 
     /// Bytes of keys, values and other states of one sequence of the given length; none are known of packages that others made.
     pub fn kv_bytes(&self, length: usize) -> u64 {
-        self.architecture.as_ref().map_or(0, |sizes| sizes.state_bytes + sizes.kv_bytes_per_token * length as u64)
+        self.architecture
+            .as_ref()
+            .map_or(0, |sizes| sizes.state_bytes + sizes.kv_bytes_per_token * length as u64)
     }
 }
 

@@ -151,7 +151,8 @@ mod tests {
 
     fn chosen(plan: &Plan, name: &str, elements: usize, is_looked_up: bool) -> String {
         let (channels, opset) = (50, Opset::Ios18);
-        plan.precision(&Candidate { name, elements, channels, opset, is_looked_up, is_depthwise: false }).to_string()
+        plan.precision(&Candidate { name, elements, channels, opset, is_looked_up, is_depthwise: false })
+            .to_string()
     }
 
     #[test]

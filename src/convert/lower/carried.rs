@@ -95,8 +95,8 @@ impl Carried {
         let delta = track(DELTA_STATE, DType::F32, [batch, heads, matrix.0, matrix.1]);
         let latest = (is_whole && channels > 0)
             .then(|| graph.input(LATEST, DType::F16, |length| [batch, 1, length, kernel - 1]));
-        let present = (is_whole && heads > 0)
-            .then(|| graph.input(PRESENT, DType::F16, |length| [batch, 1, 1, length]));
+        let present =
+            (is_whole && heads > 0).then(|| graph.input(PRESENT, DType::F16, |length| [batch, 1, 1, length]));
         Carried { conv, delta, latest, present }
     }
 

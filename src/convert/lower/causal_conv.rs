@@ -33,7 +33,8 @@ pub(super) fn causal_conv(
         }
     };
     let weight = graph.whole("weight", &conv.weight, &[channels, 1, kernel], &[channels, 1, 1, kernel])?;
-    let bias = conv.bias.as_ref().map(|bias| graph.whole("bias", bias, &[channels], &[channels])).transpose()?;
+    let bias =
+        conv.bias.as_ref().map(|bias| graph.whole("bias", bias, &[channels], &[channels])).transpose()?;
     graph.depthwise("out", window, (weight, bias), (channels, zeros))
 }
 

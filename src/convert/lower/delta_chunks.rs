@@ -208,12 +208,7 @@ fn divided(
 }
 
 /// A constant of ones and zeros in fp32, `[1, 1, size, size]`, one per function.
-fn square(
-    graph: &mut Graph<'_>,
-    name: &str,
-    size: usize,
-    is_one: impl Fn(usize, usize) -> bool,
-) -> Result {
+fn square(graph: &mut Graph<'_>, name: &str, size: usize, is_one: impl Fn(usize, usize) -> bool) -> Result {
     let at = (0..size).flat_map(|row| (0..size).map(move |column| (row, column)));
     let values: Vec<f32> = at.map(|(row, column)| f32::from(u8::from(is_one(row, column)))).collect();
     let tensor = Tensor::from_slice(&[1, 1, size, size], &values)

@@ -205,7 +205,8 @@ fn vector(graph: &Graph<'_>, weight: &Weight, count: usize, map: impl Fn(f32) ->
         let message = format!("weight `{}` gives {bad}", weight.name);
         return Err(LowerError::model(graph.scope(), message));
     }
-    Tensor::from_slice(&[1, count, 1, 1], &values).map_err(|e| LowerError::model(graph.scope(), e.to_string()))
+    Tensor::from_slice(&[1, count, 1, 1], &values)
+        .map_err(|e| LowerError::model(graph.scope(), e.to_string()))
 }
 
 /// One token after a state: what comes out `[rows, group, 1, value_dim]`, and the state after it.

@@ -150,8 +150,7 @@ impl ChunkBuilder<'_> {
         let (range, positions) = (self.layers.clone(), self.positions.clone());
         let cache_shape = self.cache_shape(task)?;
         let carried_sizes = Carried::sizes(self.own_layers(), self.layers.start)?;
-        let mut graph =
-            Graph::new(&task.name(lengths.only), options.opset, &lengths.all, &mut self.weights);
+        let mut graph = Graph::new(&task.name(lengths.only), options.opset, &lengths.all, &mut self.weights);
 
         let batch = options.batch;
         let mut x = match embeds {
@@ -291,10 +290,12 @@ pub(super) fn layer(
     let into = normed(graph, "attention_norm", x, layer.attention_norm.as_ref())?;
     let sizes = (hidden, tokens);
     let mixed = match &layer.mixer {
-        Mixer::Attention(own) => graph
-            .within("attention", |graph| attention(graph, into, own, sizes, &mut memory.cache))?,
-        Mixer::ShortConv(own) => graph
-            .within("short_conv", |graph| short_conv(graph, into, own, sizes, &mut memory.carried))?,
+        Mixer::Attention(own) => {
+            graph.within("attention", |graph| attention(graph, into, own, sizes, &mut memory.cache))?
+        }
+        Mixer::ShortConv(own) => {
+            graph.within("short_conv", |graph| short_conv(graph, into, own, sizes, &mut memory.carried))?
+        }
         Mixer::DeltaNet(own) => {
             graph.within("delta_net", |graph| delta_net(graph, into, own, sizes, &mut memory.carried))?
         }

@@ -159,9 +159,7 @@ impl Mixer {
     /// Norms of heads.
     pub fn norms(&self) -> Vec<&Norm> {
         match self {
-            Mixer::Attention(attention) => {
-                attention.query_norm.iter().chain(&attention.key_norm).collect()
-            }
+            Mixer::Attention(attention) => attention.query_norm.iter().chain(&attention.key_norm).collect(),
             Mixer::ShortConv(_) => Vec::new(),
             Mixer::DeltaNet(mixer) => vec![&mixer.norm],
         }
@@ -170,9 +168,9 @@ impl Mixer {
     /// Numbers in what is neither a matrix nor a norm.
     pub fn other_elements(&self) -> usize {
         let conv = self.conv().map_or(0, CausalConv::element_count);
-        let vectors = self.delta_net().map_or(0, |mixer| {
-            mixer.decay_bias.element_count() + mixer.decay_log.element_count()
-        });
+        let vectors = self
+            .delta_net()
+            .map_or(0, |mixer| mixer.decay_bias.element_count() + mixer.decay_log.element_count());
         conv + vectors
     }
 

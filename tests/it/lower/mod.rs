@@ -333,7 +333,8 @@ fn what_cannot_be_lowered_is_named() {
         assert_eq!(error(&decoder, options), message);
     }
     let mut wrong = decoder.clone();
-    wrong.layers[1].mixer.attention_mut().unwrap().key = Linear { weight: stored("k", &[3, 24], &[0.0; 72]), bias: None };
+    wrong.layers[1].mixer.attention_mut().unwrap().key =
+        Linear { weight: stored("k", &[3, 24], &[0.0; 72]), bias: None };
     assert_eq!(
         error(&wrong, io()),
         "lower `layers_1_attention_key_weight`: weight `k` is [3, 24], the model implies [16, 24]"

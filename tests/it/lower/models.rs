@@ -2,8 +2,8 @@
 
 use anemeter::checkpoint::{Encoding, Stored};
 use anemeter::model::{
-    Activation, Attention, Decoder, Head, Layer, Linear, Mixer, Mlp, Norm, NormKind, Position, Residual, Rope,
-    RopeScaling, Source, Weight,
+    Activation, Attention, Decoder, Head, Layer, Linear, Mixer, Mlp, Norm, NormKind, Position, Residual,
+    Rope, RopeScaling, Source, Weight,
 };
 use anemeter::tensor::{AlignedBuf, DType};
 use half::f16;

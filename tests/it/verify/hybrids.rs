@@ -49,7 +49,15 @@ fn a_function_for_each_length_computes_the_same() {
     let mut names: Vec<&str> = functions.iter().map(|function| function["name"].as_str().unwrap()).collect();
     names.sort_unstable();
     let expected = [
-        "decode_16", "decode_24", "embed_1", "embed_16", "embed_24", "main_16", "main_24", "prefill_16", "prefill_24",
+        "decode_16",
+        "decode_24",
+        "embed_1",
+        "embed_16",
+        "embed_24",
+        "main_16",
+        "main_24",
+        "prefill_16",
+        "prefill_24",
     ];
     assert_eq!(names, expected);
     let (code, report) = verify_json(&bundle, &checkpoint, &["--tokens", "12"]);
@@ -62,12 +70,17 @@ fn forms_that_a_hybrid_does_not_have_are_refused() {
     let output = folder.path().join("bundle");
     let refused = |tiny: Tiny, more: &[&str], expected: &str| {
         let checkpoint = tiny.write(folder.path());
-        let outcome = anemeter(&[&["export", arg(&checkpoint), "-o", arg(&output), "--shapes", "16"], more].concat());
+        let outcome =
+            anemeter(&[&["export", arg(&checkpoint), "-o", arg(&output), "--shapes", "16"], more].concat());
         assert_eq!(outcome.code, 2, "{}", outcome.stderr);
         assert!(outcome.stderr.contains(expected), "{}", outcome.stderr);
         assert!(!output.exists());
     };
-    refused(lfm2("lfm2", &json!({})), &["--kv", "state"], "states of convolutions, which are inputs and outputs");
+    refused(
+        lfm2("lfm2", &json!({})),
+        &["--kv", "state"],
+        "states of convolutions, which are inputs and outputs",
+    );
     let enumerated = ["--shapes-as", "enumerated"];
     refused(qwen3_5("qwen3_5", &json!({})), &enumerated, "each length is another program");
     let halved = qwen3_5("halved", &json!({"mamba_ssm_dtype": "bfloat16"}));
@@ -81,90 +94,96 @@ fn fault(name: &'static str, sound: Tiny, spoil: fn(&mut Tiny), expected: &'stat
 #[test]
 fn faults_of_short_convolutions() {
     let sound = || lfm2("sound", &json!({}));
-    all_are_found_in(FORMS, vec![
-        fault(
-            "a kernel turned round",
-            sound(),
-            |tiny| values(tiny, "model.layers.2.conv.conv.weight").reverse(),
-            "layer 2 attention",
-        ),
-        fault(
-            "both gates exchanged",
-            sound(),
-            |tiny| {
-                let matrix = values(tiny, "model.layers.0.conv.in_proj.weight");
-                let third = matrix.len() / 3;
-                let (before, after) = matrix[..2 * third].split_at_mut(third);
-                before.swap_with_slice(after);
-            },
-            "layer 0 attention",
-        ),
-        fault(
-            "one element of the output projection",
-            sound(),
-            |tiny| set(tiny, "model.layers.2.conv.out_proj.weight", 7, 4.0),
-            "layer 2 attention",
-        ),
-        fault(
-            "one scale of the norm of query heads",
-            sound(),
-            |tiny| set(tiny, "model.layers.1.self_attn.q_layernorm.weight", 2, -4.0),
-            "layer 1 attention",
-        ),
-        fault(
-            "one element of an MLP",
-            sound(),
-            |tiny| set(tiny, "model.layers.1.feed_forward.w3.weight", 17, 6.0),
-            "layer 1",
-        ),
-    ]);
+    all_are_found_in(
+        FORMS,
+        vec![
+            fault(
+                "a kernel turned round",
+                sound(),
+                |tiny| values(tiny, "model.layers.2.conv.conv.weight").reverse(),
+                "layer 2 attention",
+            ),
+            fault(
+                "both gates exchanged",
+                sound(),
+                |tiny| {
+                    let matrix = values(tiny, "model.layers.0.conv.in_proj.weight");
+                    let third = matrix.len() / 3;
+                    let (before, after) = matrix[..2 * third].split_at_mut(third);
+                    before.swap_with_slice(after);
+                },
+                "layer 0 attention",
+            ),
+            fault(
+                "one element of the output projection",
+                sound(),
+                |tiny| set(tiny, "model.layers.2.conv.out_proj.weight", 7, 4.0),
+                "layer 2 attention",
+            ),
+            fault(
+                "one scale of the norm of query heads",
+                sound(),
+                |tiny| set(tiny, "model.layers.1.self_attn.q_layernorm.weight", 2, -4.0),
+                "layer 1 attention",
+            ),
+            fault(
+                "one element of an MLP",
+                sound(),
+                |tiny| set(tiny, "model.layers.1.feed_forward.w3.weight", 17, 6.0),
+                "layer 1",
+            ),
+        ],
+    );
 }
 
 #[test]
 fn faults_of_delta_rules() {
     let sound = || qwen3_5("sound", &json!({}));
-    all_are_found_in(FORMS, vec![
-        fault(
-            "another decay",
-            sound(),
-            |tiny| values(tiny, "model.layers.0.linear_attn.A_log").fill(f16::from_f32(2.5)),
-            "layer 0 attention",
-        ),
-        fault(
-            "another bias of the decay",
-            sound(),
-            |tiny| values(tiny, "model.layers.2.linear_attn.dt_bias").fill(f16::from_f32(4.0)),
-            "layer 2 attention",
-        ),
-        fault(
-            "heads write another share",
-            sound(),
-            |tiny| values(tiny, "model.layers.0.linear_attn.in_proj_b.weight").reverse(),
-            "layer 0 attention",
-        ),
-        fault(
-            "a kernel turned round",
-            sound(),
-            |tiny| values(tiny, "model.layers.2.linear_attn.conv1d.weight").reverse(),
-            "layer 2 attention",
-        ),
-        fault(
-            "one scale of the norm before the gate",
-            sound(),
-            |tiny| set(tiny, "model.layers.2.linear_attn.norm.weight", 3, -4.0),
-            "layer 2 attention",
-        ),
-        fault(
-            "queries and gates exchanged in attention",
-            sound(),
-            |tiny| {
-                let matrix = values(tiny, "model.layers.1.self_attn.q_proj.weight");
-                let head = matrix.len() / 8;
-                matrix.chunks_mut(2 * head).for_each(|both| both.rotate_left(head));
-            },
-            "layer 1 attention",
-        ),
-    ]);
+    all_are_found_in(
+        FORMS,
+        vec![
+            fault(
+                "another decay",
+                sound(),
+                |tiny| values(tiny, "model.layers.0.linear_attn.A_log").fill(f16::from_f32(2.5)),
+                "layer 0 attention",
+            ),
+            fault(
+                "another bias of the decay",
+                sound(),
+                |tiny| values(tiny, "model.layers.2.linear_attn.dt_bias").fill(f16::from_f32(4.0)),
+                "layer 2 attention",
+            ),
+            fault(
+                "heads write another share",
+                sound(),
+                |tiny| values(tiny, "model.layers.0.linear_attn.in_proj_b.weight").reverse(),
+                "layer 0 attention",
+            ),
+            fault(
+                "a kernel turned round",
+                sound(),
+                |tiny| values(tiny, "model.layers.2.linear_attn.conv1d.weight").reverse(),
+                "layer 2 attention",
+            ),
+            fault(
+                "one scale of the norm before the gate",
+                sound(),
+                |tiny| set(tiny, "model.layers.2.linear_attn.norm.weight", 3, -4.0),
+                "layer 2 attention",
+            ),
+            fault(
+                "queries and gates exchanged in attention",
+                sound(),
+                |tiny| {
+                    let matrix = values(tiny, "model.layers.1.self_attn.q_proj.weight");
+                    let head = matrix.len() / 8;
+                    matrix.chunks_mut(2 * head).for_each(|both| both.rotate_left(head));
+                },
+                "layer 1 attention",
+            ),
+        ],
+    );
 }
 
 /// Prompts of several pieces, one that ends within the first and one of a full sequence, and tokens after them.

@@ -17,7 +17,10 @@ impl Writer<'_> {
         let mut heads = counts.into_iter().filter(|&count| count > 0);
         if let Some(first) = heads.next() {
             if let Some(other) = heads.find(|&count| count != first) {
-                return Err(key_error(&key, &format!("has {first} and {other}, expected as many in every layer")));
+                return Err(key_error(
+                    &key,
+                    &format!("has {first} and {other}, expected as many in every layer"),
+                ));
             }
             config.insert("num_key_value_heads".into(), json!(first));
         }

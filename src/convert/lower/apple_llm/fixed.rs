@@ -172,13 +172,11 @@ fn fill(
                 Some(by) => norm(graph, "attention_norm", x, by, (CHANNELS, hidden))?,
                 None => x,
             };
-            graph.within("attention", |graph| {
-                match block.attention() {
-                    Some(attention) => {
-                        remember(graph, into, attention, (hidden, tokens), &mut memory.cache).map(drop)
-                    }
-                    None => Ok(()),
+            graph.within("attention", |graph| match block.attention() {
+                Some(attention) => {
+                    remember(graph, into, attention, (hidden, tokens), &mut memory.cache).map(drop)
                 }
+                None => Ok(()),
             })?;
             Ok(x)
         })?;

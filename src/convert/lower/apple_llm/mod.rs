@@ -62,7 +62,8 @@ impl AppleLlm {
             AppleLlm::Dynamic { context } => std::slice::from_ref(context),
         };
         if decoder.layers.iter().any(|layer| layer.attention().is_none()) {
-            let message = "is for models all of whose layers attend; anemeter's own takes states of convolutions";
+            let message =
+                "is for models all of whose layers attend; anemeter's own takes states of convolutions";
             return Err(LowerError::option("layout", message));
         }
         super::options::check_decoder_lengths("contexts", contexts, decoder)?;

@@ -5,8 +5,8 @@ use super::{activation, head};
 use crate::model::graph::{
     Activation, Attention, Decoder, Layer, Linear, Mlp, Norm, NormKind, Position, Residual,
 };
-use crate::model::mixer::Mixer;
 use crate::model::keys::{Keys, Result, Size};
+use crate::model::mixer::Mixer;
 use crate::model::rope::Rope;
 use crate::model::tensors::{Prefix, Tensors};
 use crate::model::weight::Pairs;

@@ -8,13 +8,8 @@ use crate::model::keys::{Keys, Result, Size};
 use crate::model::mixer::{CausalConv, Mixer, ShortConv};
 use crate::model::tensors::Tensors;
 
-pub(super) const DEF: Architecture = Architecture {
-    name: "lfm2",
-    classes: &["Lfm2ForCausalLM"],
-    model_types: &["lfm2"],
-    build,
-    ..llama::DEF
-};
+pub(super) const DEF: Architecture =
+    Architecture { name: "lfm2", classes: &["Lfm2ForCausalLM"], model_types: &["lfm2"], build, ..llama::DEF };
 
 const DEFAULTS: &[(&str, usize)] = &[
     ("vocab_size", 65_536),

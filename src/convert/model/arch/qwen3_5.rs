@@ -165,12 +165,10 @@ impl Sizes {
 
     fn delta_net(&self, family: &Family, tensors: &mut Tensors<'_>, at: &str) -> DeltaNet {
         let hidden = &family.hidden;
-        let (keys, values) =
-            (self.key_heads.times(&self.key_dim), self.value_heads.times(&self.value_dim));
+        let (keys, values) = (self.key_heads.times(&self.key_dim), self.value_heads.times(&self.value_dim));
         let all = keys.plus(&keys).plus(&values);
         let one = Size { value: 1, from: "1".to_owned() };
-        let mut linear =
-            |name: &str, out: &Size| tensors.linear(&format!("{at}.{name}"), out, hidden, false);
+        let mut linear = |name: &str, out: &Size| tensors.linear(&format!("{at}.{name}"), out, hidden, false);
         let (qkv, gate) = (linear("in_proj_qkv", &all), linear("in_proj_z", &values));
         let (beta, decay) = (linear("in_proj_b", &self.value_heads), linear("in_proj_a", &self.value_heads));
         DeltaNet {

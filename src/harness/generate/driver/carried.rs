@@ -23,7 +23,8 @@ impl Carried {
         for port in &function.inputs {
             let Some(place) = place(&port.name) else { continue };
             let problem = |problem: &str| {
-                let problem = format!("`{}` of `{}`: `{}` {problem}", function.name, chunk.file.name, port.name);
+                let problem =
+                    format!("`{}` of `{}`: `{}` {problem}", function.name, chunk.file.name, port.name);
                 GenerateError::file(MANIFEST, problem)
             };
             let dtype = DType::from_name(&port.dtype).ok_or_else(|| problem("is of no known type"))?;

@@ -53,7 +53,9 @@ enum Role {
     /// The latest tokens, so many of them.
     Latest(usize),
     Vectors,
-    Mask { window: Option<usize> },
+    Mask {
+        window: Option<usize>,
+    },
     Cos(usize),
     Sin(usize),
 }

@@ -156,7 +156,8 @@ fn olmo_norms_come_after_and_are_of_all_heads() {
         "full_attention": {{"rope_theta": 1000.0, {linear}}}}}"#
     ));
     for decoder in [older, newer] {
-        let scalings = decoder.layers.iter().map(|layer| layer.attention().unwrap().rope.clone().unwrap().scaling);
+        let scalings =
+            decoder.layers.iter().map(|layer| layer.attention().unwrap().rope.clone().unwrap().scaling);
         let long = RopeScaling::Linear(8.0);
         let expected = [RopeScaling::None, RopeScaling::None, RopeScaling::None, long, RopeScaling::None];
         assert_eq!(scalings.collect::<Vec<_>>(), expected);
@@ -236,7 +237,10 @@ fn stablelm_runs_side_by_side_if_told() {
     let keys = r#", "use_qkv_bias": true, "partial_rotary_factor": 1.0"#;
     let decoder = built(&family("StableLmForCausalLM", keys), &[&tensors]);
     let layer = &decoder.layers[0];
-    assert_eq!((layer.residual, layer.attention().unwrap().output.bias.is_none()), (Residual::Sequential, true));
+    assert_eq!(
+        (layer.residual, layer.attention().unwrap().output.bias.is_none()),
+        (Residual::Sequential, true)
+    );
     let parallel = format!(r#"{keys}, "use_parallel_residual": true"#);
     let one_norm = without(&tensors, &["post_attention_layernorm"]);
     let decoder = built(&family("StableLmForCausalLM", &parallel), &[&one_norm]);

@@ -158,7 +158,10 @@ fn gemma3_layers_that_see_everything() {
         assert_eq!(attention.window, None);
     }
     let config = family("Gemma3ForCausalLM", &format!(r#"{GEMMA3}, "attn_logit_softcapping": 50.0"#));
-    assert_eq!(built(&config, &[WIDE_HEADS, FEEDFORWARD_NORMS]).layers[0].attention().unwrap().softcap, Some(50.0));
+    assert_eq!(
+        built(&config, &[WIDE_HEADS, FEEDFORWARD_NORMS]).layers[0].attention().unwrap().softcap,
+        Some(50.0)
+    );
     let config = family("Gemma3ForCausalLM", r#", "use_bidirectional_attention": true"#);
     let error = refused(&config, &[WIDE_HEADS, FEEDFORWARD_NORMS]);
     assert!(error.contains("config key `use_bidirectional_attention` is true"), "{error}");
@@ -218,7 +221,10 @@ fn gpt2_transposes_and_splits_columns() {
 
     let bare = [GPT2_TRUNK, GPT2_MLP].concat().replace("transformer.", "");
     let config = gpt2(r#", "scale_attn_by_inverse_layer_idx": true, "scale_attn_weights": false"#);
-    assert_eq!(built(&config, &[&bare, "\nh.0.attn.bias [1, 1, 16, 16]"]).layers[0].attention().unwrap().scale, 1.0);
+    assert_eq!(
+        built(&config, &[&bare, "\nh.0.attn.bias [1, 1, 16, 16]"]).layers[0].attention().unwrap().scale,
+        1.0
+    );
 }
 
 #[test]
