@@ -257,7 +257,7 @@ fn asset_of(folder: &Path) -> Option<String> {
         return None;
     }
     let document: Document =
-        serde_json::from_slice(&crate::files::read(path, crate::files::TEXTS).ok()?).ok()?;
+        serde_json::from_slice(&crate::files::read(&path, crate::files::TEXTS).ok()?).ok()?;
     (document.kind == "llm").then_some(document.assets.main)
 }
 
