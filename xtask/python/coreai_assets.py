@@ -92,7 +92,7 @@ def is_plain(array):
 
 
 def array(name, descriptor):
-    """An array for an input or a state, laid out as the function wants it; one that is not plain holds zeros."""
+    """An array for an input or a state, laid out as the function wants it; one that is not plain is not cleared."""
     if all(size is not None and size >= 0 for size in descriptor.shape):
         laid_out = NDArray.from_descriptor(descriptor)
         if not is_plain(laid_out):

@@ -66,9 +66,15 @@ impl Subject<'_> {
         if self.layout == Layout::AppleLlm { &STATIC_CHUNKS } else { &CHUNKS }
     }
 
-    /// The least cosine of logits. Apple's interpreter rounds every fp16 product and sum.
-    fn least(&self) -> f64 {
-        if self.activations == Activations::Fp32 { 0.999_999 } else { 0.999 }
+    /// The least cosine of logits. Apple's interpreter rounds every fp16 product and sum. Caches that lie in surfaces are not
+    /// cleared by Apple's module, and nobody else can: functions that take them are executed, and nothing is said of what they
+    /// give.
+    fn least(&self) -> Option<f64> {
+        match (self.activations, self.layout) {
+            (Activations::Fp32, _) => Some(0.999_999),
+            (Activations::Fp16, Layout::AppleLlm) => None,
+            (Activations::Fp16, _) => Some(0.999),
+        }
     }
 }
 
@@ -82,7 +88,7 @@ pub(crate) fn run(project: &Project, arguments: Arguments) -> Result<Outcome> {
     let checkpoint = folder.join("checkpoint");
     SIZES.write(&checkpoint)?;
     let decoder = model::build(&checkpoint::open(&checkpoint)?)?;
-    let mut runs: Vec<(Value, String, Vec<f32>, f64)> = Vec::new();
+    let mut runs: Vec<(Value, String, Vec<f32>, Option<f64>)> = Vec::new();
     let mut assets = Vec::new();
     for layout in [Layout::AppleLlm, Layout::AppleLlmDynamic] {
         for activations in [Activations::Fp32, Activations::Fp16] {
@@ -112,6 +118,10 @@ pub(crate) fn run(project: &Project, arguments: Arguments) -> Result<Outcome> {
         let found: Vec<f32> = bytes.as_chunks::<4>().0.iter().map(|&b| f32::from_le_bytes(b)).collect();
         // Where calls only fill the caches, the last ones give logits.
         ensure!(!found.is_empty() && found.len() <= expected.len(), "{name}: {} logits", found.len());
+        let Some(least) = least else {
+            println!("  {name}, calls of {}: executed, NOT COMPARED", run["chunks"]);
+            continue;
+        };
         let expected = &expected[expected.len() - found.len()..];
         let rows = found.chunks(SIZES.vocabulary).zip(expected.chunks(SIZES.vocabulary));
         let worst = rows.map(|(a, b)| cosine(a, b)).fold(1.0, f64::min);
