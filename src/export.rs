@@ -16,11 +16,10 @@ pub(crate) mod destination;
 mod embeddings;
 mod encoder;
 mod error;
-mod layers;
 mod options;
 mod phases;
+mod rotation;
 mod training;
-mod trial;
 mod writing;
 
 use std::borrow::Cow;
@@ -39,10 +38,10 @@ use crate::compress::{Calibration, Solutions};
 use crate::lower::{ReadStats, lower_counted};
 use crate::model::{self, Decoder, ModelGraph};
 use crate::package::Watch;
-use crate::vocabulary::Layout;
+use crate::vocabulary::{Layout, Rotate};
 
 pub use apple_llm::AppleLlmBundle;
-pub use automatic::Automatic;
+pub use automatic::{Automatic, Budget};
 pub use describe::{architecture as describe_architecture, chunk as describe_chunk};
 pub use embeddings::write as write_embeddings;
 pub use encoder::architecture as describe_encoder;
@@ -98,6 +97,7 @@ struct Measured {
     sensitivity: Option<Sensitivity>,
     solutions: Solutions,
     calibration: Option<Calibration>,
+    rotated: Option<bundle::Rotated>,
 }
 
 /// Observes the progress of an export.
@@ -127,7 +127,7 @@ pub fn export(request: &Request, progress: &dyn Progress) -> Result<Bundle, Expo
         return Err(ExportError::option("layout", "is for `export_apple_llm`, which writes no bundle"));
     }
     let source = Source { checkpoint, decoder };
-    let (request, measured) = measured(request, &source, progress)?;
+    let (request, source, measured) = measured(request, source, progress)?;
     export_as(&request, &source, measured, phases, progress)
 }
 
@@ -147,36 +147,67 @@ pub fn export_apple_llm(request: &Request, progress: &dyn Progress) -> Result<Ap
     let source = Source { checkpoint, decoder };
     // Before anything is measured, which may take long.
     AppleLlmOptions::resolve(&request.options, &source.decoder)?;
-    let (request, measured) = measured(request, &source, progress)?;
+    let (request, source, measured) = measured(request, source, progress)?;
     let wanted = AppleLlmOptions::resolve(&request.options, &source.decoder)?;
     apple_llm::export(&request, &source, (&wanted, measured), phases, progress)
 }
 
-/// What is measured before an export, and the export with what follows from it.
+/// What is measured before an export: the request with what follows from it, and the model in the coordinates that its
+/// codes were chosen for.
 fn measured<'r>(
     request: &'r Request,
-    source: &Source,
+    mut source: Source,
     progress: &dyn Progress,
-) -> Result<(Cow<'r, Request>, Measured), ExportError> {
-    match &request.precision {
-        PrecisionPlan::Fixed => Ok((Cow::Borrowed(request), Measured::default())),
+) -> Result<(Cow<'r, Request>, Source, Measured), ExportError> {
+    let wanted = match &request.precision {
+        PrecisionPlan::Fixed => {
+            let rotated = rotated(request, &mut source)?;
+            return Ok((Cow::Borrowed(request), source, Measured { rotated, ..Measured::default() }));
+        }
         PrecisionPlan::Calibrated { text } => {
-            let (solutions, calibration) = calibration::solve(request, source, text, progress)?;
-            let measured = Measured { solutions, calibration: Some(calibration), ..Measured::default() };
-            Ok((Cow::Borrowed(request), measured))
+            let found = calibration::solve(request, &source, text, progress)?;
+            let (source, measured) = calibrated(source, found, None);
+            return Ok((Cow::Borrowed(request), source, measured));
         }
-        PrecisionPlan::Auto(wanted) => {
-            let (plan, sensitivity) = automatic::choose(request, source, wanted, progress)?;
-            let mut chosen = request.clone();
-            chosen.options.precision = Some(plan);
-            let mut measured = Measured { sensitivity: Some(sensitivity), ..Measured::default() };
-            if let Some(text) = &wanted.calibration {
-                let (solutions, calibration) = calibration::solve(&chosen, source, text, progress)?;
-                (measured.solutions, measured.calibration) = (solutions, Some(calibration));
-            }
-            Ok((Cow::Owned(chosen), measured))
+        PrecisionPlan::Auto(wanted) => wanted,
+    };
+    let rotated = match wanted.calibration {
+        None => rotated(request, &mut source)?,
+        Some(_) => None,
+    };
+    let decoder = match (&wanted.calibration, request.options.rotate) {
+        (None, _) | (_, None | Some(Rotate::Off)) => source.decoder.clone(),
+        _ => model::rotate(&source.decoder).decoder,
+    };
+    let (plan, sensitivity) = automatic::choose(request, &source, &decoder, wanted, progress)?;
+    let mut chosen = request.clone();
+    chosen.options.precision = Some(plan);
+    let (source, measured) = match &wanted.calibration {
+        Some(text) => {
+            let found = calibration::solve(&chosen, &source, text, progress)?;
+            calibrated(source, found, Some(sensitivity))
         }
-    }
+        None => (source, Measured { sensitivity: Some(sensitivity), rotated, ..Measured::default() }),
+    };
+    Ok((Cow::Owned(chosen), source, measured))
+}
+
+/// Rotates the model if that was asked for.
+fn rotated(request: &Request, source: &mut Source) -> Result<Option<bundle::Rotated>, ExportError> {
+    let Some((decoder, rotated)) = rotation::apply(request, source)? else { return Ok(None) };
+    source.decoder = decoder;
+    Ok(Some(rotated))
+}
+
+/// The model in the coordinates that codes were chosen for, with the codes.
+fn calibrated(
+    source: Source,
+    found: calibration::Calibrated,
+    sensitivity: Option<Sensitivity>,
+) -> (Source, Measured) {
+    let calibration::Calibrated { decoder, solutions, calibration, rotated } = found;
+    let measured = Measured { sensitivity, solutions, calibration: Some(calibration), rotated };
+    (Source { decoder, ..source }, measured)
 }
 
 /// What is exported, opened once for all that is measured and written.
@@ -193,47 +224,47 @@ fn export_as(
     mut phases: Phases,
     progress: &dyn Progress,
 ) -> Result<Bundle, ExportError> {
-    let Measured { sensitivity, solutions, calibration } = measured;
+    let Measured { sensitivity, solutions, calibration, rotated } = measured;
     let mut resolved = request.options.resolve(decoder)?;
     resolved.check_training(request.training_lengths.as_deref())?;
     let stats = Arc::new(ReadStats::new(checkpoint.shards.iter().map(|shard| &shard.bytes[..])));
     let chunks = phases.time("lower", || lower_counted(decoder, &resolved.options, &stats))?;
 
-    let destination = request.destination();
-    let staging = destination.stage()?;
-    let name = request.name.clone().unwrap_or_else(|| checkpoint.name());
-    let about =
-        format!("{name}: a {} language model of {} layers", decoder.architecture, decoder.layers.len());
-    let card = ModelCard::new(&request.options, checkpoint, about);
-    let writing = Writing::new(request, staging.path(), &resolved, card);
-    let (described, compressed) = writing.chunks(chunks, &solutions, &mut phases, progress)?;
-    phases.read(&checkpoint.shards, &stats);
-    resolved.warnings.extend(remarks(checkpoint));
-    resolved.warnings.extend(calibration.as_ref().and_then(calibration::remark));
-    let host_embeddings = embeddings::write(decoder, &resolved.options, staging.path(), &stats)?;
-    let tokenizer = write_tokenizer(checkpoint, staging.path())?;
-    let manifest = Manifest {
-        schema: bundle::SCHEMA.to_owned(),
-        tool: describe::tool(),
-        origin: Origin::Exported,
-        name,
-        architecture: Some(describe::architecture(decoder)),
-        checkpoint: Some(phases.time("digest", || checkpoint.describe())),
-        settings: Some(Settings {
-            config: request.config.as_deref().map(|path| destination::from_bundle(&request.output, path)),
-            ..resolved.settings(sensitivity.as_ref())
-        }),
-        contract: None,
-        encoder: None,
-        chunks: described,
-        host_embeddings,
-        tokenizer,
-        compression: compressed.finish(&resolved.precision, calibration)?,
-        sensitivity,
-        warnings: resolved.warnings,
-        profile: phases.finish(),
-    };
-    destination.commit(staging, &manifest)
+    request.destination().make(|folder| {
+        let name = request.name.clone().unwrap_or_else(|| checkpoint.name());
+        let about =
+            format!("{name}: a {} language model of {} layers", decoder.architecture, decoder.layers.len());
+        let card = ModelCard::new(&request.options, checkpoint, about);
+        let writing = Writing::new(request, folder, &resolved, card);
+        let (described, compressed) = writing.chunks(chunks, &solutions, &mut phases, progress)?;
+        phases.read(&checkpoint.shards, &stats);
+        resolved.warnings.extend(remarks(checkpoint));
+        resolved.warnings.extend(calibration.as_ref().and_then(calibration::remark));
+        let host_embeddings = embeddings::write(decoder, &resolved.options, folder, &stats)?;
+        let tokenizer = write_tokenizer(checkpoint, folder)?;
+        Ok(Manifest {
+            schema: bundle::SCHEMA.to_owned(),
+            tool: describe::tool(),
+            origin: Origin::Exported,
+            name,
+            architecture: Some(describe::architecture(decoder)),
+            checkpoint: Some(phases.time("digest", || checkpoint.describe())),
+            settings: Some(Settings {
+                config: request.config.as_deref().map(|path| destination::from_bundle(&request.output, path)),
+                ..resolved.settings(sensitivity.as_ref())
+            }),
+            contract: None,
+            encoder: None,
+            chunks: described,
+            host_embeddings,
+            tokenizer,
+            compression: compressed.finish(&resolved.precision, calibration)?,
+            sensitivity,
+            rotated,
+            warnings: resolved.warnings,
+            profile: phases.finish(),
+        })
+    })
 }
 
 /// What of a checkpoint is not in its bundle.

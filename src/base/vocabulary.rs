@@ -161,6 +161,19 @@ pub enum Activations {
     Fp32,
 }
 
+/// Whether rotations are folded into the weights of an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Rotate {
+    /// No: coordinates are those of the checkpoint.
+    #[default]
+    Off,
+    /// Yes, as far as the model allows them.
+    On,
+    /// If the model loses less by its codes then, on tokens that no code was chosen by.
+    Auto,
+}
+
 /// A kind of compute device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -173,6 +186,19 @@ pub enum Device {
     NeuralEngine,
     /// One that this program does not know.
     Other,
+}
+
+/// How a model takes sequences of different lengths.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum ShapesAs {
+    /// Functions whose inputs enumerate shapes.
+    #[default]
+    Enumerated,
+    /// A function for each length: `prefill_128` takes 128 tokens.
+    Functions,
 }
 
 /// What a function of a package is for. Its name states it: `main`, `embed`, `prefill`, `decode`,
@@ -332,6 +358,24 @@ impl Choice for ModelFormat {
     }
 }
 
+impl ShapesAs {
+    /// Whether inputs enumerate shapes, which documents leave out.
+    pub fn is_enumerated(&self) -> bool {
+        *self == ShapesAs::Enumerated
+    }
+}
+
+impl Choice for ShapesAs {
+    const ALL: &'static [ShapesAs] = &[ShapesAs::Enumerated, ShapesAs::Functions];
+
+    fn name(self) -> &'static str {
+        match self {
+            ShapesAs::Enumerated => "enumerated",
+            ShapesAs::Functions => "functions",
+        }
+    }
+}
+
 impl Choice for Layout {
     const ALL: &'static [Layout] = &[Layout::Anemeter, Layout::AppleLlm, Layout::AppleLlmDynamic];
 
@@ -351,6 +395,18 @@ impl Choice for Activations {
         match self {
             Activations::Fp16 => "fp16",
             Activations::Fp32 => "fp32",
+        }
+    }
+}
+
+impl Choice for Rotate {
+    const ALL: &'static [Rotate] = &[Rotate::Off, Rotate::On, Rotate::Auto];
+
+    fn name(self) -> &'static str {
+        match self {
+            Rotate::Off => "off",
+            Rotate::On => "on",
+            Rotate::Auto => "auto",
         }
     }
 }
@@ -476,6 +532,7 @@ mod tests {
         check::<ComputeUnits>();
         check::<Numerics>();
         check::<RuntimeName>();
+        check::<ShapesAs>();
     }
 
     #[test]

@@ -23,9 +23,9 @@ pub(super) fn file(name: &str, bytes: &[u8]) -> File {
 
 /// The sizes of a decoder.
 pub fn architecture(decoder: &Decoder) -> Architecture {
-    let attentions = decoder.layers.iter().map(|layer| &layer.attention);
-    let kv_bytes_per_token = attentions.map(|a| 2 * 2 * (a.kv_heads * a.head_dim) as u64).sum();
-    let first = decoder.layers.first().map(|layer| &layer.attention);
+    let attentions = || decoder.layers.iter().filter_map(Layer::attention);
+    let kv_bytes_per_token = attentions().map(|a| 2 * 2 * (a.kv_heads * a.head_dim) as u64).sum();
+    let first = attentions().next();
     Architecture {
         name: decoder.architecture.to_owned(),
         hidden: decoder.hidden,
@@ -37,6 +37,7 @@ pub fn architecture(decoder: &Decoder) -> Architecture {
         parameters: parameters(decoder),
         max_positions: decoder.max_positions,
         kv_bytes_per_token,
+        state_bytes: decoder.layers.iter().map(|layer| layer.mixer.state_bytes()).sum(),
         embedding_scale: decoder.embedding_scale,
         learned_positions: matches!(decoder.position, Position::Learned(_)),
     }
@@ -55,14 +56,14 @@ fn parameters(decoder: &Decoder) -> u64 {
 }
 
 fn norm_elements(layer: &Layer) -> u64 {
-    let Layer { attention_norm, attention, post_attention_norm, mlp_norm, mlp, post_mlp_norm, .. } = layer;
+    let Layer { attention_norm, mixer, post_attention_norm, mlp_norm, mlp, post_mlp_norm, .. } = layer;
     let gate_norm = match mlp {
         Mlp::Inner { gate_norm, .. } => gate_norm.as_ref(),
         Mlp::Plain { .. } | Mlp::Gated { .. } => None,
     };
-    let heads = [&attention.query_norm, &attention.key_norm];
     let around = [attention_norm, mlp_norm, post_attention_norm, post_mlp_norm];
-    around.into_iter().chain(heads).filter_map(Option::as_ref).chain(gate_norm).map(elements_of).sum()
+    let around = around.into_iter().filter_map(Option::as_ref);
+    around.chain(mixer.norms()).chain(gate_norm).map(elements_of).sum()
 }
 
 fn elements_of(norm: &Norm) -> u64 {

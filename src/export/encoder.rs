@@ -14,7 +14,7 @@ use crate::checkpoint::Checkpoint;
 use crate::compress::{Precision, Solutions};
 use crate::lower::{Options, ReadStats, lower_encoder};
 use crate::model::{Encoder, Gives, Stage, Weight};
-use crate::vocabulary::{Embeddings, KvForm, Layout};
+use crate::vocabulary::{Embeddings, KvForm, Layout, Rotate};
 
 /// Sequence lengths, unless some are named.
 const SEQ_LENS: [usize; 3] = [128, 256, 512];
@@ -34,17 +34,19 @@ pub(super) fn export(
         let message = "is chosen by logits, which an encoder has not: name one, without a calibration";
         return Err(ExportError::option("precision", message));
     }
+    if request.options.rotate.is_some_and(|rotate| rotate != Rotate::Off) {
+        return Err(ExportError::option("rotate", "is for decoders, and this is an encoder"));
+    }
     let longest = longest(checkpoint, encoder);
     let mut resolved = request.options.resolve_encoder(encoder, longest)?;
     resolved.check_training(request.training_lengths.as_deref())?;
     let stats = Arc::new(ReadStats::new(checkpoint.shards.iter().map(|shard| &shard.bytes[..])));
     let chunks = phases.time("lower", || lower_encoder(encoder, &resolved.options, &stats))?;
-    let destination = request.destination();
-    let staging = destination.stage()?;
+    request.destination().make(|folder| {
     let name = request.name.clone().unwrap_or_else(|| checkpoint.name());
     let about = format!("{name}: a {} encoder of {} layers", encoder.architecture, encoder.layers.len());
     let card = ModelCard::new(&request.options, checkpoint, about);
-    let writing = Writing::new(request, staging.path(), &resolved, card);
+    let writing = Writing::new(request, folder, &resolved, card);
     let (chunks, compressed) = writing.chunks(chunks, &Solutions::default(), &mut phases, progress)?;
     phases.read(&checkpoint.shards, &stats);
     resolved.warnings.extend(remarks(checkpoint));
@@ -55,7 +57,7 @@ pub(super) fn export(
                 .to_owned(),
         );
     }
-    let manifest = Manifest {
+    Ok(Manifest {
         schema: bundle::SCHEMA.to_owned(),
         tool: describe::tool(),
         origin: Origin::Exported,
@@ -74,13 +76,14 @@ pub(super) fn export(
         encoder: Some(described(checkpoint, encoder, longest)),
         chunks,
         host_embeddings: None,
-        tokenizer: write_tokenizer(checkpoint, staging.path())?,
+        tokenizer: write_tokenizer(checkpoint, folder)?,
         compression: compressed.finish(&resolved.precision, None)?,
         sensitivity: None,
+        rotated: None,
         warnings: resolved.warnings,
         profile: phases.finish(),
-    };
-    destination.commit(staging, &manifest)
+    })
+    })
 }
 
 /// Tokens of the longest text: what the checkpoint says of texts, or else the positions of the model.
@@ -103,6 +106,7 @@ pub fn architecture(encoder: &Encoder) -> Architecture {
         parameters: encoder.weights().into_iter().map(Weight::element_count).map(|count| count as u64).sum(),
         max_positions: encoder.max_positions,
         kv_bytes_per_token: 0,
+        state_bytes: 0,
         embedding_scale: encoder.embedding_scale,
         learned_positions: encoder.positions.is_some(),
     }

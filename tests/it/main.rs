@@ -10,8 +10,10 @@ mod bench;
 mod compare;
 mod compiled;
 mod compress;
+mod contained;
 mod contracts;
 mod coreai;
+mod coreai_bundles;
 mod docs;
 mod encode;
 mod errors;
@@ -32,5 +34,7 @@ mod random_programs;
 mod run;
 mod runtime;
 mod schema;
+#[cfg(unix)]
+mod serve;
 mod support;
 mod verify;

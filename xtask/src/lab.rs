@@ -141,6 +141,22 @@ pub(crate) const CHECK_COREAI_LLM: Task = Task {
     run: Run::InLab,
 };
 
+pub(crate) const CHECK_COREAI_MODELS: Task = Task {
+    name: "coreai-models",
+    arguments: "[--quick] [--only fp16|int8|int4|lut4|commands]",
+    about: "a small model as Core AI assets, in every precision by Apple's runtime, and through every command (installs its wheel)",
+    not_checked: 77,
+    run: Run::InLab,
+};
+
+pub(crate) const CHECK_COREAI_SMOLLM2: Task = Task {
+    name: "coreai-smollm2",
+    arguments: "",
+    about: "SmolLM2 as a Core AI asset in fp32, by Apple's runtime, against the checkpoint and the CPU runtime (ten minutes)",
+    not_checked: 77,
+    run: Run::InLab,
+};
+
 pub(crate) const CHECK_COREAI_RUNTIME: Task = Task {
     name: "coreai-runtime",
     arguments: "",
@@ -173,6 +189,14 @@ pub(crate) const CHECK_DOCS: Task = Task {
     run: Run::InLab,
 };
 
+pub(crate) const CHECK_MAC_COREAI: Task = Task {
+    name: "mac-coreai",
+    arguments: "[--checkpoint PATH] [--anywhere]",
+    about: "on macOS 27: Core AI assets on the system's framework; target/mac-coreai/results.md is to be kept",
+    not_checked: 77,
+    run: Run::InLab,
+};
+
 pub(crate) const CHECK_MAC_SMOKE: Task = Task {
     name: "mac-smoke",
     arguments: "[--checkpoint PATH]",
@@ -185,6 +209,14 @@ pub(crate) const CHECK_ENCODERS: Task = Task {
     name: "encoders",
     arguments: "[--program PATH]",
     about: "small random encoders of every class by transformers, exported and embedded (installs transformers)",
+    not_checked: 77,
+    run: Run::InLab,
+};
+
+pub(crate) const CHECK_HOSTILE: Task = Task {
+    name: "hostile",
+    arguments: "[--cases N] [--seed N] [--only CLASS,...] [--program PATH]",
+    about: "20,000 damaged and malicious inputs under limits of memory and time, commands that are killed, system calls that fail",
     not_checked: 77,
     run: Run::InLab,
 };

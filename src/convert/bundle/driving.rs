@@ -1,41 +1,12 @@
 //! How a bundle is driven as a language model, whoever made its packages.
 
-use std::path::PathBuf;
-
 use super::contract::Contract;
-use super::{Bundle, BundleError, Chunk, Encoder, EncoderOutput, Function, MANIFEST, Manifest};
+use super::{Bundle, BundleError, Encoder, EncoderOutput, Function, MANIFEST, Manifest};
 use anemeter_base::advice::Remedy;
-use anemeter_base::vocabulary::{FunctionRole, KvForm, RuntimeName};
-
-/// The ending of Core AI assets.
-const ASSET_ENDING: &str = "aimodel";
-
-impl Chunk {
-    /// Names of its functions.
-    pub fn function_names(&self) -> Vec<&str> {
-        self.functions.iter().map(|function| function.name.as_str()).collect()
-    }
-}
+use anemeter_base::function_name::{FunctionName, function_name};
+use anemeter_base::vocabulary::{FunctionRole, KvForm};
 
 impl Bundle {
-    /// The file of a chunk that a runtime executes: the package, or the Core AI asset of the same name beside it.
-    pub fn file_for(&self, chunk: &Chunk, runtime: RuntimeName) -> Result<PathBuf, BundleError> {
-        let package = self.path(&chunk.file.name);
-        let is_asset = package.extension().is_some_and(|ending| ending == ASSET_ENDING);
-        if runtime != RuntimeName::CoreAi || is_asset {
-            return Ok(package);
-        }
-        let asset = package.with_extension(ASSET_ENDING);
-        match asset.is_dir() {
-            true => Ok(asset),
-            false => Err(BundleError::new(
-                &package,
-                "has no Core AI asset beside it, and `coreai` executes assets",
-            )
-            .with_help(Remedy::ExportAsset)),
-        }
-    }
-
     /// Whether it is described on disk, where records of it are kept, and not around packages in memory.
     pub fn is_on_disk(&self) -> bool {
         // A package of a bundle alone is not that bundle.
@@ -117,6 +88,12 @@ impl Manifest {
         contract.or(self.architecture.as_ref().map(|architecture| architecture.max_positions))
     }
 
+    /// What a function is called at a length.
+    pub fn function_name(&self, role: FunctionRole, length: usize) -> String {
+        let shapes_as = self.settings.as_ref().map(|settings| settings.shapes_as);
+        function_name(role, length, shapes_as.unwrap_or_default())
+    }
+
     /// Sequences of one prediction.
     pub fn batch(&self) -> usize {
         self.settings.as_ref().map_or(1, |settings| settings.batch)
@@ -133,8 +110,8 @@ impl Manifest {
         chunks.flat_map(|chunk| &chunk.functions).filter(move |function| match &self.contract {
             Some(contract) => contract.runs(package, &function.name),
             None => {
-                let role = function.name.parse::<FunctionRole>();
-                role.is_ok_and(|role| lengths.iter().any(|&length| form.runs_at(role, length)))
+                let name = function.name.parse::<FunctionName>();
+                name.is_ok_and(|name| lengths.iter().any(|&length| name.runs_at(form, length)))
             }
         })
     }
@@ -143,7 +120,7 @@ impl Manifest {
     pub fn functions_of_a_token(&self, package: &str, form: KvForm, length: usize) -> Vec<String> {
         match &self.contract {
             Some(contract) => contract.decoding(package).map(str::to_owned).collect(),
-            None => vec![form.decode_role(length).to_string()],
+            None => vec![self.function_name(form.decode_role(length), length)],
         }
     }
 }

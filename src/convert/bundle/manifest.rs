@@ -11,7 +11,7 @@ use crate::checkpoint::{self, CheckpointError};
 use crate::compress::Log;
 use crate::model::{Attends, Pooling};
 use anemeter_base::schema::{self, SchemaError};
-use anemeter_base::vocabulary::{Activations, ComputeUnits, Embeddings, KvForm, Origin};
+use anemeter_base::vocabulary::{Activations, ComputeUnits, Embeddings, KvForm, Origin, ShapesAs};
 
 /// The version of the format that this program reads and writes.
 pub const SCHEMA: &str = "anemeter.export/1";
@@ -57,6 +57,9 @@ pub struct Manifest {
     /// What each layer lost at each precision when it was compressed alone; absent unless precisions were chosen by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sensitivity: Option<Sensitivity>,
+    /// The rotations that are folded into the weights; absent if none were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotated: Option<Rotated>,
     /// Remarks on the export that its user should know.
     #[serde(default)]
     pub warnings: Vec<String>,
@@ -74,6 +77,25 @@ pub struct Exported<'a> {
     pub checkpoint: &'a Checkpoint,
     /// What was asked for.
     pub settings: &'a Settings,
+}
+
+/// Rotations of a model's coordinates.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rotated {
+    /// Whether the weights have them.
+    pub is_used: bool,
+    /// The map of the residual stream, such as `Hadamard 64 x orthogonal 9`; absent if the model allows none.
+    pub stream: Option<String>,
+    /// The map of each head's values.
+    pub values: Option<String>,
+    /// Why the residual stream has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Divergence of the compressed model from the uncompressed one on tokens that no code was chosen by, in nats: without
+    /// rotations, and with them. Absent unless they were tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub divergence: Option<[f64; 2]>,
 }
 
 /// What each part of a model lost at each precision.
@@ -138,6 +160,9 @@ pub struct Architecture {
     pub max_positions: usize,
     /// Bytes of keys and values per token and sequence, in fp16.
     pub kv_bytes_per_token: u64,
+    /// Bytes of states per sequence that do not grow with it: of short convolutions and delta rules.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub state_bytes: u64,
     /// Factor on the token vectors, which the host applies if embeddings are the host's.
     pub embedding_scale: f32,
     /// Whether positions are learned vectors, so that functions which take ids take positions too.
@@ -217,6 +242,9 @@ pub struct Settings {
     pub kv: Vec<KvForm>,
     /// Sequence and cache lengths of the forms `io` and `none`; the first is the default.
     pub seq_lens: Vec<usize>,
+    /// How functions take the lengths of the forms `io` and `none`.
+    #[serde(default, skip_serializing_if = "ShapesAs::is_enumerated")]
+    pub shapes_as: ShapesAs,
     /// Cache lengths of the form `state`.
     pub contexts: Vec<usize>,
     /// Tokens per prediction of the form `state` while it takes a prompt in.
@@ -453,10 +481,16 @@ impl Manifest {
         self.settings.as_ref().is_some_and(|settings| settings.kv.contains(&form))
     }
 
-    /// Bytes of keys and values of one sequence of the given length; none are known of packages that others made.
+    /// Bytes of keys, values and other states of one sequence of the given length; none are known of packages that others made.
     pub fn kv_bytes(&self, length: usize) -> u64 {
-        self.architecture.as_ref().map_or(0, |sizes| sizes.kv_bytes_per_token * length as u64)
+        self.architecture.as_ref().map_or(0, |sizes| sizes.state_bytes + sizes.kv_bytes_per_token * length as u64)
     }
+}
+
+/// For fields that are left out then.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields so")]
+fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 /// A digest as text.

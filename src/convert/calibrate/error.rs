@@ -26,6 +26,12 @@ pub enum CalibrateError {
         /// Positions of the model.
         most: usize,
     },
+    /// A layer without attention.
+    #[error("layer {layer} has a convolution or a delta rule, which calibration does not compute yet")]
+    Mixer {
+        /// Its index.
+        layer: usize,
+    },
     /// A weight has no codes.
     #[error(transparent)]
     Compress(#[from] CompressError),

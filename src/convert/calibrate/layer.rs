@@ -1,14 +1,12 @@
 //! One layer over all sequences.
 
-use std::ops::Range;
-
 use rayon::prelude::*;
 
 use super::attention::{Projected, attend};
 use super::error::CalibrateError;
 use super::hidden::{Hidden, normalize};
-use super::linear::{LoadedLinear, Observer};
-use crate::model::{Activation, Attention, Decoder, Gate, Layer, Linear, Mlp, Residual};
+use super::linear::{Inputs, LoadedLinear, Observer};
+use crate::model::{Activation, Decoder, Gate, Layer, Linear, Mlp, Residual};
 use anemeter_kernels::elementwise::{Unary, unary};
 
 /// Takes the hidden states through a layer. Each weight is in memory while it is needed.
@@ -24,13 +22,13 @@ pub fn run_layer(
         Some(norm) => hidden.normalized(Some(norm)),
         None => shared.clone(),
     });
-    let mut mixed = attention(&shared, &hidden.ranges(), (index, &layer.attention), observer)?;
+    let mut mixed = attention(&shared, hidden, (index, layer), observer)?;
     if let Some(norm) = &layer.post_attention_norm {
         normalize(&mut mixed, norm);
     }
     hidden.add(&mixed);
     let into = aside.unwrap_or_else(|| hidden.normalized(layer.mlp_norm.as_ref()));
-    let mut out = mlp(&into, index, &layer.mlp, observer)?;
+    let mut out = mlp(&into, hidden, (index, layer), observer)?;
     if let Some(norm) = &layer.post_mlp_norm {
         normalize(&mut out, norm);
     }
@@ -38,64 +36,84 @@ pub fn run_layer(
     Ok(())
 }
 
-/// What the head takes: the hidden states of the last layer after the last norm.
-pub fn head_input(hidden: &Hidden, decoder: &Decoder) -> Vec<f32> {
-    hidden.normalized(Some(&decoder.final_norm))
+/// What the head takes: the hidden states of the last layer after the last norm and the map that may follow it.
+pub fn head_input(
+    hidden: &Hidden,
+    decoder: &Decoder,
+    observer: &mut dyn Observer,
+) -> Result<Vec<f32>, CalibrateError> {
+    let rows = hidden.normalized(Some(&decoder.final_norm));
+    let Some(map) = &decoder.head.map else { return Ok(rows) };
+    let inputs = Inputs::inner(&rows, hidden);
+    let [out] = apply(&inputs, [("head_map".to_owned(), map)], observer)?;
+    Ok(out)
 }
 
 /// Applies maps that take the same rows.
 fn apply<const N: usize>(
-    rows: &[f32],
+    inputs: &Inputs<'_>,
     maps: [(String, &Linear); N],
     observer: &mut dyn Observer,
 ) -> Result<[Vec<f32>; N], CalibrateError> {
     let mut loaded = maps.map(|(place, linear)| LoadedLinear::load(&place, linear));
-    observer.before(rows, &mut loaded)?;
-    Ok(loaded.map(|map| map.apply(rows)))
+    observer.before(inputs, &mut loaded)?;
+    Ok(loaded.map(|map| map.apply(inputs.rows, inputs.exact)))
 }
 
 fn attention(
     rows: &[f32],
-    ranges: &[Range<usize>],
-    (index, attention): (usize, &Attention),
+    hidden: &Hidden,
+    (index, layer): (usize, &Layer),
     observer: &mut dyn Observer,
 ) -> Result<Vec<f32>, CalibrateError> {
+    let attention = layer.attention().ok_or(CalibrateError::Mixer { layer: index })?;
     let place = |name: &str| format!("layers_{index}_attention_{name}");
     let maps = [
         (place("query"), &attention.query),
         (place("key"), &attention.key),
         (place("value"), &attention.value),
     ];
-    let [query, key, value] = apply(rows, maps, observer)?;
-    let mixed = attend(attention, Projected { query, key, value }, ranges);
-    let [out] = apply(&mixed, [(place("output"), &attention.output)], observer)?;
+    let [query, key, value] = apply(&Inputs::inner(rows, hidden), maps, observer)?;
+    let mut mixed = attend(attention, Projected { query, key, value }, &hidden.ranges());
+    if let Some(gate) = &attention.output_gate {
+        let [mut gate] = apply(&Inputs::inner(rows, hidden), [(place("gate"), gate)], observer)?;
+        activate(&mut gate, Activation::Sigmoid);
+        mixed.par_iter_mut().zip(&gate).for_each(|(x, gate)| *x *= gate);
+    }
+    let stream = layer.post_attention_norm.is_none().then_some(&hidden.rows[..]);
+    let inputs = Inputs { stream, ..Inputs::inner(&mixed, hidden) };
+    let [out] = apply(&inputs, [(place("output"), &attention.output)], observer)?;
     Ok(out)
 }
 
 fn mlp(
     rows: &[f32],
-    index: usize,
-    mlp: &Mlp,
+    hidden: &Hidden,
+    (index, layer): (usize, &Layer),
     observer: &mut dyn Observer,
 ) -> Result<Vec<f32>, CalibrateError> {
     let place = |name: &str| format!("layers_{index}_mlp_{name}");
-    let (wide, last) = match mlp {
+    let (wide, last) = match &layer.mlp {
         Mlp::Plain { up, activation, down } => {
-            let [mut wide] = apply(rows, [(place("up"), up)], observer)?;
+            let [mut wide] = apply(&Inputs::inner(rows, hidden), [(place("up"), up)], observer)?;
             activate(&mut wide, *activation);
             (wide, (place("down"), down))
         }
         Mlp::Gated { gate, up, activation, down } => {
-            let [mut gated, wide] = apply(rows, [(place("gate"), gate), (place("up"), up)], observer)?;
+            let maps = [(place("gate"), gate), (place("up"), up)];
+            let [mut gated, wide] = apply(&Inputs::inner(rows, hidden), maps, observer)?;
             activate(&mut gated, *activation);
             gated.par_iter_mut().zip(&wide).for_each(|(gate, x)| *gate *= x);
             (gated, (place("down"), down))
         }
         Mlp::Inner { into, value, gate, how, gate_norm, out } => {
             let Gate { activation, alpha } = *how;
-            let [wide] = apply(rows, [(place("into"), into)], observer)?;
-            let [value, mut gated] =
-                apply(&wide, [(place("value"), value), (place("gate"), gate)], observer)?;
+            let [wide] = apply(&Inputs::inner(rows, hidden), [(place("into"), into)], observer)?;
+            let [value, mut gated] = apply(
+                &Inputs::inner(&wide, hidden),
+                [(place("value"), value), (place("gate"), gate)],
+                observer,
+            )?;
             activate(&mut gated, activation);
             if let Some(norm) = gate_norm {
                 normalize(&mut gated, norm);
@@ -105,7 +123,8 @@ fn mlp(
             (gated, (place("out"), out))
         }
     };
-    let [out] = apply(&wide, [last], observer)?;
+    let stream = layer.post_mlp_norm.is_none().then_some(&hidden.rows[..]);
+    let [out] = apply(&Inputs { stream, ..Inputs::inner(&wide, hidden) }, [last], observer)?;
     Ok(out)
 }
 

@@ -34,12 +34,13 @@ fn attention(window: Option<usize>) -> Attention {
         window,
         softcap: None,
         scaled_from: None,
+        output_gate: None,
     }
 }
 
 #[test]
 fn tokens_see_those_before_them_in_their_own_sequence() {
-    let hidden = Hidden { width: 2, lengths: vec![3, 2], rows: vec![0.0; 10] };
+    let hidden = Hidden { width: 2, lengths: vec![3, 2], rows: vec![0.0; 10], exact: 0 };
     assert_eq!(hidden.ranges(), [0..3, 3..5]);
     // Keys are all the same, so that what is seen is averaged.
     let projected =

@@ -129,7 +129,8 @@ pub(super) fn channels(layers: &[Layer], first: usize) -> Result<usize> {
     let mut sum = 0usize;
     for (i, layer) in layers.iter().enumerate() {
         let at = format!("layers_{}_attention", first + i);
-        let heads = Heads::of(&at, &layer.attention)?;
+        let Some(attention) = layer.attention() else { continue };
+        let heads = Heads::of(&at, attention)?;
         sum = sum
             .checked_add(heads.kv_channels())
             .filter(|&n| i32::try_from(n).is_ok())
@@ -143,7 +144,8 @@ pub(super) fn shared_heads(layers: &[Layer], first: usize) -> Result<(usize, usi
     let mut shared = None;
     for (i, layer) in layers.iter().enumerate() {
         let at = format!("layers_{}_attention", first + i);
-        let heads = Heads::of(&at, &layer.attention)?;
+        let Some(attention) = layer.attention() else { continue };
+        let heads = Heads::of(&at, attention)?;
         let sizes = (heads.kv_heads, heads.width);
         let &mut (kv_heads, width) = shared.get_or_insert(sizes);
         if (kv_heads, width) != sizes {

@@ -4,17 +4,21 @@ use std::ops::Range;
 
 use super::attention::{Tokens, attention};
 use super::cache::{self, Cache, KvState, Past};
+use super::carried::Carried;
+use super::delta_net::delta_net;
 use super::error::{LowerError, Result};
 use super::graph::{CHANNELS, Finished, Graph, SEQUENCE};
 use super::mlp::mlp;
 use super::norm::norm;
 use super::options::Options;
 use super::positions::Positions;
+use super::short_conv::short_conv;
 use super::weights::{WeightRequest, Weights};
-use crate::model::{Decoder, Layer, Norm, Position, Residual};
-use anemeter_base::vocabulary::{Embeddings, FunctionRole, kv_state_name};
+use crate::model::{Decoder, Layer, Mixer, Norm, Position, Residual};
+use anemeter_base::function_name::at_length;
+use anemeter_base::vocabulary::{Embeddings, FunctionRole, ShapesAs, kv_state_name};
 use anemeter_kernels::tensor::DType;
-use anemeter_mil::{Opset, ValueId};
+use anemeter_mil::ValueId;
 
 /// A chunk whose functions are being built.
 pub(super) struct ChunkBuilder<'a> {
@@ -26,22 +30,35 @@ pub(super) struct ChunkBuilder<'a> {
     pub(super) weights: Weights,
 }
 
+/// What is known of earlier tokens, and what later ones are to know.
+pub(super) struct Memory {
+    pub(super) cache: Cache,
+    carried: Carried,
+}
+
+impl Memory {
+    /// A cache, and no other states.
+    pub(super) fn of(cache: Cache) -> Memory {
+        Memory { cache, carried: Carried::none() }
+    }
+}
+
 /// What a function does with a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Task {
     /// The whole sequence; keys and values are forgotten.
     Whole,
-    /// The whole sequence; its keys and values come out.
+    /// The whole sequence; its keys and values come out, and other states after it.
     Prefill,
-    /// One token after those of the cache inputs; its keys and values come out.
+    /// One token after those of the cache inputs; its keys and values come out, and other states after it.
     Decode,
     /// Some tokens after those of a state of this length.
     Extend { context: usize, query: usize },
 }
 
 impl Task {
-    /// The function's name.
-    fn name(self) -> String {
+    /// The function's name, with the only length that it takes if it takes one.
+    fn name(self, only: Option<usize>) -> String {
         let role = match self {
             Task::Whole => FunctionRole::Main,
             Task::Prefill => FunctionRole::Prefill,
@@ -49,19 +66,22 @@ impl Task {
             Task::Extend { context, query: 1 } => FunctionRole::DecodeState { context },
             Task::Extend { context, query } => FunctionRole::PrefillState { context, query },
         };
-        role.to_string()
+        match only {
+            Some(length) => at_length(&role.to_string(), length),
+            None => role.to_string(),
+        }
     }
 
-    /// Lengths that flexible inputs pair by.
-    fn lengths(self, options: &Options) -> Vec<usize> {
+    /// Lengths that flexible inputs pair by, function by function.
+    pub(super) fn functions(self, options: &Options) -> Vec<Lengths> {
         match self {
-            Task::Whole | Task::Prefill | Task::Decode => options.seq_lens.clone(),
-            Task::Extend { context, .. } => vec![context],
+            Task::Extend { context, .. } => vec![Lengths { all: vec![context], only: None }],
+            Task::Whole | Task::Prefill | Task::Decode => Lengths::of(&options.seq_lens, options.shapes_as),
         }
     }
 
     /// How many tokens it takes at a length.
-    fn tokens(self, length: usize) -> usize {
+    pub(super) fn tokens(self, length: usize) -> usize {
         match self {
             Task::Whole | Task::Prefill => length,
             Task::Decode => 1,
@@ -71,6 +91,25 @@ impl Task {
 
     fn is_one(self) -> bool {
         self.tokens(0) == 1
+    }
+}
+
+/// The lengths of one function.
+pub(super) struct Lengths {
+    pub(super) all: Vec<usize>,
+    /// The length that is part of its name.
+    pub(super) only: Option<usize>,
+}
+
+impl Lengths {
+    /// One function for all lengths, or one for each.
+    pub(super) fn of(lengths: &[usize], shapes_as: ShapesAs) -> Vec<Lengths> {
+        match shapes_as {
+            ShapesAs::Enumerated => vec![Lengths { all: lengths.to_vec(), only: None }],
+            ShapesAs::Functions => {
+                lengths.iter().map(|&length| Lengths { all: vec![length], only: Some(length) }).collect()
+            }
+        }
     }
 }
 
@@ -88,17 +127,19 @@ impl ChunkBuilder<'_> {
     }
 
     /// The function `embed`: ids to vectors.
-    pub(super) fn embed(&mut self) -> Result<Finished> {
+    pub(super) fn embed(&mut self, lengths: &Lengths) -> Result<Finished> {
         let (decoder, options) = (self.decoder, self.options);
-        let lengths = options.embedded_lengths();
-        let mut graph =
-            Graph::new(&FunctionRole::Embed.to_string(), options.opset, &lengths, &mut self.weights);
+        let name = match lengths.only {
+            Some(length) => at_length(FunctionRole::EMBED, length),
+            None => FunctionRole::EMBED.to_owned(),
+        };
+        let mut graph = Graph::new(&name, options.opset, &lengths.all, &mut self.weights);
         let hidden = embed(&mut graph, decoder, |length| [options.batch, length])?;
         Ok(graph.finish(&[("hidden".to_owned(), hidden)]))
     }
 
     /// A function that runs the layers.
-    pub(super) fn function(&mut self, task: Task) -> Result<Finished> {
+    pub(super) fn function(&mut self, task: Task, lengths: &Lengths) -> Result<Finished> {
         let (decoder, options, is_last) = (self.decoder, self.options, self.is_last());
         let embeds = self.is_first()
             && match options.embeddings {
@@ -108,8 +149,9 @@ impl ChunkBuilder<'_> {
             };
         let (range, positions) = (self.layers.clone(), self.positions.clone());
         let cache_shape = self.cache_shape(task)?;
-        let lengths = task.lengths(options);
-        let mut graph = Graph::new(&task.name(), options.opset, &lengths, &mut self.weights);
+        let carried_sizes = Carried::sizes(self.own_layers(), self.layers.start)?;
+        let mut graph =
+            Graph::new(&task.name(lengths.only), options.opset, &lengths.all, &mut self.weights);
 
         let batch = options.batch;
         let mut x = match embeds {
@@ -118,8 +160,10 @@ impl ChunkBuilder<'_> {
                 graph.input("hidden", DType::F16, |length| [batch, decoder.hidden, 1, task.tokens(length)])
             }
         };
-        let tokens = tokens(&mut graph, task, &lengths, (batch, &positions))?;
-        let mut cache = open_cache(&mut graph, task, cache_shape)?;
+        let tokens = tokens(&mut graph, task, &lengths.all, (batch, &positions))?;
+        let cache = open_cache(&mut graph, task, cache_shape)?;
+        let carried = Carried::open(&mut graph, task, carried_sizes, batch);
+        let mut memory = Memory { cache, carried };
         let select = is_last && !task.is_one();
         let select =
             select.then(|| graph.input("select", DType::F16, |length| [batch, 1, 1, task.tokens(length)]));
@@ -127,17 +171,18 @@ impl ChunkBuilder<'_> {
         for index in range {
             let block = &decoder.layers[index];
             x = graph.within(&format!("layers_{index}"), |graph| {
-                layer(graph, x, block, (decoder.hidden, &tokens), &mut cache)
+                layer(graph, x, block, (decoder.hidden, &tokens), &mut memory)
             })?;
         }
         let mut outputs = match is_last {
             true => head(&mut graph, x, select, (decoder, options.head_split))?,
             false => vec![("hidden_out".to_owned(), x)],
         };
-        if let Cache::Io { keys, values, .. } = cache {
+        if let Cache::Io { keys, values, .. } = memory.cache {
             outputs.push(("k_new".to_owned(), graph.concat("keys_new", &keys, CHANNELS)?));
             outputs.push(("v_new".to_owned(), graph.concat("values_new", &values, CHANNELS)?));
         }
+        outputs.extend(memory.carried.outputs(&mut graph)?);
         Ok(graph.finish(&outputs))
     }
 
@@ -157,6 +202,8 @@ impl ChunkBuilder<'_> {
 fn open_cache(graph: &mut Graph<'_>, task: Task, shape: [usize; 4]) -> Result<Cache> {
     let [batch, channels, ..] = shape;
     match task {
+        // No layer of the chunk attends.
+        Task::Prefill | Task::Decode if channels == 0 => Ok(Cache::None),
         Task::Whole => Ok(Cache::None),
         Task::Prefill => Ok(Cache::Io { keys: Vec::new(), values: Vec::new(), past: None }),
         Task::Decode => {
@@ -235,15 +282,23 @@ pub(super) fn layer(
     x: ValueId,
     layer: &Layer,
     (hidden, tokens): (usize, &Tokens),
-    cache: &mut Cache,
+    memory: &mut Memory,
 ) -> Result {
     let normed = |graph: &mut Graph<'_>, label: &str, x: ValueId, by: Option<&Norm>| match by {
         Some(by) => norm(graph, label, x, by, (CHANNELS, hidden)),
         None => Ok(x),
     };
     let into = normed(graph, "attention_norm", x, layer.attention_norm.as_ref())?;
-    let mixed = graph
-        .within("attention", |graph| attention(graph, into, &layer.attention, (hidden, tokens), cache))?;
+    let sizes = (hidden, tokens);
+    let mixed = match &layer.mixer {
+        Mixer::Attention(own) => graph
+            .within("attention", |graph| attention(graph, into, own, sizes, &mut memory.cache))?,
+        Mixer::ShortConv(own) => graph
+            .within("short_conv", |graph| short_conv(graph, into, own, sizes, &mut memory.carried))?,
+        Mixer::DeltaNet(own) => {
+            graph.within("delta_net", |graph| delta_net(graph, into, own, sizes, &mut memory.carried))?
+        }
+    };
     let mixed = normed(graph, "post_attention_norm", mixed, layer.post_attention_norm.as_ref())?;
     let attended = graph.binary("add", "attended", x, mixed)?;
     let into = match (layer.residual, &layer.mlp_norm) {
@@ -255,19 +310,6 @@ pub(super) fn layer(
     let wide = graph.within("mlp", |graph| mlp(graph, into, &layer.mlp, hidden))?;
     let wide = normed(graph, "post_mlp_norm", wide, layer.post_mlp_norm.as_ref())?;
     graph.binary("add", "out", attended, wide)
-}
-
-/// The function of the head alone: the vectors of so many positions in, the logits of all of them out.
-pub(super) fn head_alone(
-    decoder: &Decoder,
-    opset: Opset,
-    positions: usize,
-    weights: &mut Weights,
-) -> Result<Finished> {
-    let mut graph = Graph::new(FunctionRole::MAIN, opset, &[positions], weights);
-    let x = graph.input("hidden", DType::F16, |positions| [1, decoder.hidden, 1, positions]);
-    let logits = head(&mut graph, x, None, (decoder, 1))?;
-    Ok(graph.finish(&logits))
 }
 
 /// Logits of the selected position, or of all, in as many parts as asked for.
@@ -282,7 +324,10 @@ pub(super) fn head(
         x = graph.reduce("reduce_sum", "last", chosen, SEQUENCE)?;
     }
     let (hidden, vocabulary) = (decoder.hidden, decoder.vocabulary);
-    let x = norm(graph, "final_norm", x, &decoder.final_norm, (CHANNELS, hidden))?;
+    let mut x = norm(graph, "final_norm", x, &decoder.final_norm, (CHANNELS, hidden))?;
+    if let Some(map) = &decoder.head.map {
+        x = graph.linear("head_map", x, map, (hidden, hidden))?;
+    }
     let (at, weight) = match decoder.head.tied {
         true => ("embedding_weight", &decoder.embedding),
         false => ("head_weight", &decoder.head.weight),

@@ -6,6 +6,10 @@
 mod apple_llm;
 mod attention;
 mod cache;
+mod carried;
+mod causal_conv;
+mod delta_chunks;
+mod delta_net;
 mod encoder;
 mod enumerated;
 mod error;
@@ -17,6 +21,7 @@ mod norm;
 mod options;
 mod positions;
 mod read_stats;
+mod short_conv;
 mod weights;
 
 use std::ops::Range;
@@ -24,7 +29,7 @@ use std::sync::Arc;
 
 use enumerated::Enumerated;
 use fp16_stream::Fp16Stream;
-use function::{ChunkBuilder, Task, head_alone, share};
+use function::{ChunkBuilder, Lengths, Task, share};
 use weights::Weights;
 
 use crate::model::{Decoder, Weight};
@@ -82,18 +87,6 @@ fn chunk_name(index: usize, count: usize) -> String {
     }
 }
 
-/// The head as a model of its own, which gives the logits of so many positions at once; the functions of [`lower`] give
-/// those of one.
-pub fn lower_head(decoder: &Decoder, positions: usize) -> Result<Model> {
-    let mut weights = Weights::new(Arc::default());
-    let head = head_alone(decoder, Options::default().opset, positions, &mut weights)?;
-    let mut model = Model::single(head.function);
-    if let Some(interface) = model.interface_mut(FunctionRole::MAIN) {
-        head.shapes.declare(interface);
-    }
-    Ok(model)
-}
-
 /// All of a weight as fp16, row by row, converted while it is written.
 pub fn fp16_payload(weight: &Weight, stats: &Arc<ReadStats>) -> Arc<dyn Payload> {
     Arc::new(Fp16Stream::new(weight.clone(), 0..weight.element_count(), stats.clone()))
@@ -114,10 +107,17 @@ fn model(mut chunk: ChunkBuilder<'_>) -> Result<Model, LowerError> {
             KvForm::None => tasks.push(Task::Whole),
         }
     }
-    let mut finished = tasks.into_iter().map(|task| chunk.function(task)).collect::<Result<Vec<_>, _>>()?;
+    let mut finished = Vec::new();
+    for task in tasks {
+        for lengths in task.functions(options) {
+            finished.push(chunk.function(task, &lengths)?);
+        }
+    }
     let takes_vectors = options.kv.iter().any(|&form| form != KvForm::None);
     if chunk.layers.start == 0 && options.embeddings == Embeddings::Function && takes_vectors {
-        finished.push(chunk.embed()?);
+        for lengths in Lengths::of(&options.embedded_lengths(), options.shapes_as) {
+            finished.push(chunk.embed(&lengths)?);
+        }
     }
     let names: Vec<String> = finished.iter().map(|f| f.function.name.clone()).collect();
     let (functions, shapes): (Vec<Function>, Vec<Enumerated>) =

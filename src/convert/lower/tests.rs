@@ -51,6 +51,7 @@ fn an_attention([heads, kv_heads, head_dim]: [usize; 3], rotated: Option<usize>)
         window: None,
         softcap: None,
         scaled_from: None,
+        output_gate: None,
     }
 }
 
@@ -247,7 +248,7 @@ fn a_state_is_updated_before_it_is_seen() {
 fn heads_that_do_not_fit_are_named() {
     let layer = |heads| Layer {
         attention_norm: Some(a_norm(NormKind::Rms, HIDDEN, 0.0)),
-        attention: an_attention(heads, None),
+        mixer: an_attention(heads, None).into(),
         post_attention_norm: None,
         mlp_norm: None,
         mlp: Mlp::Plain { up: linear(1, 1), activation: Activation::Relu, down: linear(1, 1) },

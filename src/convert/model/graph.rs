@@ -1,5 +1,6 @@
 //! The model graph: plain data between a checkpoint and a MIL program.
 
+use super::mixer::Mixer;
 use super::rope::Rope;
 use super::weight::{Pairs, Weight};
 
@@ -41,6 +42,8 @@ pub enum Position {
 /// The output projection (LM head) and what is done to its logits.
 #[derive(Debug, Clone)]
 pub struct Head {
+    /// A map of the hidden size after the last norm, if rotations left one.
+    pub map: Option<Linear>,
     /// `[vocabulary, hidden]`; the embedding itself if it is tied.
     pub weight: Weight,
     /// Whether it is the embedding.
@@ -49,14 +52,14 @@ pub struct Head {
     pub softcap: Option<f32>,
 }
 
-/// One layer: attention, then the MLP, each between norms and added to the residual stream.
+/// One layer: attention or another mixer of tokens, then the MLP, each between norms and added to the residual stream.
 #[derive(Debug, Clone)]
 pub struct Layer {
-    /// Norm before attention.
+    /// Norm before the mixer.
     pub attention_norm: Option<Norm>,
-    /// Self-attention.
-    pub attention: Attention,
-    /// After attention, before the addition.
+    /// Self-attention, or what is in its place.
+    pub mixer: Mixer,
+    /// After the mixer, before the addition.
     pub post_attention_norm: Option<Norm>,
     /// Norm before the MLP.
     pub mlp_norm: Option<Norm>,
@@ -66,6 +69,13 @@ pub struct Layer {
     pub post_mlp_norm: Option<Norm>,
     /// What the MLP sees.
     pub residual: Residual,
+}
+
+impl Layer {
+    /// Its attention, if it has any.
+    pub fn attention(&self) -> Option<&Attention> {
+        self.mixer.attention()
+    }
 }
 
 /// How attention and MLP follow each other.
@@ -107,6 +117,8 @@ pub struct Attention {
     pub window: Option<usize>,
     /// Cap of the scores through `cap * tanh(x / cap)`, before the mask.
     pub softcap: Option<f32>,
+    /// Projects to what is multiplied, through a sigmoid, by what each query saw, if anything is.
+    pub output_gate: Option<Linear>,
     /// From this position on queries are scaled by their position, which no program does.
     pub scaled_from: Option<usize>,
 }

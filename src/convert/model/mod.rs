@@ -5,7 +5,9 @@ mod encoder;
 mod error;
 mod graph;
 mod keys;
+mod mixer;
 mod rope;
+mod rotate;
 mod tensors;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -17,5 +19,7 @@ pub use error::{Expected, ModelError, TensorProblem};
 pub use graph::{
     Activation, Attention, Decoder, Gate, Head, Layer, Linear, Mlp, Norm, NormKind, Position, Residual,
 };
+pub use mixer::{CausalConv, DeltaNet, Mixer, ShortConv};
 pub use rope::{LongFrequencies, Rope, RopeScaling};
-pub use weight::{Pairs, Source, Weight};
+pub use rotate::{Mapped, Rotated, rotate};
+pub use weight::{Pairs, Source, Stripes, Weight};

@@ -1,7 +1,9 @@
 //! A weight of the model as a view of a stored tensor, read range by range.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use super::rotate::Mapped;
 use crate::checkpoint::{QuantizedBlocks, Stored};
 use anemeter_kernels::tensor::{DType, Shape, shape};
 
@@ -32,8 +34,30 @@ pub enum Source {
     PlusOne(Stored),
     /// Rows of heads whose neighbouring dimensions form pairs, in the order of halves.
     Halves(Stored, Pairs),
+    /// Rows of a matrix in stripes that lie between others.
+    Striped(Stored, Stripes),
     /// Each element of another source times a number.
     Scaled(Box<Source>, f32),
+    /// Another weight with maps of its inputs and outputs in it.
+    Mapped(Arc<Mapped>),
+}
+
+/// Which rows of a matrix are taken: of so many at a time, some from one on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stripes {
+    /// Rows from one stripe's first to the next's.
+    pub every: usize,
+    /// Rows of a stripe.
+    pub rows: usize,
+    /// Rows before the first stripe.
+    pub first: usize,
+}
+
+impl Stripes {
+    fn stored_row(self, row: usize) -> usize {
+        let size = self.rows.max(1);
+        row / size * self.every + self.first + row % size
+    }
 }
 
 /// Heads in which neighbouring dimensions are rotated against each other.
@@ -76,6 +100,22 @@ impl Weight {
         Weight { source: Source::Scaled(Box::new(self.source), factor), ..self }
     }
 
+    /// Stripes of the rows, under a name of their own.
+    #[must_use]
+    pub fn striped(&self, stripes: Stripes, part: &str) -> Weight {
+        let (module, last) = self.name.rsplit_once('.').unwrap_or(("", &self.name));
+        let name = format!("{module}.{part}.{last}");
+        let mut shape = self.shape.clone();
+        if let Some(rows) = shape.first_mut() {
+            *rows = *rows / stripes.every.max(1) * stripes.rows;
+        }
+        let source = match &self.source {
+            Source::Stored(stored) => Source::Striped(stored.clone(), stripes),
+            source => source.clone(),
+        };
+        Weight { name, shape, source }
+    }
+
     /// The rows of heads whose neighbouring dimensions form pairs, in the order of halves.
     #[must_use]
     pub fn by_halves(self, pairs: Pairs) -> Weight {
@@ -104,7 +144,13 @@ impl Weight {
                 stored.read(range, out);
                 out.iter_mut().for_each(|x| *x += 1.0);
             }
-            Source::Halves(stored, pairs) => self.read_halves(stored, *pairs, range, out),
+            Source::Halves(stored, pairs) => {
+                self.read_rows(stored, |row| pairs.stored_row(row), range, out);
+            }
+            Source::Striped(stored, stripes) => {
+                self.read_rows(stored, |row| stripes.stored_row(row), range, out);
+            }
+            Source::Mapped(mapped) => mapped.read(range, out),
             Source::Scaled(inner, factor) => {
                 let out = &mut out[..range.len()];
                 self.read_source(inner, range, out);
@@ -113,13 +159,20 @@ impl Weight {
         }
     }
 
-    fn read_halves(&self, stored: &Stored, pairs: Pairs, range: Range<usize>, out: &mut [f32]) {
+    /// Reads rows that are stored in another order.
+    fn read_rows(
+        &self,
+        stored: &Stored,
+        stored_row: impl Fn(usize) -> usize,
+        range: Range<usize>,
+        out: &mut [f32],
+    ) {
         let width = self.row_start(1).max(1);
         let mut at = range.start;
         while at < range.end {
             let (row, column) = (at / width, at % width);
             let len = (width - column).min(range.end - at);
-            let start = pairs.stored_row(row) * width + column;
+            let start = stored_row(row) * width + column;
             stored.read(start..start + len, &mut out[at - range.start..][..len]);
             at += len;
         }
@@ -133,6 +186,8 @@ impl Weight {
             | Source::TransposedColumns(..)
             | Source::PlusOne(_)
             | Source::Halves(..)
+            | Source::Striped(..)
+            | Source::Mapped(_)
             | Source::Scaled(..) => false,
         };
         is_plain.then(|| self.source_bytes(range))
@@ -178,9 +233,13 @@ impl Weight {
     fn range_of<'a>(&self, source: &'a Source, range: Range<usize>) -> (&'a Stored, Range<usize>) {
         let (stored, offset) = match source {
             Source::Scaled(inner, _) => return self.range_of(inner, range),
+            Source::Mapped(mapped) => return mapped.inner().source_range(mapped.needed(range)),
             Source::Stored(stored) | Source::PlusOne(stored) => (stored, 0),
             Source::Rows(stored, row) => (stored, self.row_start(*row)),
-            Source::Transposed(stored) | Source::TransposedColumns(stored, _) | Source::Halves(stored, _) => {
+            Source::Transposed(stored)
+            | Source::TransposedColumns(stored, _)
+            | Source::Halves(stored, _)
+            | Source::Striped(stored, _) => {
                 return (stored, 0..stored.bytes.len());
             }
         };
@@ -202,6 +261,8 @@ impl Weight {
             | Source::TransposedColumns(..)
             | Source::PlusOne(_)
             | Source::Halves(..)
+            | Source::Striped(..)
+            | Source::Mapped(_)
             | Source::Scaled(..) => return None,
         };
         stored.quantized_blocks()?.starting_at(start + first)
@@ -291,7 +352,10 @@ mod tests {
         let pairs = Pairs { head_dim: 10, dims: 6 };
         let halves = weight(&[130, 201], Source::Stored(matrix.clone())).by_halves(pairs);
         let rows = weight(&[30, 201], Source::Rows(matrix.clone(), 7));
-        let cases: [(Weight, &dyn Fn(usize) -> f32); 8] = [
+        let stripes = Stripes { every: 13, rows: 5, first: 3 };
+        let striped = weight(&[50, 201], Source::Striped(matrix.clone(), stripes));
+        let cases: [(Weight, &dyn Fn(usize) -> f32); 9] = [
+            (striped, &|i| element(i / 201 / 5 * 13 + 3 + i / 201 % 5, i % 201)),
             (weight(&[130, 201], Source::Stored(matrix.clone())), &|i| i as f32),
             (weight(&[30, 201], Source::Rows(matrix.clone(), 7)), &|i| (7 * 201 + i) as f32),
             (weight(&[201, 130], Source::Transposed(matrix.clone())), &|i| element(i % 130, i / 130)),

@@ -120,7 +120,7 @@ pub(super) fn export(
     let bytes = describe::weight_bytes(&lowered.model);
     let mut plan = wanted.precision.clone();
     // Looked up like embeddings, and as small as norms.
-    let is_rotary = decoder.layers.iter().any(|layer| layer.attention.rope.is_some());
+    let is_rotary = decoder.layers.iter().any(|layer| layer.attention().is_some_and(|own| own.rope.is_some()));
     if is_rotary {
         plan.rules.insert(0, Rule { pattern: ROTARY_TABLES.to_owned(), precision: Precision::Keep });
     }
@@ -255,7 +255,7 @@ fn asset_of(folder: &Path) -> Option<String> {
     if fs::metadata(&path).ok()?.len() > LARGEST {
         return None;
     }
-    let document: Document = serde_json::from_slice(&fs::read(path).ok()?).ok()?;
+    let document: Document = serde_json::from_slice(&crate::files::read(path, crate::files::TEXTS).ok()?).ok()?;
     (document.kind == "llm").then_some(document.assets.main)
 }
 
@@ -281,7 +281,7 @@ fn write_tokenizer(
     };
     let mut has_config = false;
     for name in TOKENIZER_FILES {
-        let Some(bytes) = from.and_then(|from| fs::read(from.join(name)).ok()) else { continue };
+        let Some(bytes) = from.and_then(|from| crate::files::read(&from.join(name), crate::files::TEXTS).ok()) else { continue };
         write_file(&to.join(name), &bytes)?;
         has_config |= *name == "tokenizer_config.json";
     }

@@ -20,6 +20,8 @@ use anemeter_mil::propagate::{self, propagate};
 pub struct StoredWeights {
     weights: BTreeMap<(String, usize), Arc<dyn Decode>>,
     logged: BTreeMap<String, f64>,
+    /// Whether there are compressed weights in assets alone, whose names are not kept there.
+    unknown: bool,
 }
 
 /// What a matrix of the reference is called in the programs.
@@ -48,9 +50,12 @@ impl StoredWeights {
         let manifest = bundle.manifest();
         let log = manifest.compression.iter().flat_map(|log| &log.tensors);
         let logged = log.map(|TensorLog { name, cosine, .. }| (name.clone(), *cosine)).collect();
-        let mut found = StoredWeights { weights: BTreeMap::new(), logged };
+        let mut found = StoredWeights { weights: BTreeMap::new(), logged, unknown: false };
         for chunk in &manifest.chunks {
-            found.add(&Package::open(bundle.path(&chunk.file.name))?);
+            match chunk.package() {
+                Some(file) => found.add(&Package::open(bundle.path(&file.name))?),
+                None => found.unknown |= manifest.compression.is_some(),
+            }
         }
         Ok(found)
     }
@@ -66,6 +71,11 @@ impl StoredWeights {
                 }
             }
         }
+    }
+
+    /// Whether there are compressed weights that cannot be told: those of Core AI assets without packages.
+    pub fn are_unknown(&self) -> bool {
+        self.unknown
     }
 
     /// Whether no weight is compressed.
@@ -179,7 +189,7 @@ mod tests {
             ((name.to_owned(), shape.len()), decode)
         };
         let logged = weights.iter().map(|(name, ..)| ((*name).to_owned(), 0.99)).collect();
-        StoredWeights { weights: weights.iter().map(entry).collect(), logged }
+        StoredWeights { weights: weights.iter().map(entry).collect(), logged, unknown: false }
     }
 
     const HEAD: Stored<'_> = Stored { name: "head", rank: 4 };

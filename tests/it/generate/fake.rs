@@ -1,6 +1,7 @@
 //! A runtime that follows a script: each function takes its time and the logits are written down beforehand.
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use anemeter::bundle::{
 use anemeter::generate::{Driver, Generator, ManualClock};
 use anemeter::runtime::{Observer, RuntimeError, Session};
 use anemeter::tensor::{Tensor, TensorView};
-use anemeter::vocabulary::{ComputeUnits, Embeddings, KvForm};
+use anemeter::vocabulary::{ComputeUnits, Embeddings, KvForm, ShapesAs};
 use half::f16;
 
 use super::bundles::file;
@@ -85,7 +86,7 @@ pub(crate) fn session(clock: &ManualClock, script: &[[f32; VOCABULARY]]) -> Box<
 pub(crate) fn generator(clock: &ManualClock, script: &[[f32; VOCABULARY]]) -> Generator {
     let session = session(clock, script);
     let clock = Arc::new(clock.clone());
-    let driver = Driver::over(&manifest(), None, vec![session], None, clock.clone()).unwrap();
+    let driver = Driver::over(&manifest(), Path::new(""), vec![session], None, clock.clone()).unwrap();
     Generator::new(driver, None, clock)
 }
 
@@ -121,6 +122,7 @@ pub(crate) fn manifest() -> Manifest {
             parameters: 0,
             max_positions: 8,
             kv_bytes_per_token: 8,
+            state_bytes: 0,
             embedding_scale: 1.0,
             learned_positions: false,
         }),
@@ -137,6 +139,7 @@ pub(crate) fn manifest() -> Manifest {
             compute_units: ComputeUnits::All,
             precision: "fp16".to_owned(),
             activations: anemeter::vocabulary::Activations::Fp16,
+            shapes_as: ShapesAs::Enumerated,
             training_seq_lens: None,
             config: None,
         }),
@@ -158,6 +161,7 @@ pub(crate) fn manifest() -> Manifest {
         tokenizer: None,
         compression: None,
         sensitivity: None,
+        rotated: None,
         encoder: None,
         warnings: Vec::new(),
         profile: Vec::new(),

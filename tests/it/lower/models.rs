@@ -2,7 +2,7 @@
 
 use anemeter::checkpoint::{Encoding, Stored};
 use anemeter::model::{
-    Activation, Attention, Decoder, Head, Layer, Linear, Mlp, Norm, NormKind, Position, Residual, Rope,
+    Activation, Attention, Decoder, Head, Layer, Linear, Mixer, Mlp, Norm, NormKind, Position, Residual, Rope,
     RopeScaling, Source, Weight,
 };
 use anemeter::tensor::{AlignedBuf, DType};
@@ -69,7 +69,7 @@ pub(crate) fn llama(sizes: Sizes, seed: u32) -> Decoder {
     let Sizes { hidden, heads, kv_heads, head_dim, wide, vocabulary, .. } = sizes;
     let layers = (0..sizes.layers).map(|_| Layer {
         attention_norm: Some(random.norm(NormKind::Rms, hidden)),
-        attention: Attention {
+        mixer: Mixer::Attention(Attention {
             heads,
             kv_heads,
             head_dim,
@@ -84,7 +84,8 @@ pub(crate) fn llama(sizes: Sizes, seed: u32) -> Decoder {
             window: None,
             softcap: None,
             scaled_from: None,
-        },
+            output_gate: None,
+        }),
         post_attention_norm: None,
         mlp_norm: Some(random.norm(NormKind::Rms, hidden)),
         mlp: Mlp::Gated {
@@ -107,7 +108,12 @@ pub(crate) fn llama(sizes: Sizes, seed: u32) -> Decoder {
         position: Position::Rotary,
         layers,
         final_norm: random.norm(NormKind::Rms, hidden),
-        head: Head { weight: random.weight(&[vocabulary, hidden], 0.5), tied: false, softcap: None },
+        head: Head {
+            map: None,
+            weight: random.weight(&[vocabulary, hidden], 0.5),
+            tied: false,
+            softcap: None,
+        },
     }
 }
 

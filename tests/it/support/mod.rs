@@ -1,5 +1,6 @@
 //! What tests are made of: checkpoints, models, damaged packages, and the program itself.
 
+pub(crate) mod apple_python;
 pub(crate) mod architectures;
 pub(crate) mod checkpoints;
 pub(crate) mod command;
@@ -9,8 +10,10 @@ pub(crate) mod decoders;
 pub(crate) mod encoders;
 pub(crate) mod fixtures;
 pub(crate) mod gguf;
+pub(crate) mod hybrids;
 pub(crate) mod mlmodelc;
 pub(crate) mod numbers;
 pub(crate) mod packages;
+pub(crate) mod report;
 pub(crate) mod scene;
 pub(crate) mod tiny;

@@ -4,6 +4,7 @@ mod against;
 mod compressed;
 mod decoder_faults;
 mod faults;
+mod hybrids;
 
 use std::path::{Path, PathBuf};
 
@@ -11,6 +12,7 @@ use anemeter::advice::{Advice, Remedy};
 use anemeter::bundle::Bundle;
 use anemeter::harness::records;
 use anemeter::report::Verification;
+use anemeter::vocabulary::RuntimeName;
 use half::f16;
 use serde_json::{Value, json};
 
@@ -21,9 +23,17 @@ use crate::support::damage::put;
 
 /// Exports a checkpoint in all forms.
 fn export(checkpoint: &Path, folder: &Path, more: &[&str]) -> PathBuf {
+    export_in(ALL_FORMS, checkpoint, folder, more)
+}
+
+/// Every form of the KV cache.
+const ALL_FORMS: &str = "io,state,none";
+
+/// Exports a checkpoint in some forms.
+fn export_in(forms: &str, checkpoint: &Path, folder: &Path, more: &[&str]) -> PathBuf {
     let bundle = folder.join(format!("{}-bundle", checkpoint.file_name().unwrap().to_str().unwrap()));
     let mut args = vec!["export", arg(checkpoint), "-o", arg(&bundle)];
-    args.extend(["--kv", "io,state,none", "--shapes", "16,24", "--query", "4"]);
+    args.extend(["--kv", forms, "--shapes", "16,24", "--query", "4"]);
     args.extend(more);
     let outcome = anemeter(&args);
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);
@@ -128,12 +138,12 @@ fn what_was_found_is_recorded_beside_the_bundle() {
     let checkpoint = sound.write(folder.path());
     let bundle = export(&checkpoint, folder.path(), &[]);
     let opened = Bundle::open(&bundle).unwrap();
-    assert_eq!(records::read::<Verification>(&opened).unwrap(), None);
+    assert_eq!(records::read::<Verification>(&opened, RuntimeName::Cpu).unwrap(), None);
 
     let few = ["--kv", "io,state", "--shapes", "16,24", "--tokens", "2"];
     let outcome = verify(&bundle, &checkpoint, &few);
     assert!(!outcome.stderr.contains("note:"), "{}", outcome.stderr);
-    let found: Verification = records::read(&opened).unwrap().unwrap();
+    let found: Verification = records::read(&opened, RuntimeName::Cpu).unwrap().unwrap();
     assert!(found.passed && found.checkpoint_is_the_exported_one && found.cosine_min > Some(0.9999));
     assert_eq!((found.nan, found.inf, found.positions, found.failures.len()), (0, 0, 2 * 2 * 2 * 8, 0));
     assert_eq!(
@@ -151,7 +161,7 @@ fn what_was_found_is_recorded_beside_the_bundle() {
         "{}",
         outcome.stderr
     );
-    let found: Verification = records::read(&opened).unwrap().unwrap();
+    let found: Verification = records::read(&opened, RuntimeName::Cpu).unwrap().unwrap();
     assert!(!found.passed && !found.checkpoint_is_the_exported_one && !found.failures.is_empty());
 
     exported_again_is_not_verified(&checkpoint, &bundle);
@@ -164,9 +174,13 @@ fn exported_again_is_not_verified(checkpoint: &Path, bundle: &Path) {
     assert!(!bundle.join("verify.json").exists(), "a new bundle takes the place of the whole folder");
     put(&bundle.join("verify.json"), &kept);
     let opened = Bundle::open(bundle).unwrap();
-    assert_eq!(records::read::<Verification>(&opened).unwrap(), None, "the record is of other packages");
+    assert_eq!(
+        records::read::<Verification>(&opened, RuntimeName::Cpu).unwrap(),
+        None,
+        "the record is of other packages"
+    );
     write_text(&bundle.join("verify.json"), "{");
-    let error = records::read::<Verification>(&opened).unwrap_err();
+    let error = records::read::<Verification>(&opened, RuntimeName::Cpu).unwrap_err();
     assert!(error.to_string().contains("verify.json: is not the record of a verification"), "{error}");
     assert_eq!(error.remedy(), Some(Remedy::VerifyAgain));
 }

@@ -9,7 +9,7 @@ use super::table::EmbeddingTable;
 use crate::lower::attention::{Tokens, remember};
 use crate::lower::cache::Cache;
 use crate::lower::error::Result;
-use crate::lower::function::{capped, layer};
+use crate::lower::function::{Memory, capped, layer};
 use crate::lower::graph::{CHANNELS, Finished, Graph};
 use crate::lower::norm::norm;
 use crate::lower::weights::Weights;
@@ -142,11 +142,12 @@ fn layers(
     graph: &mut Graph<'_>,
     mut x: ValueId,
     decoder: &Decoder,
-    (tokens, mut cache): (&Tokens, Cache),
+    (tokens, cache): (&Tokens, Cache),
 ) -> Result<ValueId> {
+    let mut memory = Memory::of(cache);
     for (index, block) in decoder.layers.iter().enumerate() {
         x = graph.within(&format!("layers_{index}"), |graph| {
-            layer(graph, x, block, (decoder.hidden, tokens), &mut cache)
+            layer(graph, x, block, (decoder.hidden, tokens), &mut memory)
         })?;
     }
     Ok(x)
@@ -157,26 +158,32 @@ fn fill(
     graph: &mut Graph<'_>,
     mut x: ValueId,
     decoder: &Decoder,
-    (tokens, mut cache): (&Tokens, Cache),
+    (tokens, cache): (&Tokens, Cache),
 ) -> Result<ValueId> {
     let hidden = decoder.hidden;
+    let mut memory = Memory::of(cache);
     for (index, block) in decoder.layers.iter().enumerate() {
         let is_last = index + 1 == decoder.layers.len();
         x = graph.within(&format!("layers_{index}"), |graph| {
             if !is_last {
-                return layer(graph, x, block, (hidden, tokens), &mut cache);
+                return layer(graph, x, block, (hidden, tokens), &mut memory);
             }
             let into = match &block.attention_norm {
                 Some(by) => norm(graph, "attention_norm", x, by, (CHANNELS, hidden))?,
                 None => x,
             };
             graph.within("attention", |graph| {
-                remember(graph, into, &block.attention, (hidden, tokens), &mut cache)
+                match block.attention() {
+                    Some(attention) => {
+                        remember(graph, into, attention, (hidden, tokens), &mut memory.cache).map(drop)
+                    }
+                    None => Ok(()),
+                }
             })?;
             Ok(x)
         })?;
     }
-    let Cache::Pair(state) = cache else { return Ok(x) };
+    let Cache::Pair(state) = memory.cache else { return Ok(x) };
     let (keys, values) = state.kept();
     let mut first = |label: &str, x: ValueId| {
         graph.push("slice_by_size", label, |op| op.arg("x", x).arg("begin", [0; 5]).arg("size", [1; 5]))

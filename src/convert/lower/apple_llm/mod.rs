@@ -61,6 +61,10 @@ impl AppleLlm {
             AppleLlm::Static { contexts, .. } => &contexts[..],
             AppleLlm::Dynamic { context } => std::slice::from_ref(context),
         };
+        if decoder.layers.iter().any(|layer| layer.attention().is_none()) {
+            let message = "is for models all of whose layers attend; anemeter's own takes states of convolutions";
+            return Err(LowerError::option("layout", message));
+        }
         super::options::check_decoder_lengths("contexts", contexts, decoder)?;
         if let AppleLlm::Static { contexts, queries } = self {
             let shortest = contexts.iter().min().copied().unwrap_or(0);

@@ -31,7 +31,7 @@ impl Placed {
     pub(super) fn tokens(&self, graph: &mut Graph<'_>, decoder: &Decoder) -> Result<Tokens> {
         let mut tokens = Tokens { batch: 1, count: self.count, masks: Vec::new(), rotations: Vec::new() };
         for layer in &decoder.layers {
-            let attention = &layer.attention;
+            let Some(attention) = layer.attention() else { continue };
             if tokens.masks.iter().all(|(window, _)| *window != attention.window) {
                 let mask = match attention.window {
                     Some(window) if window < self.context => self.windowed(graph, window)?,

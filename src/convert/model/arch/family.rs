@@ -5,6 +5,7 @@ use super::{activation, head};
 use crate::model::graph::{
     Activation, Attention, Decoder, Layer, Linear, Mlp, Norm, NormKind, Position, Residual,
 };
+use crate::model::mixer::Mixer;
 use crate::model::keys::{Keys, Result, Size};
 use crate::model::rope::Rope;
 use crate::model::tensors::{Prefix, Tensors};
@@ -39,6 +40,8 @@ pub(super) struct Family {
     pub(super) norm_bias: bool,
     /// Whether norms scale by one more than their weight.
     pub(super) adds_one: bool,
+    /// The norm before the head.
+    pub(super) final_norm: &'static str,
     /// Whether the head is the embedding where the configuration is silent.
     pub(super) tied_by_default: bool,
     /// Whether it is, whatever the configuration says.
@@ -68,7 +71,7 @@ impl Family {
             intermediate: keys.size("intermediate_size")?,
             head_dim: keys.head_dim(Some("head_dim"), &hidden, &heads)?,
             layers: keys.layers("num_hidden_layers", tensors.count())?,
-            epsilon: keys.positive_or("rms_norm_eps", 1e-6)? as f32,
+            epsilon: keys.epsilon("rms_norm_eps", 1e-6)?,
             activation: activation(keys, "hidden_act", Activation::Silu)?,
             hidden,
             heads,
@@ -76,6 +79,7 @@ impl Family {
             norm_kind: NormKind::Rms,
             norm_bias: false,
             adds_one: false,
+            final_norm: "norm",
             tied_by_default: false,
             tied: None,
         })
@@ -155,6 +159,7 @@ impl Family {
             window,
             softcap: None,
             scaled_from: None,
+            output_gate: None,
         }
     }
 
@@ -179,10 +184,16 @@ impl Family {
     }
 
     /// A layer with a norm before attention and one before the MLP.
-    pub(super) fn layer(&self, tensors: &mut Tensors<'_>, at: &str, attention: Attention, mlp: Mlp) -> Layer {
+    pub(super) fn layer(
+        &self,
+        tensors: &mut Tensors<'_>,
+        at: &str,
+        mixer: impl Into<Mixer>,
+        mlp: Mlp,
+    ) -> Layer {
         Layer {
             attention_norm: Some(self.norm(tensors, &format!("{at}.input_layernorm"), &self.hidden)),
-            attention,
+            mixer: mixer.into(),
             post_attention_norm: None,
             mlp_norm: Some(self.norm(tensors, &format!("{at}.post_attention_layernorm"), &self.hidden)),
             mlp,
@@ -213,7 +224,7 @@ impl Family {
             embedding_scale: 1.0,
             position: Position::Rotary,
             layers,
-            final_norm: self.norm(tensors, "norm", &self.hidden),
+            final_norm: self.norm(tensors, self.final_norm, &self.hidden),
             head: head(tied, tensors, &embedding, [&self.vocabulary, &self.hidden]),
             embedding,
         })

@@ -58,7 +58,7 @@ impl Trunk {
             positions: keys.size("n_positions")?,
             head_dim: keys.head_dim(None, &hidden, &heads)?,
             layers: keys.layers("n_layer", tensors.count())?,
-            epsilon: keys.positive_or("layer_norm_epsilon", 1e-5)? as f32,
+            epsilon: keys.epsilon("layer_norm_epsilon", 1e-5)?,
             scales_scores: keys.bool_or("scale_attn_weights", true)?,
             scales_by_layer: keys.bool_or("scale_attn_by_inverse_layer_idx", false)?,
             hidden,
@@ -81,7 +81,7 @@ impl Trunk {
             let at = format!("h.{i}");
             Layer {
                 attention_norm: Some(tensors.layer_norm(&format!("{at}.ln_1"), &self.hidden, self.epsilon)),
-                attention: self.attention(tensors, &at, i),
+                mixer: self.attention(tensors, &at, i).into(),
                 post_attention_norm: None,
                 mlp_norm: Some(tensors.layer_norm(&format!("{at}.ln_2"), &self.hidden, self.epsilon)),
                 mlp: mlp(tensors, &format!("{at}.mlp")),
@@ -123,6 +123,7 @@ impl Trunk {
             window: None,
             softcap: None,
             scaled_from: None,
+            output_gate: None,
         }
     }
 }

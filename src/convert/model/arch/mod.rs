@@ -12,6 +12,7 @@ mod glm4;
 mod gpt2;
 mod granite;
 mod granite4;
+mod lfm2;
 mod llama;
 mod minicpm;
 mod ministral;
@@ -23,6 +24,7 @@ mod pagating;
 mod phi3;
 mod qwen2;
 mod qwen3;
+mod qwen3_5;
 mod rotary;
 mod smollm3;
 mod stablelm;
@@ -86,6 +88,8 @@ pub const ARCHITECTURES: &[Architecture] = &[
     glm4::DEF,
     ernie4_5::DEF,
     minicpm::DEF,
+    lfm2::DEF,
+    qwen3_5::DEF,
 ];
 
 /// The decoder of a checkpoint, once every tensor is known to be there in its shape and none is left over.
@@ -161,7 +165,7 @@ fn head(tied: bool, tensors: &mut Tensors<'_>, embedding: &Weight, shape: [&Size
         tensors.tie(embedding);
     }
     let weight = if tied { embedding.clone() } else { tensors.head(&shape) };
-    Head { weight, tied, softcap: None }
+    Head { map: None, weight, tied, softcap: None }
 }
 
 /// The activation that a key names, or the default where it is left out.

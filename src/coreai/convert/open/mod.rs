@@ -213,7 +213,8 @@ impl Joining<'_> {
                 views.iter().zip(&ops).map(|(view, op)| view.values[op.operands[at].0 as usize]).collect();
             joining.operand(&origins)
         };
-        let operands = (0..first.operands.len()).map(|at| operand(&mut *self, at)).collect::<Result<Vec<_>>>()?;
+        let operands =
+            (0..first.operands.len()).map(|at| operand(&mut *self, at)).collect::<Result<Vec<_>>>()?;
         let regions = (0..first.regions.len())
             .map(|index| region(&ops.iter().map(|op| &op.regions[index]).collect::<Vec<_>>(), self.open))
             .collect::<Result<Vec<_>>>()?;

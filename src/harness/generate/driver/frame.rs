@@ -4,9 +4,11 @@ use half::f16;
 
 use super::buffer::Buffer;
 use super::call::{Call, TokenBatch};
+use super::carried;
 use super::layout::Layout;
 use super::rotation::{RotationTable, Rows, count_long};
 use crate::generate::error::{GenerateError, Result};
+use anemeter_base::carried::{LATEST, PRESENT};
 use anemeter_base::vocabulary::FunctionRole;
 use anemeter_convert::bundle::{Chunk, Function, MANIFEST};
 use anemeter_kernels::tensor::DType;
@@ -24,6 +26,8 @@ pub(super) enum Source {
     /// The chunk's keys or values.
     Keys,
     Values,
+    /// A state that the chunk's last prediction gave.
+    Carried(usize),
 }
 
 /// An input of a function.
@@ -45,10 +49,19 @@ enum Role {
     PositionIds,
     Position,
     Select,
+    Present,
+    /// The latest tokens, so many of them.
+    Latest(usize),
     Vectors,
     Mask { window: Option<usize> },
     Cos(usize),
     Sin(usize),
+}
+
+/// A function that makes vectors of tokens.
+pub(super) struct Embed {
+    pub(super) function: String,
+    pub(super) wires: Vec<Wire>,
 }
 
 /// The inputs of a prediction.
@@ -63,8 +76,8 @@ pub(super) struct Frame {
     written_long: Option<usize>,
     /// Inputs of each chunk's function, in its order.
     pub(super) wires: Vec<Vec<Wire>>,
-    /// Inputs of the function `embed`, if there is one and its vectors are asked for.
-    pub(super) embed: Option<Vec<Wire>>,
+    /// The function that makes vectors, if there is one and they are asked for.
+    pub(super) embed: Option<Embed>,
     /// Outputs with logits, in vocabulary order.
     pub(super) logits: Vec<String>,
 }
@@ -77,7 +90,7 @@ impl Frame {
         call: Call,
         length: usize,
     ) -> Result<Frame> {
-        let function = call.role(length, layout.query).to_string();
+        let function = layout.function(call.role(length, layout.query), length);
         let width = call.width(length, layout.query);
         tables.iter_mut().for_each(|table| table.extend_to(length));
         let mut frame = Frame {
@@ -98,7 +111,10 @@ impl Frame {
                 "hidden" if index > 0 => Ok(Source::Previous),
                 "k_cache" => Ok(Source::Keys),
                 "v_cache" => Ok(Source::Values),
-                name => frame.share(layout, chunk, tables, name),
+                name => match carried::place(name) {
+                    Some(place) => Ok(Source::Carried(place)),
+                    None => frame.share(layout, (chunk, function), tables, name),
+                },
             });
             let sources = wires.collect::<Result<Vec<Source>>>()?;
             frame.wires.push(wired(function, sources));
@@ -113,10 +129,11 @@ impl Frame {
     /// Wires `embed` where the first chunk takes vectors and has that function.
     fn wire_embed(&mut self, layout: &Layout, chunks: &[&Chunk], tables: &[RotationTable]) -> Result<()> {
         let Some(first) = chunks.first().filter(|_| self.vectors().is_some()) else { return Ok(()) };
-        let Ok(embed) = find(first, FunctionRole::EMBED) else { return Ok(()) };
-        let sources = embed.inputs.iter().map(|port| self.share(layout, first, tables, &port.name));
+        let name = layout.function(FunctionRole::Embed, self.width);
+        let Ok(embed) = find(first, &name) else { return Ok(()) };
+        let sources = embed.inputs.iter().map(|port| self.share(layout, (first, embed), tables, &port.name));
         let sources = sources.collect::<Result<Vec<Source>>>()?;
-        self.embed = Some(wired(embed, sources));
+        self.embed = Some(Embed { function: name, wires: wired(embed, sources) });
         Ok(())
     }
 
@@ -124,7 +141,7 @@ impl Frame {
     fn share(
         &mut self,
         layout: &Layout,
-        chunk: &Chunk,
+        (chunk, function): (&Chunk, &Function),
         tables: &[RotationTable],
         name: &str,
     ) -> Result<Source> {
@@ -133,7 +150,7 @@ impl Frame {
         }
         let (batch, width) = (layout.batch, self.width);
         let rows = if self.call.is_one() { batch } else { 1 };
-        let role = role(chunk, tables, name).ok_or_else(|| {
+        let role = role((chunk, function), tables, name).ok_or_else(|| {
             let problem = format!(
                 "`{}` of `{}` takes `{name}`, which has no known meaning",
                 self.function, chunk.file.name
@@ -143,7 +160,8 @@ impl Frame {
         let (dtype, shape) = match role {
             Role::Ids | Role::PositionIds => (DType::I32, vec![batch, width]),
             Role::Position => (DType::I32, vec![1]),
-            Role::Select => (DType::F16, vec![batch, 1, 1, width]),
+            Role::Select | Role::Present => (DType::F16, vec![batch, 1, 1, width]),
+            Role::Latest(count) => (DType::F16, vec![batch, 1, width, count]),
             Role::Vectors => (DType::F16, vec![batch, layout.hidden, 1, width]),
             Role::Mask { .. } => (DType::F16, vec![rows, 1, width, self.length]),
             Role::Cos(table) | Role::Sin(table) => (DType::F16, vec![rows, tables[table].dims(), 1, width]),
@@ -193,6 +211,23 @@ impl Frame {
                     elements.fill(f16::ZERO);
                     for b in 0..batch {
                         elements[b * width + fed.ids[b].len() - 1] = f16::ONE;
+                    }
+                }
+                Role::Present => {
+                    let rows = slot.buffer.elements_mut::<f16>().chunks_exact_mut(width);
+                    for (row, ids) in rows.zip(&fed.ids) {
+                        row[..ids.len()].fill(f16::ONE);
+                        row[ids.len()..].fill(f16::ZERO);
+                    }
+                }
+                Role::Latest(count) => {
+                    let elements = slot.buffer.elements_mut::<f16>();
+                    elements.fill(f16::ZERO);
+                    for (rows, ids) in elements.chunks_exact_mut((width * count).max(1)).zip(&fed.ids) {
+                        // Of a sequence of fewer tokens, what is before its beginning stays zero.
+                        for column in count.saturating_sub(ids.len())..count {
+                            rows[(ids.len() + column - count) * count + column] = f16::ONE;
+                        }
                     }
                 }
                 Role::Vectors | Role::Mask { .. } | Role::Cos(_) | Role::Sin(_) => {}
@@ -249,13 +284,15 @@ fn rotate<'t>(buffer: &mut Buffer, starts: &[usize], width: usize, row: impl Fn(
     }
 }
 
-fn role(chunk: &Chunk, tables: &[RotationTable], name: &str) -> Option<Role> {
+fn role((chunk, function): (&Chunk, &Function), tables: &[RotationTable], name: &str) -> Option<Role> {
     let mask = chunk.masks.iter().find(|mask| mask.input == name);
     let role = match name {
         "input_ids" => Role::Ids,
         "position_ids" => Role::PositionIds,
         "position" => Role::Position,
         "select" => Role::Select,
+        PRESENT => Role::Present,
+        LATEST => Role::Latest(last_size(function, name)?),
         "hidden" => Role::Vectors,
         _ => match mask {
             Some(mask) => Role::Mask { window: mask.window },
@@ -266,6 +303,14 @@ fn role(chunk: &Chunk, tables: &[RotationTable], name: &str) -> Option<Role> {
         },
     };
     Some(role)
+}
+
+/// The last size of an input.
+fn last_size(function: &Function, input: &str) -> Option<usize> {
+    const MOST: u64 = 1 << 10;
+    let port = function.inputs.iter().find(|port| port.name == input)?;
+    let size = port.shapes.first()?.last().filter(|&&size| size <= MOST)?;
+    usize::try_from(*size).ok()
 }
 
 fn find<'c>(chunk: &'c Chunk, name: &str) -> Result<&'c Function> {
