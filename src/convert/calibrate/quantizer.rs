@@ -212,8 +212,8 @@ impl Observer for Quantizer<'_> {
             }
             self.writer.begin(&map.name, precision)?;
             let strip = solver.strip(precision, map.outputs) * map.inputs;
-            for rows in wanted.chunks_mut(strip) {
-                let solved = solver.solve(&map.name, rows, precision)?;
+            for (rows, before) in wanted.chunks_mut(strip).zip(map.weight.chunks(strip)) {
+                let solved = solver.solve(&map.name, rows, precision)?.against(before);
                 self.writer.push(&solved, rows.len() / map.inputs)?;
                 rows.copy_from_slice(&solved.read);
             }
