@@ -76,13 +76,19 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
             .with_help("give reports of `anemeter bench`, or a folder of baselines"));
     }
     let history = history(entries, args.false_rate);
-    let json = |result: serde_json::Result<String>| result.map(|text| text + "\n").map_err(|e| Failure::bad_input(format!("json: {e}")));
+    let json = |result: serde_json::Result<String>| {
+        result.map(|text| text + "\n").map_err(|e| Failure::bad_input(format!("json: {e}")))
+    };
     let text = match if args.json { Format::Json } else { args.format } {
         Format::Text => render::history_tables(&history).iter().map(|table| format!("{table}\n")).collect(),
         Format::Html => render::history_html(&history)?,
-        Format::Md => render::history_tables(&history).iter().map(|table| render::written(table) + "\n").collect(),
+        Format::Md => {
+            render::history_tables(&history).iter().map(|table| render::written(table) + "\n").collect()
+        }
         Format::Json => json(serde_json::to_string_pretty(&history))?,
-        Format::OtavaCsv => formats::otava_csv(&history).map_err(|e| Failure::bad_input(format!("csv: {e}")))?,
+        Format::OtavaCsv => {
+            formats::otava_csv(&history).map_err(|e| Failure::bad_input(format!("csv: {e}")))?
+        }
         Format::Bencher => json(formats::bencher(&history))?,
         Format::BenchmarkActionBigger => json(formats::benchmark_action(&history, true))?,
         Format::BenchmarkActionSmaller => json(formats::benchmark_action(&history, false))?,
@@ -102,9 +108,15 @@ fn read(path: &Path) -> Result<Vec<Entry>> {
     if !path.is_dir() || path.join("report.json").is_file() {
         return Ok(Entry::of(&read_report(path)?).into_iter().collect());
     }
-    let mut entries: Vec<Entry> =
-        reports_below(path)?.par_iter().map(|file| Ok(Entry::of(&read_report(file)?))).collect::<Vec<Result<_>>>()
-            .into_iter().collect::<Result<Vec<_>>>()?.into_iter().flatten().collect();
+    let mut entries: Vec<Entry> = reports_below(path)?
+        .par_iter()
+        .map(|file| Ok(Entry::of(&read_report(file)?)))
+        .collect::<Vec<Result<_>>>()
+        .into_iter()
+        .collect::<Result<Vec<_>>>()?
+        .into_iter()
+        .flatten()
+        .collect();
     if entries.is_empty() {
         let store = Store::open(path)?;
         let of_key = |key| -> Result<Vec<Entry>> {

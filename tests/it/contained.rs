@@ -76,7 +76,7 @@ fn names_reach_no_terminal() {
     edit(&config, |config| config["architectures"] = json!([NAME]));
     is_harmless(&scene.export("out", &["--shapes", "16"]));
     edit(&config, |config| config["architectures"] = json!(["StudentGqaForCausalLM"]));
-    let told = scene.export("out", &["--shapes", "16", "--name", NAME]);
+    let told = scene.export("named", &["--shapes", "16", "--name", NAME]);
     told.good();
     is_harmless(&told);
 }
@@ -280,8 +280,6 @@ fn programs_have_a_budget() {
     let told = anemeter(&["run", arg(&small), "--memory-limit", "1MiB"]);
     assert_eq!(told.code, 2, "{}", told.stderr);
     anemeter(&["run", arg(&small), "--memory-limit", "64MiB", "--step-limit", "10"]).good();
-    let told = anemeter(&["run", arg(&small), "--step-limit", "1"]);
-    assert!(told.code == 2 && told.stderr.contains("--step-limit"), "{}", told.stderr);
 }
 
 #[test]
@@ -306,7 +304,7 @@ fn numbers_beyond_measure_are_refused() {
     let report = crate::support::report::small(&scene);
     for value in ["1e308", "-1e300", "1e101"] {
         let text = fs::read_to_string(&report).unwrap();
-        let at = text.find("\"ttft_ms\": ").unwrap() + "\"ttft_ms\": ".len();
+        let at = text.find("\"ttft_ms\":").unwrap() + "\"ttft_ms\":".len();
         let end = at + text[at..].find([',', '\n']).unwrap();
         let damaged = scene.path("damaged.json");
         write_text(&damaged, &format!("{}{value}{}", &text[..at], &text[end..]));

@@ -49,7 +49,8 @@ fn other_runtimes_refuse_assets_alone() {
         &["compare", arg(&bundle), "--runtime", "cpu,coreai", "--python", arg(&python)],
     ] {
         let ran = anemeter(command);
-        assert!(ran.refused().contains("is a Core AI asset, and `cpu` executes packages"), "{}", ran.stderr);
+        let complaint = ran.complaint();
+        assert!(complaint.contains("is a Core AI asset, and `cpu` executes packages"), "{complaint}");
     }
     scene.export("packages", &["--shapes", "16"]).good();
     let packages = scene.path("packages");

@@ -41,13 +41,21 @@ fn a_slower_system_is_found_on_its_day_and_named() {
         let [change] = &series["changes"].as_array().unwrap()[..] else { panic!("{}", series["changes"]) };
         assert_eq!((&change["time"], &change["is_worse"]), (&"2026-03-15T09:00:00Z".into(), &true.into()));
         let differs = change["differences"].as_array().unwrap();
-        assert!(differs.iter().any(|found| found["what"] == "system" && found["after"] == "25B7"), "{change}");
+        assert!(
+            differs.iter().any(|found| found["what"] == "system" && found["after"] == "25B7"),
+            "{change}"
+        );
     }
     let text = history(&scene, &[]);
     assert!(text.succeeded().contains("system 25A1 → 25B7"), "{}", text.stdout);
     history(&scene, &["--format", "html", "-o", arg(&page)]).succeeded();
     assert!(std::fs::read_to_string(&page).unwrap().contains("class=\"mark worse\""));
-    for (format, begins) in [("md", "## Changes"), ("otava-csv", "time,commit,series,"), ("bencher", "{"), ("benchmark-action-bigger", "[")] {
+    for (format, begins) in [
+        ("md", "## Changes"),
+        ("otava-csv", "time,commit,series,"),
+        ("bencher", "{"),
+        ("benchmark-action-bigger", "["),
+    ] {
         let text = history(&scene, &["--format", format]);
         assert!(text.succeeded().starts_with(begins), "{format}: {}", text.stdout);
     }

@@ -179,7 +179,8 @@ fn remarks(title: &str, otherwise: &str, remarks: &[Noise], output: &mut Output)
         return output.line(format_args!("  {otherwise}"));
     }
     for remark in remarks {
-        output.line(format_args!("  {}\n    {}", remark.found, remark.advice))?;
+        output.line(format_args!("  {}", remark.found))?;
+        output.line(format_args!("    {}", remark.advice))?;
     }
     Ok(())
 }

@@ -23,7 +23,7 @@ pub(super) fn print(
         out.line("")?;
     }
     match perplexity {
-        Some(found) => out.line(perplexity_line(name, found)),
+        Some(found) => out.text(perplexity_line(name, found) + "\n"),
         None => Ok(()),
     }
 }

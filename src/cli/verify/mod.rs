@@ -176,8 +176,9 @@ fn with_checkpoint(args: &Args, path: &Path, output: &mut Output) -> Result<Stat
         true => sources.write(&bundle, &report, args.numerics_of(&bundle)),
         false => Ok(()),
     };
-    // Only the `cpu` runtime shows hidden states.
-    if is_ours && (!report.is_right() || args.layers || args.plot.is_some()) {
+    // Only the `cpu` runtime shows hidden states, and only an export says which layers they follow.
+    let is_asked = args.layers || args.plot.is_some();
+    if is_ours && (is_asked || (!report.is_right() && bundle.exported().is_ok())) {
         let stored = report.not_judged.is_none().then_some(&stored);
         let limit = options.thresholds.layer_error;
         report.layers =

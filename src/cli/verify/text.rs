@@ -47,7 +47,7 @@ pub(super) fn print(
         quality::print(bundle, loss, against, out)?;
     }
     out.line("")?;
-    out.line(verdict(report))
+    out.text(verdict(report) + "\n")
 }
 
 /// Whether it is right and whether it is good, in a line.

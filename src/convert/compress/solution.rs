@@ -217,7 +217,7 @@ impl SolutionReader<'_> {
         let value = |row: usize, column: usize| match precision {
             Precision::Palette(palette) => {
                 let group = palette.group.unwrap_or(*count).max(1);
-                let entry = parameters[(row / group << bits) + code(row * columns + column)];
+                let entry = parameters[((row / group) << bits) + code(row * columns + column)];
                 entry * scales.get(row).copied().unwrap_or(1.0)
             }
             Precision::Linear(linear) => {

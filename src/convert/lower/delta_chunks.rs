@@ -169,7 +169,9 @@ fn inverse(graph: &mut Graph<'_>, system: ValueId, piece: usize) -> Result {
     let mut block = 1;
     while block < piece {
         let joins = |row: usize, column: usize| {
-            row / (2 * block) == column / (2 * block) && row / block % 2 == 1 && column / block % 2 == 0
+            row / (2 * block) == column / (2 * block)
+                && row / block % 2 == 1
+                && (column / block).is_multiple_of(2)
         };
         let mask = square(graph, &format!("joins_{block}"), piece, joins)?;
         let joining = graph.binary("mul", "joining", system, mask)?;

@@ -154,9 +154,9 @@ fn queries_that_share_keys_have_an_axis_of_their_own() {
         lines,
         [
             "conv query_out [1, 32, 1, 3]",
+            "mul query_scaled [1, 32, 1, 3]",
             "conv key_out [1, 16, 1, 3]",
             "conv value_out [1, 16, 1, 3]",
-            "mul query_scaled [1, 32, 1, 3]",
             "reshape queries [2, 2, 8, 3]",
             "reshape keys [2, 1, 8, 3]",
             "reshape values [2, 1, 8, 3]",

@@ -10,7 +10,6 @@ use super::weight::Weight;
 
 /// A model of either kind.
 #[derive(Debug, Clone)]
-#[expect(clippy::large_enum_variant, reason = "there is one")]
 pub enum ModelGraph {
     /// Generates text.
     Decoder(Decoder),

@@ -45,20 +45,26 @@ impl Entry {
             tool: report.header.tool_version.clone(),
             packages: report.subject.package_digests.clone(),
         };
-        let figures = report.figures.iter().filter(|figure| METRICS.contains(&figure.metric)).cloned().collect();
+        let figures =
+            report.figures.iter().filter(|figure| METRICS.contains(&figure.metric)).cloned().collect();
         Some(Entry { key: Key::of(report), time: report.header.created.clone(), circumstances, figures })
     }
 }
+
+/// Points that belong together, and a figure that says of what they are, by key, metric and place.
+type Groups = BTreeMap<(Key, Metric, Option<String>), (Figure, Vec<Point>)>;
 
 /// The series of entries, each report counted once however often it is given.
 pub fn history(mut entries: Vec<Entry>, false_rate: f64) -> History {
     entries.sort_by(|a, b| (&a.key, &a.time).cmp(&(&b.key, &b.time)));
     entries.dedup_by(|a, b| a.key == b.key && a.time == b.time && a.figures == b.figures);
     let reports = entries.len();
-    let mut groups: BTreeMap<(Key, Metric, Option<String>), (Figure, Vec<Point>)> = BTreeMap::new();
+    let mut groups: Groups = BTreeMap::new();
     for Entry { key, time, circumstances, figures } in entries {
         for figure in figures {
-            let Some(value) = figure.summary.percentiles.p50.filter(|value| value.is_finite()) else { continue };
+            let Some(value) = figure.summary.percentiles.p50.filter(|value| value.is_finite()) else {
+                continue;
+            };
             let place = figure.place().map(|place| place.in_words());
             let point = Point { time: time.clone(), value, circumstances: circumstances.clone() };
             let group = groups.entry((key.clone(), figure.metric, place));
@@ -81,7 +87,12 @@ pub fn history(mut entries: Vec<Entry>, false_rate: f64) -> History {
             changes,
         }
     };
-    History { schema: SCHEMA.to_owned(), false_rate, reports, series: groups.into_iter().map(series).collect() }
+    History {
+        schema: SCHEMA.to_owned(),
+        false_rate,
+        reports,
+        series: groups.into_iter().map(series).collect(),
+    }
 }
 
 fn changes(points: &[Point], direction: Direction, false_rate: f64) -> Vec<Change> {

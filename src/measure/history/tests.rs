@@ -59,7 +59,8 @@ fn other_tools_read_what_is_written_for_them() {
     let (name, measures) = bencher.as_object().unwrap().iter().next().unwrap();
     assert!(name.contains("seq_len") || name.contains("launch"), "{name}");
     assert!(measures.as_object().unwrap().values().all(|measure| measure["value"].is_number()));
-    let action: serde_json::Value = serde_json::from_str(&formats::benchmark_action(&history, true).unwrap()).unwrap();
+    let action: serde_json::Value =
+        serde_json::from_str(&formats::benchmark_action(&history, true).unwrap()).unwrap();
     let rates = action.as_array().unwrap();
     assert!(!rates.is_empty() && rates.iter().all(|entry| entry["unit"] == "tok/s"), "{action}");
 }

@@ -55,7 +55,7 @@ pub fn csv(reports: &[Report]) -> Result<String> {
             &report.subject.precision,
             &report.header.created,
         ]
-        .map(plain);
+        .map(|text| plain(text));
         let row = |kind| Row {
             kind,
             model: &names[0],
@@ -144,7 +144,7 @@ fn summary<'a>(figure: &Figure, row: Row<'a>) -> Row<'a> {
 }
 
 /// Text that a spreadsheet does not take for a formula, nor a log for a command.
-fn plain(text: &String) -> String {
+fn plain(text: &str) -> String {
     const FORMULA: [char; 9] = ['=', '+', '-', '@', '\t', '\r', '＝', '＋', '＠'];
     let seen = visible(text);
     let is_formula = text.trim_start_matches([' ', '\'', '"']).starts_with(FORMULA);
@@ -179,8 +179,8 @@ mod tests {
         let row = reader.records().next().unwrap().unwrap();
         assert_eq!(&row[1], "'=cmd|'/c calc'!A1,\"x\"\\n");
         for name in ["+1", "-1", "@SUM(1)", "\t=1", " =1"] {
-            assert!(plain(&name.to_owned()).starts_with('\''), "{name}");
+            assert!(plain(name).starts_with('\''), "{name}");
         }
-        assert_eq!(plain(&"a-b=c".to_owned()), "a-b=c");
+        assert_eq!(plain("a-b=c"), "a-b=c");
     }
 }

@@ -15,8 +15,11 @@ const HASH: usize = 12;
 
 /// The changes, newest first, and the series that they are in. Series that never changed are counted.
 pub fn history_tables(history: &History) -> Vec<Table> {
-    let mut changes: Vec<(&Series, &Change)> =
-        history.series.iter().flat_map(|series| series.changes.iter().map(move |change| (series, change))).collect();
+    let mut changes: Vec<(&Series, &Change)> = history
+        .series
+        .iter()
+        .flat_map(|series| series.changes.iter().map(move |change| (series, change)))
+        .collect();
     changes.sort_by(|a, b| b.1.time.cmp(&a.1.time));
     let note = format!(
         "{} reports, {} series. A series without a change has one in {} of 100 cases all the same. Means are of the medians \
@@ -25,7 +28,8 @@ pub fn history_tables(history: &History) -> Vec<Table> {
         history.series.len(),
         history.false_rate * 100.0
     );
-    let headings = [">first after", "profile", "model", "workload", "what", ">before", ">after", ">change", "differs"];
+    let headings =
+        [">first after", "profile", "model", "workload", "what", ">before", ">after", ">change", "differs"];
     let mut of_changes = Table::new(&headings).titled("Changes", note);
     for (series, change) in changes {
         of_changes.row([
@@ -125,8 +129,11 @@ pub fn history_html(history: &History) -> Result<String> {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
     environment.add_template("history", TEMPLATE).map_err(failed)?;
-    let (changed, flat): (Vec<&Series>, Vec<&Series>) =
-        history.series.iter().filter(|series| series.points.len() > 1).partition(|series| !series.changes.is_empty());
+    let (changed, flat): (Vec<&Series>, Vec<&Series>) = history
+        .series
+        .iter()
+        .filter(|series| series.points.len() > 1)
+        .partition(|series| !series.changes.is_empty());
     let drawings = |series: Vec<&Series>| series.into_iter().map(drawing).collect::<Vec<Drawing>>();
     let tables: Vec<Table> = history_tables(history).into_iter().map(Table::visible).collect();
     let context = context! {
@@ -154,7 +161,11 @@ fn drawing(series: &Series) -> Drawing {
     let ends = series.changes.iter().map(|change| change.index).chain([series.points.len()]);
     let level = |(from, to): (usize, usize)| {
         let mean = series.points[from..to].iter().map(|point| point.value).sum::<f64>() / (to - from) as f64;
-        Level { from: x((from as f64 - 0.5).max(0.0)), to: x((to as f64 - 0.5).min(series.points.len() as f64 - 1.0)), y: y(mean) }
+        Level {
+            from: x((from as f64 - 0.5).max(0.0)),
+            to: x((to as f64 - 0.5).min(series.points.len() as f64 - 1.0)),
+            y: y(mean),
+        }
     };
     let mark = |change: &Change| Mark {
         x: x(change.index as f64 - 0.5),
@@ -169,7 +180,9 @@ fn drawing(series: &Series) -> Drawing {
         lowest: number::figure(low, series.unit),
         first: day(series.points.first()).unwrap_or_default(),
         last: day(series.points.last()).unwrap_or_default(),
-        points: dots.map(|(index, point)| Dot { x: x(index as f64), y: y(point.value), hover: hover(point) }).collect(),
+        points: dots
+            .map(|(index, point)| Dot { x: x(index as f64), y: y(point.value), hover: hover(point) })
+            .collect(),
         levels: starts.zip(ends).map(level).collect(),
         marks: series.changes.iter().map(mark).collect(),
     }
@@ -191,7 +204,10 @@ mod tests {
         let point = |index: usize| Point {
             time: format!("2026-01-{:02}T12:00:00Z", index + 1),
             value: if index < 4 { 10.0 } else { 12.0 },
-            circumstances: Circumstances { commit: Some("<b>\u{1b}[2J".to_owned()), ..Circumstances::default() },
+            circumstances: Circumstances {
+                commit: Some("<b>\u{1b}[2J".to_owned()),
+                ..Circumstances::default()
+            },
         };
         let change = Change {
             index: 4,

@@ -70,7 +70,10 @@ fn predict(session: &mut dyn Session, function: &str, inputs: &[(&str, Tensor)],
 fn by_static(decoder: &Decoder, ids: &[i32], folder: &Path) -> Vec<Vec<f32>> {
     let form = AppleLlm::Static { contexts: vec![16, CONTEXT], queries: vec![4, QUERY] };
     let lowered = lower_apple_llm(decoder, &form, &Arc::default()).unwrap();
-    from_mil(&verify(lowered.model.clone()).unwrap()).unwrap();
+    from_mil(&verify(lowered.model).unwrap()).unwrap();
+    // States of a package have one shape, those of an asset one for each context.
+    let form = AppleLlm::Static { contexts: vec![CONTEXT], queries: vec![4, QUERY] };
+    let lowered = lower_apple_llm(decoder, &form, &Arc::default()).unwrap();
     let loaded = load(for_a_package(lowered.model), &folder.join("static.mlpackage"));
     let mut session = loaded.session();
     let table = predict(&mut *session, "load_embeddings", &[], "embedding_table");

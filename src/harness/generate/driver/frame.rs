@@ -1,5 +1,7 @@
 //! The inputs of one kind of prediction at one length: made once, filled for every prediction.
 
+use std::sync::Arc;
+
 use half::f16;
 
 use super::buffer::Buffer;
@@ -62,7 +64,7 @@ enum Role {
 
 /// A function that makes vectors of tokens.
 pub(super) struct Embed {
-    pub(super) function: String,
+    pub(super) function: Arc<str>,
     pub(super) wires: Vec<Wire>,
 }
 
@@ -135,7 +137,7 @@ impl Frame {
         let Ok(embed) = find(first, &name) else { return Ok(()) };
         let sources = embed.inputs.iter().map(|port| self.share(layout, (first, embed), tables, &port.name));
         let sources = sources.collect::<Result<Vec<Source>>>()?;
-        self.embed = Some(Embed { function: name, wires: wired(embed, sources) });
+        self.embed = Some(Embed { function: name.into(), wires: wired(embed, sources) });
         Ok(())
     }
 
