@@ -11,6 +11,7 @@ use half::f16;
 use serde_json::{Value, json};
 
 use crate::support::architectures::Tiny;
+use crate::support::checkpoints::write_text;
 use crate::support::command::{anemeter, arg, json as read_json, names};
 use crate::support::numbers::numbers;
 
@@ -109,9 +110,9 @@ fn the_folder_is_what_apples_programs_read() {
     let checkpoint = folder.path().join("tiny-qwen3");
     fs::create_dir_all(&checkpoint).unwrap();
     let tokenizer = json!({"model": {}, "added_tokens": [{"id": 2, "content": "<end>"}]});
-    fs::write(checkpoint.join("tokenizer.json"), tokenizer.to_string()).unwrap();
-    fs::write(checkpoint.join("tokenizer_config.json"), r#"{"eos_token": "<end>"}"#).unwrap();
-    fs::write(checkpoint.join("README.md"), "---\nlicense: apache-2.0\n---\n# Tiny\n").unwrap();
+    write_text(&checkpoint.join("tokenizer.json"), &tokenizer.to_string());
+    write_text(&checkpoint.join("tokenizer_config.json"), r#"{"eos_token": "<end>"}"#);
+    write_text(&checkpoint.join("README.md"), "---\nlicense: apache-2.0\n---\n# Tiny\n");
     let output =
         export(folder.path(), &["--layout", "apple-llm", "--author", "A. Author", "--precision", "int8"]);
     assert_eq!(names(&output), ["metadata.json", "tiny-qwen3.aimodel", "tokenizer"]);
@@ -144,7 +145,7 @@ fn an_existing_folder_is_replaced_only_when_told_to_and_only_if_it_is_one() {
     };
     assert!(again(&[]).refused().contains("holds a bundle already"));
     again(&["--overwrite"]).good();
-    fs::write(output.join("notes.txt"), "mine").unwrap();
+    write_text(&output.join("notes.txt"), "mine");
     assert!(again(&["--overwrite"]).refused().contains("notes.txt: is not from an export"));
     fs::remove_file(output.join("metadata.json")).unwrap();
     assert!(again(&["--overwrite"]).refused().contains("holds something else"));

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::generate::command::bundle;
+use crate::support::checkpoints::write_text;
 use crate::support::command::{anemeter, arg, program};
 
 const TEMPLATE: &str = "{% for m in messages %}{{ m.content }} {% endfor %}";
@@ -156,7 +157,7 @@ fn prompts_are_scored_as_eval_scores_them() {
     assert_eq!(told["tokens"].as_array().unwrap()[..4], ["w5", "w9", "w2", "w7"]);
     assert_eq!(told["text_offset"], json!([0, 2, 4, 6, 8]));
     let text = server.folder.path().join("text.txt");
-    std::fs::write(&text, "w5 w9 w2 w7").unwrap();
+    write_text(&text, "w5 w9 w2 w7");
     let place = arg(server.folder.path());
     let scored = anemeter(&[
         "eval",

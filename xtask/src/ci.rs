@@ -52,7 +52,6 @@ const STEPS: &[(&str, How)] = &[
     ("smollm2", How::InLab(&["check", "smollm2"])),
     ("coreml", How::InLab(&["check", "coreml"])),
     ("coreai", How::InLab(&["check", "coreai"])),
-    ("coreai-llm", How::InLab(&["check", "coreai-llm"])),
     ("coreai-runtime", How::InLab(&["check", "coreai-runtime"])),
     ("coreai-models", How::InLab(&["check", "coreai-models", "--quick"])),
 ];

@@ -1,3 +1,5 @@
+//! Series and changes of made-up months.
+
 use super::*;
 use crate::report::testing;
 

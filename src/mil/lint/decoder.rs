@@ -68,14 +68,16 @@ fn picks_tokens(interface: &Interface, function: &Function) -> bool {
     let Some(logits) = logits(interface).filter(|_| takes_ids) else { return false };
     let value = function.body.outputs.iter().map(|&id| function.value(id));
     let ty = value.filter(|value| value.name == logits.name).find_map(|value| value.ty.tensor());
-    let Some(width) = ty.and_then(|ty| ty.shape.last()?.size()) else { return false };
+    let Some(ty) = ty else { return false };
     let tables = function.body.operations.iter().filter(|op| op.kind == "gather").filter_map(|op| {
         let Some(Binding::Value(table)) = op.input("x")?.bindings.first() else { return None };
         let rows = &function.value(*table).ty.tensor()?.shape[..];
         if let [rows, _] = rows { rows.size() } else { None }
     });
     let tables: Vec<usize> = tables.collect();
-    tables.is_empty() || tables.contains(&width)
+    // The vocabulary is the last axis, or that of channels.
+    let is_vocabulary = |rows: &usize| ty.shape.iter().any(|dim| dim.size() == Some(*rows));
+    tables.is_empty() || tables.iter().any(is_vocabulary)
 }
 
 fn logits(interface: &Interface) -> Option<&Feature> {

@@ -81,8 +81,11 @@ pub(crate) fn decoder(seed: u64) -> (Decoder, Vec<Beside>) {
     (decoder, files)
 }
 
+/// Makes a function of a chunk.
+type Maker = fn(&Decoder, &str, usize, Kept) -> Function;
+
 pub(crate) fn chunks(decoder: &Decoder, kept: Kept) -> Packages {
-    let makers: [fn(&Decoder, &str, usize, Kept) -> Function; 4] = [first, second, third, last];
+    let makers: [Maker; 4] = [first, second, third, last];
     let names = match kept {
         Kept::Caches => ["chunk1.mlpackage", "chunk2.mlpackage", "chunk3.mlpackage", "chunk4.mlpackage"],
         Kept::States => ["chunk_1.mlpackage", "chunk_2.mlpackage", "chunk_3.mlpackage", "chunk_4.mlpackage"],

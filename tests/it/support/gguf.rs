@@ -1,6 +1,5 @@
 //! The tiny checkpoint as a GGUF file whose matrices are Q8_0.
 
-use std::fs;
 use std::path::Path;
 
 use half::f16;
@@ -109,5 +108,5 @@ pub(crate) fn write(path: &Path, tensors: &[Named]) {
     }
     out.resize(out.len().next_multiple_of(32), 0);
     out.extend(data);
-    fs::write(path, out).unwrap();
+    anemeter::atomic::write_file(path, &out).unwrap();
 }

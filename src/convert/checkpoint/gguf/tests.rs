@@ -263,13 +263,13 @@ fn the_general_keys_say_who_made_a_model_and_where_it_came_from() {
         ("general.license", "mit"),
         ("general.license.name", "MIT License"),
         ("general.description", " "),
-        ("general.repo_url", "https://example.org/org/model"),
+        ("general.repo_url", "https://huggingface.co/org/model"),
     ];
     metadata.extend(said.map(|(key, text)| (key.to_owned(), V::Text(text))));
     let about = attempt(&metadata, &[embedding()]).unwrap().about;
     assert_eq!((about.author.as_deref(), about.license.as_deref()), (Some("org"), Some("mit")));
     assert_eq!((about.description, about.revision), (None, None));
-    assert_eq!(about.source.as_deref(), Some("https://example.org/org/model"));
+    assert_eq!(about.source.as_deref(), Some("https://huggingface.co/org/model"));
     metadata.push(("general.author".to_owned(), V::U32(1)));
     let error = attempt(&metadata, &[embedding()]).unwrap_err().to_string();
     assert!(error.contains("general.author"), "{error}");

@@ -179,7 +179,7 @@ fn fill_mask(
     match kind {
         MaskKind::CausalAdditive => additive(&|row, key| key > begin + row),
         MaskKind::Window => additive(&|row, key| key + (begin + row + 1).min(keys) < keys),
-        MaskKind::Ring => additive(&|row, key| key >= begin + row + 1),
+        MaskKind::Ring => additive(&|row, key| key > begin + row),
         MaskKind::Padding => {
             buffer.resize(&with_ones(rank, &[keys]))?;
             integers(buffer, |key| usize::from(key < begin + ids.len()));

@@ -9,6 +9,9 @@ use serde_json::Value;
 use super::program::Anemeter;
 use super::text;
 
+/// Commands that are tried, and what they are called.
+type Step = (&'static str, fn(&Scene<'_>) -> Result<()>);
+
 const PROMPT: &str = "Once upon a time";
 /// What every result of the interpreter says.
 const CAUTION: &str = "Apple's CPU interpreter";
@@ -28,7 +31,7 @@ pub(super) fn all(anemeter: &Anemeter, checkpoint: &Path, folder: &Path, length:
         anemeter.good(&[&export[..], &["--shapes", &format!("32,{length}"), "--kv", "io,state"]].concat())?;
     }
     ensure!(!Path::new(&scene.assets).join("model.mlpackage").exists(), "assets alone have a package");
-    let steps: &[(&str, fn(&Scene<'_>) -> Result<()>)] = &[
+    let steps: &[Step] = &[
         ("inspect and lint", inspect_and_lint),
         ("doctor", doctor),
         ("run", run),

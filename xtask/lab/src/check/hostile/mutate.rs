@@ -85,10 +85,10 @@ fn replace(value: &mut Value, random: &mut Rng) {
         }
         (0 | 1, Value::Object(entries)) if !entries.is_empty() => {
             let key = entries.keys().nth(random.usize(..entries.len())).cloned().unwrap_or_default();
-            if let Some(entry) = entries.remove(&key) {
-                if random.bool() {
-                    entries.insert(format!("{key}{NAME}"), entry);
-                }
+            if let Some(entry) = entries.remove(&key)
+                && random.bool()
+            {
+                entries.insert(format!("{key}{NAME}"), entry);
             }
         }
         (2, Value::Number(number)) => {
