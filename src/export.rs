@@ -17,6 +17,7 @@ mod error;
 mod layers;
 mod options;
 mod phases;
+mod range;
 mod training;
 mod trial;
 mod writing;
@@ -91,6 +92,7 @@ struct Measured {
     sensitivity: Option<Sensitivity>,
     solutions: Solutions,
     calibration: Option<Calibration>,
+    range_repair: Option<bundle::RangeRepair>,
 }
 
 /// Observes the progress of an export.
@@ -116,19 +118,28 @@ pub fn export(request: &Request, progress: &dyn Progress) -> Result<Bundle, Expo
             return encoder::export(request, (&checkpoint, &encoder), phases, progress);
         }
     };
-    let source = Source { checkpoint, decoder };
+    let mut source = Source { checkpoint, decoder };
+    let range_repair = match request.options.range_repair {
+        Some(true) => Some(phases.time("range", || range::repair(request, &mut source, progress))?),
+        _ => None,
+    };
+    let none = Measured { range_repair, ..Measured::default() };
     match &request.precision {
-        PrecisionPlan::Fixed => export_as(request, &source, Measured::default(), phases, progress),
+        PrecisionPlan::Fixed => export_as(request, &source, none, phases, progress),
+        // The text was for the range alone.
+        PrecisionPlan::Calibrated { .. } if none.range_repair.is_some() && !request.options.is_solvable() => {
+            export_as(request, &source, none, phases, progress)
+        }
         PrecisionPlan::Calibrated { text } => {
             let (solutions, calibration) = calibration::solve(request, &source, text, progress)?;
-            let measured = Measured { solutions, calibration: Some(calibration), ..Measured::default() };
+            let measured = Measured { solutions, calibration: Some(calibration), ..none };
             export_as(request, &source, measured, phases, progress)
         }
         PrecisionPlan::Auto(wanted) => {
             let (plan, sensitivity) = automatic::choose(request, &source, wanted, progress)?;
             let mut chosen = request.clone();
             chosen.options.precision = Some(plan);
-            let mut measured = Measured { sensitivity: Some(sensitivity), ..Measured::default() };
+            let mut measured = Measured { sensitivity: Some(sensitivity), ..none };
             if let Some(text) = &wanted.calibration {
                 let (solutions, calibration) = calibration::solve(&chosen, &source, text, progress)?;
                 (measured.solutions, measured.calibration) = (solutions, Some(calibration));
@@ -152,7 +163,7 @@ fn export_as(
     mut phases: Phases,
     progress: &dyn Progress,
 ) -> Result<Bundle, ExportError> {
-    let Measured { sensitivity, solutions, calibration } = measured;
+    let Measured { sensitivity, solutions, calibration, range_repair } = measured;
     let mut resolved = request.options.resolve(decoder)?;
     resolved.check_training(request.training_lengths.as_deref())?;
     let stats = Arc::new(ReadStats::new(checkpoint.shards.iter().map(|shard| &shard.bytes[..])));
@@ -167,6 +178,7 @@ fn export_as(
     let (described, compressed) = writing.chunks(chunks, &solutions, &mut phases, progress)?;
     phases.read(&checkpoint.shards, &stats);
     resolved.warnings.extend(remarks(checkpoint));
+    resolved.warnings.extend(range_repair.iter().flat_map(range::remarks));
     resolved.warnings.extend(calibration.as_ref().and_then(calibration::remark));
     let host_embeddings = embeddings::write(decoder, &resolved.options, staging.path(), &stats)?;
     let tokenizer = write_tokenizer(checkpoint, staging.path())?;
@@ -188,6 +200,7 @@ fn export_as(
         tokenizer,
         compression: compressed.finish(&resolved.precision, calibration)?,
         sensitivity,
+        range_repair,
         warnings: resolved.warnings,
         profile: phases.finish(),
     };

@@ -71,7 +71,7 @@ fn check(request: &Request, source: &Source, plan: &Plan) -> Result<(), ExportEr
 }
 
 /// The tokens of a text, as sequences.
-fn sequences(source: &Source, text: &str) -> Result<Vec<Vec<u32>>, ExportError> {
+pub(super) fn sequences(source: &Source, text: &str) -> Result<Vec<Vec<u32>>, ExportError> {
     let json = source.checkpoint.tokenizer.as_deref();
     let json = json.ok_or_else(|| failed("needs a tokenizer, and the checkpoint has none"))?;
     let tokenizer = Tokenizer::from_bytes(json, Path::new("tokenizer.json"));

@@ -29,6 +29,9 @@ pub(super) fn export(
         let message = "is chosen by logits, which an encoder has not: name one, without a calibration";
         return Err(ExportError::option("precision", message));
     }
+    if request.options.range_repair == Some(true) {
+        return Err(ExportError::option("range_repair", "is for language models; an encoder has none yet"));
+    }
     let longest = longest(checkpoint, encoder);
     let mut resolved = request.options.resolve_encoder(encoder, longest)?;
     resolved.check_training(request.training_lengths.as_deref())?;
@@ -71,6 +74,7 @@ pub(super) fn export(
         tokenizer: write_tokenizer(checkpoint, staging.path())?,
         compression: compressed.finish(&resolved.precision, None)?,
         sensitivity: None,
+        range_repair: None,
         warnings: resolved.warnings,
         profile: phases.finish(),
     };
@@ -99,6 +103,7 @@ pub fn architecture(encoder: &Encoder) -> Architecture {
         kv_bytes_per_token: 0,
         embedding_scale: encoder.embedding_scale,
         learned_positions: encoder.positions.is_some(),
+        per_layer: None,
     }
 }
 

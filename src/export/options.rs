@@ -71,6 +71,8 @@ pub struct ExportOptions {
     pub format: Option<Vec<ModelFormat>>,
     /// What the numbers between operations are: fp16, or fp32 for a twin that is computed exactly.
     pub activations: Option<Activations>,
+    /// Whether factors keep activations within fp16.
+    pub range_repair: Option<bool>,
     /// Precision of the weights: one for all, or a map of `default` and `rules`, each with `match` and `precision`.
     #[schemars(with = "Option<String>")]
     pub precision: Option<Plan>,
@@ -165,8 +167,14 @@ impl ExportOptions {
             target: self.target.or(other.target),
             format: self.format.or(other.format),
             activations: self.activations.or(other.activations),
+            range_repair: self.range_repair.or(other.range_repair),
             precision: self.precision.or(other.precision),
         }
+    }
+
+    /// Whether data can choose the codes of the precision.
+    pub(super) fn is_solvable(&self) -> bool {
+        self.precision.as_ref().is_some_and(Plan::is_solvable)
     }
 
     /// Fills in what follows from the model and the defaults.

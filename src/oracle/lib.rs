@@ -63,6 +63,7 @@ const ENTRIES: &[Entry] = &[
     Entry { name: "glm4", names: LLAMA, open: textbook::glm::open_4 },
     Entry { name: "ernie4_5", names: LLAMA, open: textbook::ernie4_5::open },
     Entry { name: "minicpm", names: LLAMA, open: textbook::minicpm::open },
+    Entry { name: "gemma4", names: LLAMA, open: textbook::gemma4::open },
 ];
 
 /// Opens the reference of a checkpoint for sequences of up to `positions` tokens. All weights are held as f32.

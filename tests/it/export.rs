@@ -180,8 +180,9 @@ fn shipped_configurations_are_valid() {
 fn every_number_of_a_checkpoint_is_a_parameter() {
     let folder = tempfile::tempdir().unwrap();
     for tiny in architectures::all() {
-        // The share of a gate is a setting that is stored as a tensor.
-        let numbers = tiny.tensors.iter().filter(|(name, _)| !name.contains(".act.alpha_"));
+        // The share of a gate and the factor on a layer are settings that are stored as tensors.
+        let is_setting = |name: &str| name.contains(".act.alpha_") || name.ends_with(".layer_scalar");
+        let numbers = tiny.tensors.iter().filter(|(name, _)| !is_setting(name));
         let stored: usize = numbers.map(|(_, (_, values))| values.len()).sum();
         let checkpoint = checkpoint::open(tiny.write(folder.path())).unwrap();
         let found = describe_architecture(&model::build(&checkpoint).unwrap()).parameters;

@@ -10,7 +10,7 @@ use super::compress::{self, WORST};
 use super::inputs;
 use super::units::{Bytes, Count};
 use super::{Output, Result, Status};
-use crate::bundle::{Bundle, Exported, Phase, Sensitivity, Settings};
+use crate::bundle::{Bundle, Exported, Phase, RangeRepair, Sensitivity, Settings};
 use crate::checkpoint;
 use crate::compress::{ExpectedLoss, Log, Precision, Totals};
 use crate::config;
@@ -54,6 +54,10 @@ pub(super) struct Args {
     /// `--precision auto` measures sensitivity on it [default of `auto`: a built-in text].
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
+    /// Keep activations within fp16: factors, powers of two, are folded into weights and norms so that no activation of a
+    /// calibration is larger than half of what fp16 holds [text: that of --calibration, or a built-in one].
+    #[arg(long)]
+    range_repair: bool,
     /// KV cache forms [default: io].
     #[arg(long, value_delimiter = ',', value_name = "FORM,…", value_parser = choice::<KvForm>())]
     kv: Option<Vec<KvForm>>,
@@ -164,6 +168,7 @@ fn request(args: &Args) -> Result<Request, export::ExportError> {
         target: args.target,
         format: args.format.clone(),
         activations: args.activations,
+        range_repair: args.range_repair.then_some(true),
         precision: match args.precision {
             Some(PrecisionArg::All(precision)) => Some(precision.into()),
             Some(PrecisionArg::Auto) | None => None,
@@ -235,6 +240,9 @@ fn print(bundle: &Bundle, (checkpoint, args): (&Path, &Args), output: &mut Outpu
             output.line(line)?;
         }
     }
+    if let Some(repair) = &manifest.range_repair {
+        output.line(range(repair))?;
+    }
     for warning in &manifest.warnings {
         output.line(format_args!("warning: {warning}"))?;
     }
@@ -279,6 +287,16 @@ fn layers(sensitivity: &Sensitivity) -> Table {
         table.row(row.into_iter().chain(divergence).collect::<Vec<_>>());
     }
     table.indented(2)
+}
+
+/// What range repair found and changed.
+fn range(repair: &RangeRepair) -> String {
+    let RangeRepair { stream, tokens, largest_tensor, largest, repaired, .. } = repair;
+    let found = format!("largest activation of {tokens} tokens: {largest} in {largest_tensor}");
+    match repaired.len() {
+        0 => format!("{found}; nothing had to be repaired"),
+        count => format!("{found}; {count} tensors repaired, the residual stream times {stream}"),
+    }
 }
 
 /// What the signal-to-noise ratio of the weights means for the model, and the way on.

@@ -159,6 +159,7 @@ fn describe(paths: &[PathBuf], name: String, digests: Digests) -> Result<(Manife
         tokenizer: None,
         compression: None,
         sensitivity: None,
+        range_repair: None,
         encoder: None,
         warnings: Vec::new(),
         profile: Vec::new(),
@@ -198,6 +199,7 @@ fn chunk(path: &Path, package: &Package, digests: Digests) -> Result<Chunk, Bund
         layers: 0,
         masks: Vec::new(),
         rotations: Vec::new(),
+        query_scales: Vec::new(),
         functions: functions(package.model()),
         asset: None,
     })

@@ -6,6 +6,7 @@ pub mod contract;
 mod driving;
 mod error;
 mod manifest;
+mod repair;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,9 +18,10 @@ pub use around::{describe_adopted, functions, is_stage, name_of, packages_of};
 pub use error::BundleError;
 pub use manifest::{
     Architecture, Asset, AssetFunction, Checkpoint, Chunk, Encoder, EncoderOutput, Exported, File, Function,
-    LayerSensitivity, LongRotation, Manifest, Mask, Phase, Port, Rotation, SCHEMA, Sensitivity, Settings,
-    Tokenizer, Tool, digest_text,
+    LayerSensitivity, LongRotation, Manifest, Mask, PerLayerLookup, Phase, Port, QueryScale, Rotation,
+    SCHEMA, Sensitivity, Settings, Tokenizer, Tool, digest_text,
 };
+pub use repair::{RangeRepair, RepairedTensor};
 
 /// The file that describes a bundle.
 pub const MANIFEST: &str = "export.json";

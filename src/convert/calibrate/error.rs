@@ -26,6 +26,14 @@ pub enum CalibrateError {
         /// Positions of the model.
         most: usize,
     },
+    /// Keys and values of a layer are those of one that was not computed before it.
+    #[error("layer {layer} sees keys and values of layer {source_layer}, which does not come before it")]
+    Shared {
+        /// The layer.
+        layer: usize,
+        /// The one that it names.
+        source_layer: usize,
+    },
     /// A weight has no codes.
     #[error(transparent)]
     Compress(#[from] CompressError),

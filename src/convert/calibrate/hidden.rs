@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use super::aside::Aside;
 use super::error::CalibrateError;
 use crate::model::{Decoder, Norm, NormKind, Position, Weight};
 
@@ -14,6 +15,8 @@ pub struct Hidden {
     pub lengths: Vec<usize>,
     /// The rows, sequence after sequence.
     pub rows: Vec<f32>,
+    /// What layers see besides.
+    pub(super) aside: Aside,
 }
 
 /// All elements of a weight.
@@ -56,7 +59,8 @@ impl Hidden {
             change(id, row);
             row.iter_mut().for_each(|x| *x *= decoder.embedding_scale);
         });
-        let mut hidden = Hidden { width, lengths, rows };
+        let aside = Aside::of(decoder, &ids, &rows);
+        let mut hidden = Hidden { width, lengths, rows, aside };
         if let Position::Learned(positions) = &decoder.position {
             hidden.place(positions)?;
         }

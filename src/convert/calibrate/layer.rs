@@ -1,14 +1,12 @@
 //! One layer over all sequences.
 
-use std::ops::Range;
-
 use rayon::prelude::*;
 
-use super::attention::{Projected, attend};
+use super::attention::{Projected, attend, place_key_and_value, place_query};
 use super::error::CalibrateError;
 use super::hidden::{Hidden, normalize};
 use super::linear::{LoadedLinear, Observer};
-use crate::model::{Activation, Attention, Decoder, Gate, Layer, Linear, Mlp, Residual};
+use crate::model::{Activation, Attention, Decoder, Gate, Layer, Linear, Mlp, PerLayerMix, Residual};
 use anemeter_kernels::elementwise::{Unary, unary};
 
 /// Takes the hidden states through a layer. Each weight is in memory while it is needed.
@@ -24,18 +22,46 @@ pub fn run_layer(
         Some(norm) => hidden.normalized(Some(norm)),
         None => shared.clone(),
     });
-    let mut mixed = attention(&shared, &hidden.ranges(), (index, &layer.attention), observer)?;
+    let mut mixed = attention(&shared, hidden, (index, &layer.attention), observer)?;
     if let Some(norm) = &layer.post_attention_norm {
         normalize(&mut mixed, norm);
     }
     hidden.add(&mixed);
+    observer.saw(&format!("layers_{index}_attended"), &hidden.rows);
     let into = aside.unwrap_or_else(|| hidden.normalized(layer.mlp_norm.as_ref()));
     let mut out = mlp(&into, index, &layer.mlp, observer)?;
     if let Some(norm) = &layer.post_mlp_norm {
         normalize(&mut out, norm);
     }
     hidden.add(&out);
+    if let Some(mix) = &layer.per_layer {
+        observer.saw(&format!("layers_{index}_mixed"), &hidden.rows);
+        let inputs = hidden.aside.inputs(index);
+        let added = per_layer(&hidden.rows, (index, mix), &inputs, observer)?;
+        hidden.add(&added);
+    }
+    if layer.scale != 1.0 {
+        hidden.rows.par_iter_mut().for_each(|x| *x *= layer.scale);
+    }
+    observer.saw(&format!("layers_{index}_out"), &hidden.rows);
     Ok(())
+}
+
+/// What a layer makes of its own input.
+fn per_layer(
+    rows: &[f32],
+    (index, mix): (usize, &PerLayerMix),
+    inputs: &[f32],
+    observer: &mut dyn Observer,
+) -> Result<Vec<f32>, CalibrateError> {
+    let place = |name: &str| format!("layers_{index}_per_layer_{name}");
+    let [mut gate] = apply(rows, [(place("gate"), &mix.gate)], observer)?;
+    activate(&mut gate, mix.activation);
+    gate.par_iter_mut().zip(inputs).for_each(|(gate, input)| *gate *= input);
+    observer.saw(&place("product"), &gate);
+    let [mut added] = apply(&gate, [(place("projection"), &mix.projection)], observer)?;
+    normalize(&mut added, &mix.norm);
+    Ok(added)
 }
 
 /// What the head takes: the hidden states of the last layer after the last norm.
@@ -51,23 +77,42 @@ fn apply<const N: usize>(
 ) -> Result<[Vec<f32>; N], CalibrateError> {
     let mut loaded = maps.map(|(place, linear)| LoadedLinear::load(&place, linear));
     observer.before(rows, &mut loaded)?;
-    Ok(loaded.map(|map| map.apply(rows)))
+    Ok(loaded.map(|map| {
+        let out = map.apply(rows);
+        observer.saw(&map.place, &out);
+        out
+    }))
 }
 
 fn attention(
     rows: &[f32],
-    ranges: &[Range<usize>],
+    hidden: &mut Hidden,
     (index, attention): (usize, &Attention),
     observer: &mut dyn Observer,
 ) -> Result<Vec<f32>, CalibrateError> {
     let place = |name: &str| format!("layers_{index}_attention_{name}");
-    let maps = [
-        (place("query"), &attention.query),
-        (place("key"), &attention.key),
-        (place("value"), &attention.value),
-    ];
-    let [query, key, value] = apply(rows, maps, observer)?;
-    let mixed = attend(attention, Projected { query, key, value }, ranges);
+    let ranges = hidden.ranges();
+    let query = (place("query"), &attention.query);
+    let (mut query, (key, value)) = match attention.shared_from {
+        Some(source) => {
+            let [query] = apply(rows, [query], observer)?;
+            let kept = hidden
+                .aside
+                .kept(source)
+                .ok_or(CalibrateError::Shared { layer: index, source_layer: source })?;
+            (query, kept.clone())
+        }
+        None => {
+            let maps = [query, (place("key"), &attention.key), (place("value"), &attention.value)];
+            let [query, mut key, mut value] = apply(rows, maps, observer)?;
+            place_key_and_value(attention, (&mut key, &mut value), &ranges);
+            let made = (key, value);
+            hidden.aside.keep(index, &made);
+            (query, made)
+        }
+    };
+    place_query(attention, &mut query, &ranges);
+    let mixed = attend(attention, &Projected { query, key, value }, &ranges);
     let [out] = apply(&mixed, [(place("output"), &attention.output)], observer)?;
     Ok(out)
 }
@@ -105,6 +150,7 @@ fn mlp(
             (gated, (place("out"), out))
         }
     };
+    observer.saw(&place("product"), &wide);
     let [out] = apply(&wide, [last], observer)?;
     Ok(out)
 }

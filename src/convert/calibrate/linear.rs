@@ -18,6 +18,7 @@ pub struct LoadedLinear {
     pub outputs: usize,
     /// How many inputs it has.
     pub inputs: usize,
+    pub(super) place: String,
     bias: Option<Vec<f32>>,
 }
 
@@ -25,6 +26,9 @@ pub struct LoadedLinear {
 pub trait Observer: Send {
     /// Maps that take the same inputs, a row for each token, before they are applied. Their weights may be changed.
     fn before(&mut self, inputs: &[f32], maps: &mut [LoadedLinear]) -> Result<(), CalibrateError>;
+
+    /// Activations that the program computes at a place, such as `layers_0_mlp_up`.
+    fn saw(&mut self, _place: &str, _values: &[f32]) {}
 }
 
 /// Nobody watches.
@@ -40,6 +44,7 @@ impl LoadedLinear {
         let size = |axis: usize| linear.weight.shape.get(axis).copied().unwrap_or(1);
         LoadedLinear {
             name: format!("{place}_weight"),
+            place: place.to_owned(),
             weight: read(&linear.weight),
             outputs: size(0),
             inputs: size(1),

@@ -5,17 +5,21 @@
 //! [`quantize`] is the observer that chooses codes: each layer gets what the layers before it give with the codes that they
 //! got.
 
+mod aside;
 mod attention;
 mod error;
 mod hidden;
 mod layer;
 mod linear;
 mod quantizer;
+mod range;
 #[cfg(test)]
 mod tests;
 
 pub use error::CalibrateError;
 pub use hidden::Hidden;
 pub use layer::{head_input, run_layer};
+pub use range::{LargeActivation, RangeRepair, repair_range};
+
 pub use linear::{LoadedLinear, Observer};
 pub use quantizer::{Quantizer, quantize};

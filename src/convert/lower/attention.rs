@@ -5,11 +5,12 @@
 //! `[batch * kv_heads, 1, ...]` keys; with one token, `[batch, kv_heads, group, width]` queries meet
 //! `[batch, kv_heads, ...]` keys. Scores have keys on the last axis; nothing is transposed on the way.
 
-use super::cache::{AttendedKv, Cache};
+use super::cache::AttendedKv;
 use super::error::{LowerError, Result};
 use super::graph::{CHANNELS, Graph};
 use super::norm::norm;
-use crate::model::{Attention, Norm};
+use super::sharing::KeysAndValues;
+use crate::model::{Attention, Norm, QueryGrowth};
 use anemeter_mil::ValueId;
 
 /// The axis of a head's width while heads have an axis of their own.
@@ -24,6 +25,8 @@ pub(super) struct Tokens {
     pub(super) masks: Vec<(Option<usize>, ValueId)>,
     /// Cosines and sines, `[1 or batch, 1, width, tokens]`, by rotation.
     pub(super) rotations: Vec<(crate::model::Rope, ValueId, ValueId)>,
+    /// Factors of queries, `[1 or batch, 1, 1, tokens]`, by how they grow.
+    pub(super) growths: Vec<(QueryGrowth, ValueId)>,
 }
 
 impl Tokens {
@@ -33,7 +36,7 @@ impl Tokens {
 }
 
 /// A head's sizes, checked.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Heads {
     pub(super) kv_heads: usize,
     pub(super) group: usize,
@@ -71,22 +74,33 @@ impl Heads {
 pub(super) fn attention(
     graph: &mut Graph<'_>,
     x: ValueId,
-    attention: &Attention,
+    (index, attention): (usize, &Attention),
     (hidden, tokens): (usize, &Tokens),
-    cache: &mut Cache,
+    kept: &mut KeysAndValues,
 ) -> Result {
     let heads = Heads::of(graph.scope(), attention)?;
     let (q_channels, kv_channels) = (heads.queries() * heads.width, heads.kv_channels());
     let query = graph.linear("query", x, &attention.query, (q_channels, hidden))?;
-    let key = graph.linear("key", x, &attention.key, (kv_channels, hidden))?;
-    let value = graph.linear("value", x, &attention.value, (kv_channels, hidden))?;
+    let own = match attention.shared_from {
+        Some(_) => None,
+        None => Some((
+            graph.linear("key", x, &attention.key, (kv_channels, hidden))?,
+            graph.linear("value", x, &attention.value, (kv_channels, hidden))?,
+        )),
+    };
 
     let place = Placing { attention, tokens, width: heads.width };
     let query = place.place(graph, "query", query, (heads.queries(), attention.query_norm.as_ref()))?;
     let query = graph.scaled("query_scaled", query, attention.scale / cap(graph.scope(), attention)?)?;
-    let key = place.place(graph, "key", key, (heads.kv_heads, attention.key_norm.as_ref()))?;
-
-    let seen = cache.exchange(graph, heads, tokens, (key, value))?;
+    let query = grown(graph, query, attention.growth, tokens)?;
+    let seen = match (own, attention.shared_from) {
+        (Some((key, value)), _) => {
+            let key = place.place(graph, "key", key, (heads.kv_heads, attention.key_norm.as_ref()))?;
+            let value = place.normed_value(graph, value, heads)?;
+            kept.exchange(graph, (index, heads), tokens, (key, value))?
+        }
+        (None, source) => kept.seen(graph.scope(), source.unwrap_or(index))?,
+    };
     let mask = tokens.masks.iter().find(|(window, _)| *window == attention.window).map(|&(_, id)| id);
     let mask = mask.ok_or_else(|| LowerError::model(graph.scope(), "the layer's mask is not an input"))?;
     let scoring = Scoring { mask, softcap: attention.softcap };
@@ -97,6 +111,15 @@ pub(super) fn attention(
     let mixed =
         graph.reshape("mixed", mixed, [Some(tokens.batch), Some(q_channels), Some(1), tokens.count])?;
     graph.linear("output", mixed, &attention.output, (hidden, q_channels))
+}
+
+/// Queries times the factor of their position.
+fn grown(graph: &mut Graph<'_>, query: ValueId, growth: Option<QueryGrowth>, tokens: &Tokens) -> Result {
+    let Some(growth) = growth else { return Ok(query) };
+    let factor = tokens.growths.iter().find(|(kind, _)| *kind == growth).map(|&(_, id)| id);
+    let missing = || LowerError::model(graph.scope(), "the layer's factor of queries is not an input");
+    let factor = factor.ok_or_else(missing)?;
+    graph.binary("mul", "query_grown", query, factor)
 }
 
 /// What queries are divided by so that scores come out as shares of their cap; 1 without a cap.
@@ -110,7 +133,7 @@ fn cap(at: &str, attention: &Attention) -> Result<f32> {
 
 /// What is done to scores before the softmax.
 #[derive(Clone, Copy)]
-struct Scoring {
+pub(super) struct Scoring {
     mask: ValueId,
     softcap: Option<f32>,
 }
@@ -124,7 +147,7 @@ impl Scoring {
     }
 
     /// Capped scores of what is seen.
-    fn masked(self, graph: &mut Graph<'_>, scores: ValueId) -> Result {
+    pub(super) fn masked(self, graph: &mut Graph<'_>, scores: ValueId) -> Result {
         let scores = self.capped(graph, scores)?;
         graph.binary("add", "masked", scores, self.mask)
     }
@@ -138,6 +161,18 @@ struct Placing<'a> {
 }
 
 impl Placing<'_> {
+    /// Values after the norm of their heads, in the shape that caches take.
+    fn normed_value(&self, graph: &mut Graph<'_>, value: ValueId, heads: Heads) -> Result {
+        let Some(by) = &self.attention.value_norm else { return Ok(value) };
+        let (batch, count) = (self.tokens.batch, self.tokens.count);
+        graph.within("value", |graph| {
+            let shape = [Some(batch), Some(heads.kv_heads), Some(heads.width), count];
+            let by_head = graph.reshape("heads", value, shape)?;
+            let normal = norm(graph, "norm", by_head, by, (WIDTH, heads.width))?;
+            graph.reshape("together", normal, [Some(batch), Some(heads.kv_channels()), Some(1), count])
+        })
+    }
+
     fn place(
         &self,
         graph: &mut Graph<'_>,
@@ -211,6 +246,7 @@ fn attend_many(
     let (key, value, by_position) = match *seen {
         AttendedKv::Channels { key, value } => (key, value, false),
         AttendedKv::Positions { key, value } => (key, value, true),
+        AttendedKv::Pieces(ref pieces) => return pieces.attend_many(graph, query, scoring, (heads, tokens)),
         AttendedKv::Past { .. } => {
             return Err(LowerError::model(graph.scope(), "a cache input is read one token at a time"));
         }
@@ -238,11 +274,12 @@ fn attend_one(
     (heads, batch): (Heads, usize),
 ) -> Result {
     let Heads { kv_heads, group, width } = heads;
-    let query = graph.reshape("queries", query, [Some(batch), Some(kv_heads), Some(group), Some(width)])?;
     let (key, value, by_position) = match *seen {
         AttendedKv::Positions { key, value } => (key, value, true),
         AttendedKv::Channels { key, value } | AttendedKv::Past { key, value, .. } => (key, value, false),
+        AttendedKv::Pieces(ref pieces) => return pieces.attend_one(graph, query, scoring, (heads, batch)),
     };
+    let query = graph.reshape("queries", query, [Some(batch), Some(kv_heads), Some(group), Some(width)])?;
     let shape = match by_position {
         true => [Some(batch), Some(kv_heads), None, Some(width)],
         false => [Some(batch), Some(kv_heads), Some(width), None],

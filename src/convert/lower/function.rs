@@ -2,14 +2,16 @@
 
 use std::ops::Range;
 
-use super::attention::{Tokens, attention};
-use super::cache::{self, Cache, KvState, Past};
+use super::attention::{Heads, Tokens, attention};
+use super::cache::{self, Cache, KvState, Past, StateUnit};
 use super::error::{LowerError, Result};
 use super::graph::{CHANNELS, Finished, Graph, SEQUENCE};
 use super::mlp::mlp;
 use super::norm::norm;
 use super::options::Options;
+use super::per_layer::{self, LayerInputs};
 use super::positions::Positions;
+use super::sharing::{self, KeysAndValues, Sharing};
 use super::weights::{WeightRequest, Weights};
 use crate::model::{Decoder, Layer, Norm, Position, Residual};
 use anemeter_base::vocabulary::{Embeddings, FunctionRole, kv_state_name};
@@ -83,18 +85,16 @@ impl ChunkBuilder<'_> {
         self.layers.end == self.decoder.layers.len()
     }
 
-    fn own_layers(&self) -> &[Layer] {
-        &self.decoder.layers[self.layers.clone()]
-    }
-
     /// The function `embed`: ids to vectors.
     pub(super) fn embed(&mut self) -> Result<Finished> {
         let (decoder, options) = (self.decoder, self.options);
         let lengths = options.embedded_lengths();
         let mut graph =
             Graph::new(&FunctionRole::Embed.to_string(), options.opset, &lengths, &mut self.weights);
-        let hidden = embed(&mut graph, decoder, |length| [options.batch, length])?;
-        Ok(graph.finish(&[("hidden".to_owned(), hidden)]))
+        let embedded = embed(&mut graph, decoder, |length| [options.batch, length])?;
+        let looked_up = embedded.looked_up.map(|id| (per_layer::LOOKED_UP.to_owned(), id));
+        let vectors = ("hidden".to_owned(), embedded.vectors);
+        Ok(graph.finish(&std::iter::once(vectors).chain(looked_up).collect::<Vec<_>>()))
     }
 
     /// A function that runs the layers.
@@ -107,54 +107,70 @@ impl ChunkBuilder<'_> {
                 Embeddings::Graph => true,
             };
         let (range, positions) = (self.layers.clone(), self.positions.clone());
-        let cache_shape = self.cache_shape(task)?;
+        let sharing = Sharing::of(&decoder.layers, range.clone())?;
+        let cache = cache_shape(&sharing.cached, task, options.batch)?;
         let lengths = task.lengths(options);
+        let is_first = self.is_first();
         let mut graph = Graph::new(&task.name(), options.opset, &lengths, &mut self.weights);
 
         let batch = options.batch;
-        let mut x = match embeds {
+        let width = |channels: usize| move |length: usize| [batch, channels, 1, task.tokens(length)];
+        let embedded = match embeds {
             true => embed(&mut graph, decoder, |length| [batch, task.tokens(length)])?,
             false => {
-                graph.input("hidden", DType::F16, |length| [batch, decoder.hidden, 1, task.tokens(length)])
+                let vectors = graph.input("hidden", DType::F16, width(decoder.hidden));
+                let inputs = decoder.per_layer.as_ref().filter(|_| is_first);
+                let looked_up =
+                    inputs.map(|inputs| graph.input(per_layer::LOOKED_UP, DType::F16, width(inputs.all())));
+                Embedded { vectors, looked_up }
             }
         };
         let tokens = tokens(&mut graph, task, &lengths, (batch, &positions))?;
-        let mut cache = open_cache(&mut graph, task, cache_shape)?;
+        let inputs = layer_inputs(&mut graph, decoder, embedded, (options.chunks, task, &tokens))?;
+        let mut kept = KeysAndValues::new(open_cache(&mut graph, task, cache)?, sharing.exported.clone());
+        take_in(&mut graph, &sharing, task, &tokens, &mut kept)?;
         let select = is_last && !task.is_one();
         let select =
             select.then(|| graph.input("select", DType::F16, |length| [batch, 1, 1, task.tokens(length)]));
 
-        for index in range {
+        let mut x = embedded.vectors;
+        for index in range.clone() {
             let block = &decoder.layers[index];
             x = graph.within(&format!("layers_{index}"), |graph| {
-                layer(graph, x, block, (decoder.hidden, &tokens), &mut cache)
+                layer(graph, x, (index, block), (decoder.hidden, &tokens, inputs), &mut kept)
             })?;
         }
         let mut outputs = match is_last {
             true => head(&mut graph, x, select, (decoder, options.head_split))?,
             false => vec![("hidden_out".to_owned(), x)],
         };
-        if let Cache::Io { keys, values, .. } = cache {
+        if let Some(inputs) = inputs.filter(|_| is_first && !is_last) {
+            let rest = inputs.from(&mut graph, range.end..decoder.layers.len())?;
+            outputs.push((per_layer::INPUTS.to_owned(), rest));
+        }
+        outputs.append(&mut kept.outputs);
+        if let Some((keys, values)) = kept.new_of_io() {
             outputs.push(("k_new".to_owned(), graph.concat("keys_new", &keys, CHANNELS)?));
             outputs.push(("v_new".to_owned(), graph.concat("values_new", &values, CHANNELS)?));
         }
         Ok(graph.finish(&outputs))
     }
-
-    /// The shape of a cache input at context 0, or of the state.
-    fn cache_shape(&self, task: Task) -> Result<[usize; 4]> {
-        let (layers, first, batch) = (self.own_layers(), self.layers.start, self.options.batch);
-        match task {
-            Task::Whole | Task::Prefill | Task::Decode => Ok([batch, cache::channels(layers, first)?, 1, 0]),
-            Task::Extend { context, .. } => {
-                let (kv_heads, width) = cache::shared_heads(layers, first)?;
-                Ok([2 * layers.len() * batch, kv_heads, context, width])
-            }
-        }
-    }
 }
 
-fn open_cache(graph: &mut Graph<'_>, task: Task, shape: [usize; 4]) -> Result<Cache> {
+/// The shape of a cache input at context 0, or of the state, and what a slot of it holds.
+fn cache_shape(cached: &[(usize, Heads)], task: Task, batch: usize) -> Result<([usize; 4], StateUnit)> {
+    let unit = StateUnit::of(cached)?;
+    let shape = match task {
+        Task::Whole | Task::Prefill | Task::Decode => [batch, cache::channels(cached)?, 1, 0],
+        Task::Extend { context, .. } => {
+            let slots: usize = cached.iter().map(|&(_, heads)| unit.slots(heads)).sum();
+            [2 * slots * batch, unit.kv_heads, context, unit.width]
+        }
+    };
+    Ok((shape, unit))
+}
+
+fn open_cache(graph: &mut Graph<'_>, task: Task, (shape, unit): ([usize; 4], StateUnit)) -> Result<Cache> {
     let [batch, channels, ..] = shape;
     match task {
         Task::Whole => Ok(Cache::None),
@@ -171,12 +187,53 @@ fn open_cache(graph: &mut Graph<'_>, task: Task, shape: [usize; 4]) -> Result<Ca
             let query = i32::try_from(query).unwrap_or(i32::MAX);
             let end = graph.binary("add", "position_end", begin, [query])?;
             let content = graph.read_state("kept", state)?;
-            Ok(Cache::State(KvState { state, content, begin, end, layer: 0 }))
+            Ok(Cache::State(KvState { state, content, begin, end, slot: 0, unit }))
         }
     }
 }
 
-/// Declares masks and rotations.
+/// Takes keys and values of layers of earlier chunks in.
+fn take_in(
+    graph: &mut Graph<'_>,
+    sharing: &Sharing,
+    task: Task,
+    tokens: &Tokens,
+    kept: &mut KeysAndValues,
+) -> Result<()> {
+    for &(layer, heads) in sharing.cached.iter().filter(|(layer, _)| sharing.imported.contains(layer)) {
+        let shape = |length: usize| [tokens.batch, heads.kv_channels(), 1, task.tokens(length)];
+        let [key, value] = sharing::names(layer).map(|name| graph.input(&name, DType::F16, shape));
+        graph.within(&format!("shared_{layer}"), |graph| {
+            // What comes in must not go out under another name as it is.
+            let flat = [Some(tokens.batch), Some(heads.kv_channels()), Some(1), tokens.count];
+            let value = graph.reshape("value_taken", value, flat)?;
+            kept.exchange(graph, (layer, heads), tokens, (key, value))
+        })?;
+    }
+    Ok(())
+}
+
+/// The inputs of layers, made or taken.
+fn layer_inputs(
+    graph: &mut Graph<'_>,
+    decoder: &Decoder,
+    embedded: Embedded,
+    (chunks, task, tokens): (usize, Task, &Tokens),
+) -> Result<Option<LayerInputs>> {
+    let Some(inputs) = &decoder.per_layer else { return Ok(None) };
+    if let Some(looked_up) = embedded.looked_up {
+        let extent = (tokens.batch, tokens.count);
+        let parts = (looked_up, embedded.vectors);
+        return per_layer::inputs_of_all(graph, inputs, parts, (decoder.hidden, extent)).map(Some);
+    }
+    let (first, width) = (share(decoder.layers.len(), 0, chunks).end, inputs.width);
+    let channels = (decoder.layers.len() - first) * width;
+    let shape = |length: usize| [tokens.batch, channels, 1, task.tokens(length)];
+    let all = graph.input(per_layer::INPUTS, DType::F16, shape);
+    Ok(Some(LayerInputs { all, first, width }))
+}
+
+/// Declares masks, rotations and factors of queries.
 fn tokens(
     graph: &mut Graph<'_>,
     task: Task,
@@ -203,11 +260,24 @@ fn tokens(
         (mask.window, id)
     });
     let masks = masks.collect();
-    Ok(Tokens { batch, count, masks, rotations })
+    let growths = positions.growths.iter().map(|input| {
+        (input.growth, graph.input(&input.name, DType::F16, |length| [rows, 1, 1, task.tokens(length)]))
+    });
+    let growths = growths.collect();
+    Ok(Tokens { batch, count, masks, rotations, growths })
+}
+
+/// What a function begins with.
+#[derive(Clone, Copy)]
+struct Embedded {
+    /// Vectors of the tokens, or what the chunk before gave.
+    vectors: ValueId,
+    /// What is looked up for each token besides.
+    looked_up: Option<ValueId>,
 }
 
 /// Ids to vectors, scale and learned positions included.
-fn embed(graph: &mut Graph<'_>, decoder: &Decoder, shape: impl Fn(usize) -> [usize; 2]) -> Result {
+fn embed(graph: &mut Graph<'_>, decoder: &Decoder, shape: impl Fn(usize) -> [usize; 2]) -> Result<Embedded> {
     let ids = graph.ids("input_ids", &shape);
     let table = embedding_table(graph, decoder)?;
     let rows = graph.gather("embedding_rows", table, ids)?;
@@ -220,7 +290,9 @@ fn embed(graph: &mut Graph<'_>, decoder: &Decoder, shape: impl Fn(usize) -> [usi
         rows = graph.binary("add", "placed_rows", rows, positions)?;
     }
     let columns = graph.transpose("embedding_columns", rows, [0, 2, 1])?;
-    graph.expand("embedded", columns, 2)
+    let vectors = graph.expand("embedded", columns, 2)?;
+    let looked_up = decoder.per_layer.as_ref().map(|inputs| per_layer::looked_up(graph, inputs, ids));
+    Ok(Embedded { vectors, looked_up: looked_up.transpose()? })
 }
 
 fn embedding_table(graph: &mut Graph<'_>, decoder: &Decoder) -> Result {
@@ -231,17 +303,17 @@ fn embedding_table(graph: &mut Graph<'_>, decoder: &Decoder) -> Result {
 fn layer(
     graph: &mut Graph<'_>,
     x: ValueId,
-    layer: &Layer,
-    (hidden, tokens): (usize, &Tokens),
-    cache: &mut Cache,
+    (index, layer): (usize, &Layer),
+    (hidden, tokens, inputs): (usize, &Tokens, Option<LayerInputs>),
+    kept: &mut KeysAndValues,
 ) -> Result {
     let normed = |graph: &mut Graph<'_>, label: &str, x: ValueId, by: Option<&Norm>| match by {
         Some(by) => norm(graph, label, x, by, (CHANNELS, hidden)),
         None => Ok(x),
     };
     let into = normed(graph, "attention_norm", x, layer.attention_norm.as_ref())?;
-    let mixed = graph
-        .within("attention", |graph| attention(graph, into, &layer.attention, (hidden, tokens), cache))?;
+    let own = (index, &layer.attention);
+    let mixed = graph.within("attention", |graph| attention(graph, into, own, (hidden, tokens), kept))?;
     let mixed = normed(graph, "post_attention_norm", mixed, layer.post_attention_norm.as_ref())?;
     let attended = graph.binary("add", "attended", x, mixed)?;
     let into = match (layer.residual, &layer.mlp_norm) {
@@ -252,7 +324,13 @@ fn layer(
     let into = normed(graph, "mlp_norm", into, layer.mlp_norm.as_ref())?;
     let wide = graph.within("mlp", |graph| mlp(graph, into, &layer.mlp, hidden))?;
     let wide = normed(graph, "post_mlp_norm", wide, layer.post_mlp_norm.as_ref())?;
-    graph.binary("add", "out", attended, wide)
+    let mut out = graph.binary("add", "out", attended, wide)?;
+    if let Some(mix) = &layer.per_layer {
+        let at = graph.scope().to_owned();
+        let inputs = inputs.ok_or_else(|| LowerError::model(&at, "the layer has no inputs of its own"))?;
+        out = inputs.mixed(graph, out, mix, (index, hidden))?;
+    }
+    graph.scaled("scaled", out, layer.scale)
 }
 
 /// The function of the head alone: the vectors of so many positions in, the logits of all of them out.

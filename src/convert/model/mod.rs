@@ -5,6 +5,8 @@ mod encoder;
 mod error;
 mod graph;
 mod keys;
+mod per_layer;
+mod range;
 mod rope;
 mod tensors;
 #[cfg(test)]
@@ -15,7 +17,10 @@ pub use arch::{ARCHITECTURES, Architecture, ENCODERS, EncoderArchitecture, Struc
 pub use encoder::{Attends, Encoder, EncoderLayer, Gives, ModelGraph, Pooling, Readout, Stage, Sublayer};
 pub use error::{Expected, ModelError, TensorProblem};
 pub use graph::{
-    Activation, Attention, Decoder, Gate, Head, Layer, Linear, Mlp, Norm, NormKind, Position, Residual,
+    Activation, Attention, Decoder, Gate, Head, Layer, Linear, Mlp, Norm, NormKind, Position, QueryGrowth,
+    Residual,
 };
+pub use per_layer::{PerLayerInputs, PerLayerMix};
+pub use range::{LayerRange, RangeScales};
 pub use rope::{LongFrequencies, Rope, RopeScaling};
 pub use weight::{Pairs, Source, Weight};

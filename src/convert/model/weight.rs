@@ -32,6 +32,8 @@ pub enum Source {
     PlusOne(Stored),
     /// Rows of heads whose neighbouring dimensions form pairs, in the order of halves.
     Halves(Stored, Pairs),
+    /// Ones; of what is stored only the shape is meant.
+    Ones(Stored),
     /// Each element of another source times a number.
     Scaled(Box<Source>, f32),
 }
@@ -76,6 +78,17 @@ impl Weight {
         Weight { source: Source::Scaled(Box::new(self.source), factor), ..self }
     }
 
+    /// The number that it is multiplied by.
+    pub(super) fn factor(&self) -> f32 {
+        let mut factor = 1.0;
+        let mut source = &self.source;
+        while let Source::Scaled(inner, own) = source {
+            factor *= own;
+            source = inner;
+        }
+        factor
+    }
+
     /// The rows of heads whose neighbouring dimensions form pairs, in the order of halves.
     #[must_use]
     pub fn by_halves(self, pairs: Pairs) -> Weight {
@@ -105,6 +118,7 @@ impl Weight {
                 out.iter_mut().for_each(|x| *x += 1.0);
             }
             Source::Halves(stored, pairs) => self.read_halves(stored, *pairs, range, out),
+            Source::Ones(_) => out[..range.len()].fill(1.0),
             Source::Scaled(inner, factor) => {
                 let out = &mut out[..range.len()];
                 self.read_source(inner, range, out);
@@ -133,6 +147,7 @@ impl Weight {
             | Source::TransposedColumns(..)
             | Source::PlusOne(_)
             | Source::Halves(..)
+            | Source::Ones(_)
             | Source::Scaled(..) => false,
         };
         is_plain.then(|| self.source_bytes(range))
@@ -180,7 +195,10 @@ impl Weight {
             Source::Scaled(inner, _) => return self.range_of(inner, range),
             Source::Stored(stored) | Source::PlusOne(stored) => (stored, 0),
             Source::Rows(stored, row) => (stored, self.row_start(*row)),
-            Source::Transposed(stored) | Source::TransposedColumns(stored, _) | Source::Halves(stored, _) => {
+            Source::Transposed(stored)
+            | Source::TransposedColumns(stored, _)
+            | Source::Halves(stored, _)
+            | Source::Ones(stored) => {
                 return (stored, 0..stored.bytes.len());
             }
         };
@@ -202,6 +220,7 @@ impl Weight {
             | Source::TransposedColumns(..)
             | Source::PlusOne(_)
             | Source::Halves(..)
+            | Source::Ones(_)
             | Source::Scaled(..) => return None,
         };
         stored.quantized_blocks()?.starting_at(start + first)

@@ -20,6 +20,8 @@ use anemeter_mil::propagate::{self, propagate};
 pub struct StoredWeights {
     weights: BTreeMap<(String, usize), Arc<dyn Decode>>,
     logged: BTreeMap<String, f64>,
+    /// Factors of range repair, which the checkpoint's weights have not.
+    factors: BTreeMap<String, f32>,
 }
 
 /// What a matrix of the reference is called in the programs.
@@ -48,7 +50,8 @@ impl StoredWeights {
         let manifest = bundle.manifest();
         let log = manifest.compression.iter().flat_map(|log| &log.tensors);
         let logged = log.map(|TensorLog { name, cosine, .. }| (name.clone(), *cosine)).collect();
-        let mut found = StoredWeights { weights: BTreeMap::new(), logged };
+        let factors = manifest.range_repair.as_ref().map(|repair| repair.weights.clone()).unwrap_or_default();
+        let mut found = StoredWeights { weights: BTreeMap::new(), logged, factors };
         for chunk in &manifest.chunks {
             found.add(&Package::open(bundle.path(&chunk.file.name))?);
         }
@@ -93,6 +96,9 @@ impl StoredWeights {
                     continue;
                 };
                 overlaid.misstored.extend(self.replace(name, decode.as_ref(), room));
+                if let Some(factor) = self.factors.get(wanted.name) {
+                    room.iter_mut().for_each(|x| *x /= factor);
+                }
                 overlaid.taken.push(name.clone());
             }
             if !overlaid.taken.is_empty() {
@@ -179,7 +185,7 @@ mod tests {
             ((name.to_owned(), shape.len()), decode)
         };
         let logged = weights.iter().map(|(name, ..)| ((*name).to_owned(), 0.99)).collect();
-        StoredWeights { weights: weights.iter().map(entry).collect(), logged }
+        StoredWeights { weights: weights.iter().map(entry).collect(), logged, factors: BTreeMap::new() }
     }
 
     const HEAD: Stored<'_> = Stored { name: "head", rank: 4 };

@@ -123,6 +123,7 @@ pub(crate) fn manifest() -> Manifest {
             kv_bytes_per_token: 8,
             embedding_scale: 1.0,
             learned_positions: false,
+            per_layer: None,
         }),
         checkpoint: Some(Checkpoint { name: "none".to_owned(), bytes: 0, digest: String::new() }),
         settings: Some(Settings {
@@ -147,6 +148,7 @@ pub(crate) fn manifest() -> Manifest {
             layers: 1,
             masks: vec![Mask { input: "mask".to_owned(), window: None }],
             rotations: Vec::new(),
+            query_scales: Vec::new(),
             functions: vec![
                 function("embed", &["input_ids"], &["hidden"]),
                 function("prefill", &["hidden", "mask", "select"], &given),
@@ -158,6 +160,7 @@ pub(crate) fn manifest() -> Manifest {
         tokenizer: None,
         compression: None,
         sensitivity: None,
+        range_repair: None,
         encoder: None,
         warnings: Vec::new(),
         profile: Vec::new(),

@@ -83,7 +83,9 @@ pub(crate) fn llama(sizes: Sizes, seed: u32) -> Decoder {
             rope: Some(rope(10_000.0, head_dim)),
             window: None,
             softcap: None,
-            scaled_from: None,
+            growth: None,
+            value_norm: None,
+            shared_from: None,
         },
         post_attention_norm: None,
         mlp_norm: Some(random.norm(NormKind::Rms, hidden)),
@@ -95,6 +97,8 @@ pub(crate) fn llama(sizes: Sizes, seed: u32) -> Decoder {
         },
         post_mlp_norm: None,
         residual: Residual::Sequential,
+        per_layer: None,
+        scale: 1.0,
     });
     let layers = layers.collect();
     Decoder {
@@ -105,6 +109,7 @@ pub(crate) fn llama(sizes: Sizes, seed: u32) -> Decoder {
         embedding: random.weight(&[vocabulary, hidden], 1.0),
         embedding_scale: 1.0,
         position: Position::Rotary,
+        per_layer: None,
         layers,
         final_norm: random.norm(NormKind::Rms, hidden),
         head: Head { weight: random.weight(&[vocabulary, hidden], 0.5), tied: false, softcap: None },

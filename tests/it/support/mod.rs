@@ -8,6 +8,7 @@ pub(crate) mod damage;
 pub(crate) mod decoders;
 pub(crate) mod encoders;
 pub(crate) mod fixtures;
+pub(crate) mod gemma4;
 pub(crate) mod mlmodelc;
 pub(crate) mod numbers;
 pub(crate) mod packages;

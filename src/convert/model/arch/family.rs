@@ -154,7 +154,9 @@ impl Family {
             rope: Some(rope.clone()),
             window,
             softcap: None,
-            scaled_from: None,
+            growth: None,
+            value_norm: None,
+            shared_from: None,
         }
     }
 
@@ -188,6 +190,8 @@ impl Family {
             mlp,
             post_mlp_norm: None,
             residual: Residual::Sequential,
+            per_layer: None,
+            scale: 1.0,
         }
     }
 
@@ -212,6 +216,7 @@ impl Family {
             max_positions,
             embedding_scale: 1.0,
             position: Position::Rotary,
+            per_layer: None,
             layers,
             final_norm: self.norm(tensors, "norm", &self.hidden),
             head: head(tied, tensors, &embedding, [&self.vocabulary, &self.hidden]),

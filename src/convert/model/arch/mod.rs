@@ -7,6 +7,7 @@ mod experts;
 mod family;
 mod gemma2;
 mod gemma3;
+mod gemma4;
 mod glm;
 mod glm4;
 mod gpt2;
@@ -86,6 +87,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     glm4::DEF,
     ernie4_5::DEF,
     minicpm::DEF,
+    gemma4::DEF,
 ];
 
 /// The decoder of a checkpoint, once every tensor is known to be there in its shape and none is left over.

@@ -19,6 +19,8 @@ pub(super) struct Layout {
     pub(super) form: KvForm,
     pub(super) batch: usize,
     pub(super) hidden: usize,
+    /// Numbers that are looked up for the layers besides, if any.
+    pub(super) per_layer: usize,
     pub(super) vocabulary: usize,
     /// Sequence or cache lengths, shortest first.
     pub(super) buckets: Vec<usize>,
@@ -39,7 +41,8 @@ impl Layout {
         let mut buckets = lengths.clone();
         buckets.sort_unstable();
         buckets.dedup();
-        let &Architecture { hidden, vocabulary, .. } = architecture;
+        let &Architecture { hidden, vocabulary, per_layer, .. } = architecture;
+        let per_layer = per_layer.map_or(0, |lookup| lookup.width);
         let (Some(&shortest), Some(&longest)) = (buckets.first(), buckets.last()) else {
             return Err(GenerateError::file(MANIFEST, "`lengths` is empty"));
         };
@@ -48,12 +51,13 @@ impl Layout {
             ("lengths", shortest, 1, MAX_LENGTH),
             ("lengths", longest, 1, MAX_LENGTH),
             ("hidden", hidden, 1, MAX_WIDTH),
+            ("per_layer.width", per_layer, 0, MAX_WIDTH),
             ("vocabulary", vocabulary, 1, MAX_TOKENS),
             ("batch", settings.batch, 1, 4),
             ("query", query, 1, shortest),
         ];
         check_bounds(&bounds)?;
-        Ok(Layout { form, batch: settings.batch, hidden, vocabulary, buckets, query })
+        Ok(Layout { form, batch: settings.batch, hidden, per_layer, vocabulary, buckets, query })
     }
 
     /// Sizes of packages of others, which are driven in the one form that their contract says.
@@ -72,7 +76,7 @@ impl Layout {
         ];
         check_bounds(&bounds)?;
         let vocabulary = contract.vocabulary;
-        Ok(Layout { form: own, batch: 1, hidden: 0, vocabulary, buckets, query: 1 })
+        Ok(Layout { form: own, batch: 1, hidden: 0, per_layer: 0, vocabulary, buckets, query: 1 })
     }
 
     pub(super) fn longest(&self) -> usize {
@@ -180,7 +184,7 @@ mod tests {
 
     fn layout() -> Layout {
         let buckets = vec![8, 12, 16];
-        Layout { form: KvForm::Io, batch: 1, hidden: 4, vocabulary: 9, buckets, query: 1 }
+        Layout { form: KvForm::Io, batch: 1, hidden: 4, per_layer: 0, vocabulary: 9, buckets, query: 1 }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What the plain decoders change about Llama: positions, norms, multipliers, windows.
 
 use super::*;
-use crate::model::graph::{Activation, Layer, Mlp, NormKind, Residual};
+use crate::model::graph::{Activation, Layer, Mlp, NormKind, QueryGrowth, Residual};
 use crate::model::rope::RopeScaling;
 use crate::model::weight::Weight;
 
@@ -196,9 +196,11 @@ fn mistrals_newer_forms() {
     let scaled = rope(r#", "llama_4_scaling_beta": 0.1"#);
     let decoder = built(&family("Ministral3ForCausalLM", &scaled), &[LLAMA]);
     let attention = &decoder.layers[0].attention;
-    assert_eq!((attention.scaled_from, attention.rope.as_ref().unwrap().magnitude()), (Some(32), 1.0));
+    let growth = QueryGrowth { beta: 0.1, length: 32 };
+    assert_eq!((attention.growth, attention.rope.as_ref().unwrap().magnitude()), (Some(growth), 1.0));
+    assert_eq!([0, 31, 32, 64].map(|p| growth.factor(p)), [1.0, 1.0, 1.069_314_7, 1.109_861_3]);
     let decoder = built(&family("Ministral3ForCausalLM", &rope("")), &[LLAMA]);
-    assert_eq!(decoder.layers[0].attention.scaled_from, None);
+    assert_eq!(decoder.layers[0].attention.growth, None);
     let error = refused(&family("Ministral3ForCausalLM", ""), &[LLAMA]);
     assert!(error.contains("`rope_parameters` is missing"), "{error}");
 
