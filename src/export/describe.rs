@@ -51,7 +51,8 @@ pub fn architecture(decoder: &Decoder) -> Architecture {
 
 /// Numbers in all weights.
 fn parameters(decoder: &Decoder) -> u64 {
-    let layers: u64 = decoder.layers.iter().map(|layer| layer_elements(layer) + norm_elements(layer)).sum();
+    let own = |layer: &Layer| layer_elements(layer) + norm_elements(layer) - elements_twice(layer);
+    let layers: u64 = decoder.layers.iter().map(own).sum();
     let heads = if decoder.head.tied { 1 } else { 2 };
     let positions = match &decoder.position {
         Position::Learned(positions) => positions.element_count() as u64,
@@ -64,6 +65,12 @@ fn parameters(decoder: &Decoder) -> u64 {
     });
     // The factor on what leaves a layer is a setting.
     layers + elements_of(&decoder.final_norm) + vocabulary + positions + per_layer
+}
+
+/// Numbers of a matrix that gives both keys and values.
+fn elements_twice(layer: &Layer) -> u64 {
+    let (key, value) = (&layer.attention.key.weight, &layer.attention.value.weight);
+    if key.name == value.name { value.element_count() as u64 } else { 0 }
 }
 
 fn norm_elements(layer: &Layer) -> u64 {

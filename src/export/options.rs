@@ -124,16 +124,25 @@ impl std::str::FromStr for Chunking {
 pub enum Target {
     #[default]
     Macos15,
+    Macos26,
+    Macos27,
     Ios18,
+    Ios26,
+    Ios27,
 }
 
 impl Choice for Target {
-    const ALL: &'static [Target] = &[Target::Macos15, Target::Ios18];
+    const ALL: &'static [Target] =
+        &[Target::Macos15, Target::Macos26, Target::Macos27, Target::Ios18, Target::Ios26, Target::Ios27];
 
     fn name(self) -> &'static str {
         match self {
             Target::Macos15 => "macos15",
+            Target::Macos26 => "macos26",
+            Target::Macos27 => "macos27",
             Target::Ios18 => "ios18",
+            Target::Ios26 => "ios26",
+            Target::Ios27 => "ios27",
         }
     }
 }

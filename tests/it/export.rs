@@ -230,6 +230,19 @@ fn a_mixture_of_experts_is_refused_with_a_way_out() {
 }
 
 #[test]
+fn gemma_3n_is_refused_by_name_with_a_way_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = json!({"architectures": ["Gemma3nForConditionalGeneration"], "model_type": "gemma3n",
+        "vision_config": {"hidden_size": 8}});
+    let checkpoint = architectures::llama("gemma3n", &config).write(folder.path());
+    let output = folder.path().join("bundle");
+    let message = anemeter(&["export", arg(&checkpoint), "-o", arg(&output)]).complaint();
+    assert!(message.contains("`Gemma3nForConditionalGeneration` / `gemma3n` is not exported"), "{message}");
+    assert!(message.contains("AltUp") && message.contains("help: export Gemma 4 E2B or E4B"), "{message}");
+    assert!(!output.exists());
+}
+
+#[test]
 fn only_trained_lengths_are_exported() {
     let scene = Scene::new();
     let training = scene.path("train.yaml");

@@ -336,7 +336,12 @@ DECODERS = {
     "granite4": Checkpoint(
         decoder("GraniteMoeHybrid", **GRANITE, **granite4(3), position_embedding_type="rope"), dtype=torch.bfloat16
     ),
-    "granite4-nope": Checkpoint(decoder("GraniteMoeHybrid", **AWKWARD, **granite4(5), position_embedding_type=None)),
+    # Without a multiplier scores are not divided at all: softmax then amplifies the rounding of fp16 tenfold.
+    "granite4-nope": Checkpoint(
+        decoder(
+            "GraniteMoeHybrid", **AWKWARD, **granite4(5), position_embedding_type=None, attention_multiplier=0.22
+        )
+    ),
     "olmo2": Checkpoint(decoder("Olmo2", num_key_value_heads=4), dtype=torch.bfloat16),
     "olmo2-awkward": Checkpoint(decoder("Olmo2", **AWKWARD, rope_parameters=rope("yarn", 10_000.0, **YARN))),
     "olmo3": Checkpoint(decoder("Olmo3", num_hidden_layers=5, sliding_window=WINDOW), dtype=torch.bfloat16),
@@ -634,6 +639,9 @@ def randomise(model, generator):
         else:
             value = noise * 0.3
         parameter.data = value
+    for name, buffer in model.named_buffers():
+        if name.endswith("layer_scalar"):
+            buffer.data = 0.8 + 0.1 * torch.randn(buffer.shape, generator=generator)
 
 
 def write_tokenizer(folder):

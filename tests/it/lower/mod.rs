@@ -3,6 +3,7 @@
 mod features;
 mod host;
 pub(crate) mod models;
+mod ranges;
 pub(crate) mod reference;
 
 use std::collections::BTreeSet;

@@ -4,6 +4,8 @@ mod against;
 mod compressed;
 mod decoder_faults;
 mod faults;
+mod gemma4;
+mod range;
 
 use std::path::{Path, PathBuf};
 

@@ -24,6 +24,7 @@ mod pagating;
 mod phi3;
 mod qwen2;
 mod qwen3;
+mod refused;
 mod rotary;
 mod smollm3;
 mod stablelm;
@@ -100,6 +101,9 @@ fn decoder_of(checkpoint: &Checkpoint) -> std::result::Result<Decoder, ModelErro
             found: quoted(&words),
             dense: experts::dense_relative(&words),
         });
+    }
+    if let Some(refusal) = refused::refusal(&words, checkpoint, quoted(&words)) {
+        return Err(refusal);
     }
     let Some(architecture) = find(&words, checkpoint) else { return Err(unknown(&words, checkpoint)) };
     let mut tensors = Tensors::new(checkpoint, architecture.prefixes, architecture.probe);

@@ -45,7 +45,7 @@ struct Slot {
     buffer: Buffer,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum Role {
     Ids,
     PositionIds,
