@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::inputs;
 use super::units::Bytes;
 use super::{Failure, Output, Result, Status};
-use crate::compress::{self, Log, Plan, Precision, Raised, TensorLog};
+use crate::compress::{self, ExpectedLoss, Log, Plan, Precision, Raised, TensorLog};
 use crate::config;
 use crate::mil::verify::verify_rewritten;
 use crate::package::{self, Package, Summary, WriteOptions};
@@ -19,8 +19,8 @@ pub(super) const WORST: usize = 10;
 /// Compress the weights of any Core ML package: quantise, palettise (LUT) or prune them.
 #[derive(clap::Args)]
 #[command(
-    after_help = "Precisions: fp16, int8, int4, int4:block=32, int8:asym, lut4, lut4:group=16, lut4:vector=2, \
-lut4:scale, sparse:0.5, sparse:2:4, sparse:0.5+int8.\nEmbeddings and heads get at least int8; \
+    after_help = "Precisions: fp16, int8, int4, int4:block=32, int8:asym, lut4, lut4:group=16, lut4:tensor, \
+lut4:vector=2, lut4:scale, sparse:0.5, sparse:2:4, sparse:0.5+int8.\nEmbeddings and heads get at least int8; \
 weights of less than 2048 elements are not compressed. A package for iOS 15 becomes one for iOS 16. \
 docs/compression.md has the rules.\n\n\
 Examples:\n  anemeter compress model.mlpackage -o small.mlpackage --precision int8\n  \
@@ -126,7 +126,33 @@ fn show(args: &Args, log: &Log, summary: &Summary, output: &mut Output) -> Resul
         output.text(table(log.worst(WORST).into_iter()))
     } else {
         Ok(())
+    }?;
+    match expected_loss(log, false) {
+        Some(line) => output.line(line),
+        None => Ok(()),
     }
+}
+
+/// What the signal-to-noise ratio of weights that were rounded without data means for the model, and what loses less: other
+/// precisions, and data, if the command `calibrates`.
+pub(super) fn expected_loss(log: &Log, calibrates: bool) -> Option<String> {
+    let db = log.mean_snr_db()?;
+    let found = format!("{db:.1} dB of signal to noise on average");
+    let [better, other] = match calibrates {
+        true => ["int8, lut6 and --calibration TEXT", ", or --calibration TEXT"],
+        false => ["int8 and lut6", ""],
+    };
+    Some(match ExpectedLoss::at(db) {
+        ExpectedLoss::Small => format!("{found}: little loss is expected"),
+        ExpectedLoss::Noticeable => format!(
+            "warning: {found}: expect tens of percent of a language model's perplexity; {better} lose less, and \
+             `anemeter eval --text` measures it"
+        ),
+        ExpectedLoss::Severe => format!(
+            "warning: {found}: such a model is rarely of use; use --precision int4, lut6 or int8{other}, and \
+             `anemeter eval --text` to measure it"
+        ),
+    })
 }
 
 pub(super) fn table<'l>(tensors: impl Iterator<Item = &'l TensorLog>) -> Table {

@@ -49,6 +49,7 @@ fn every_precision_gives_a_package_that_runs() {
         ("int4", 0.985),
         ("lut6:group=16", 0.999),
         ("lut4", 0.985),
+        ("lut4:tensor", 0.98),
         ("lut4:scale", 0.985),
         ("sparse:0.2", 0.98),
     ] {
@@ -101,6 +102,8 @@ fn what_is_shown_is_what_loses_most() {
     assert_eq!(lines[2], "weights that lose most:");
     assert!(lines[4].starts_with("  layers_0_mlp_weight  int4:block=32  4.50   8.2 kB  2.3 kB"), "{text}");
     assert!(lines[5].starts_with("  embedding_weight     int8:channel   8.25  12.3 kB  6.3 kB"), "{text}");
+    let expected = " dB of signal to noise on average: little loss is expected";
+    assert!(lines[6].ends_with(expected) && lines.len() == 7, "{text}");
 }
 
 #[test]
@@ -236,6 +239,43 @@ fn ios15_programs_are_raised_if_something_is_compressed() {
     assert_eq!(version(), (6, Opset::Ios15));
     let refused = compress("int4");
     assert!(refused.refused().contains("weight `w` cannot be stored as int4:block=32 in ios16"));
+}
+
+/// A bidirectional LSTM, of which each direction has two weights.
+fn lstm() -> Model {
+    let mut main = Builder::new("main", Opset::Ios18);
+    let x = main.input("x", TensorType::fixed(DType::F16, &[5, 1, 32]));
+    let start = ["h", "c"].map(|name| main.input(name, TensorType::fixed(DType::F16, &[1, 64])));
+    let [ih, ih_back] = [1, 3].map(|seed| main.constant(&format!("ih{seed}"), weight(&[128, 32], seed)));
+    let [hh, hh_back] = [2, 4].map(|seed| main.constant(&format!("hh{seed}"), weight(&[128, 32], seed)));
+    let lstm = main.op("lstm").arg("x", x).arg("initial_h", start[0]).arg("initial_c", start[1]);
+    let lstm = lstm.arg("weight_ih", ih).arg("weight_hh", hh).arg("direction", "bidirectional");
+    let lstm = lstm.arg("weight_ih_back", ih_back).arg("weight_hh_back", hh_back);
+    let outputs = lstm.arg("output_sequence", true).outputs(&["y", "last", "cell"]).push_all().unwrap();
+    Model::single(main.finish(&outputs))
+}
+
+#[test]
+fn an_lstm_with_compressed_weights_gives_what_it_gave() {
+    let folder = tempfile::tempdir().unwrap();
+    let package = write(lstm(), folder.path(), "lstm.mlpackage");
+    let predict = |package: &Path| -> Vec<f32> {
+        let loaded = runtime::cpu().load(&Package::open(package).unwrap(), &LoadOptions::default()).unwrap();
+        let mut session = loaded.session();
+        let x = Tensor::from_slice(&[5, 1, 32], &numbers(160, 5)).unwrap();
+        let state = Tensor::from_slice(&[1, 64], &numbers(64, 6)).unwrap();
+        session.predict("main", &[("x", x.view()), ("h", state.view()), ("c", state.view())]).unwrap();
+        session.output("y").unwrap().slice::<f16>().unwrap().iter().map(|x| x.to_f32()).collect()
+    };
+    let expected = predict(&package);
+    let output = folder.path().join("small.mlpackage");
+    for (precision, least) in [("int8", 0.999), ("int4", 0.97), ("lut4", 0.97)] {
+        let args = ["compress", arg(&package), "-o", arg(&output), "--overwrite", "--precision", precision];
+        let shown = anemeter(&args).succeeded().to_owned();
+        assert!(shown.contains(": 4 weights compressed, 0 kept"), "{shown}");
+        let found = cosine(&expected, &predict(&output));
+        assert!(found >= least, "{precision}: {found}");
+    }
 }
 
 #[test]

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 use crate::support::architectures;
 use crate::support::checkpoints::{self, tensors, write_text};
 use crate::support::command::{anemeter, arg, names, program, run};
+use crate::support::gguf;
 use crate::support::scene::Scene;
 
 #[test]
@@ -165,6 +166,59 @@ fn weights_are_compressed_by_rule_and_the_log_says_how() {
     assert!(!scene.path("b").exists());
     let message = scene.export("b", &["--precision", "int9"]).complaint();
     assert!(message.contains("int8"), "{message}");
+}
+
+#[test]
+fn a_precision_says_what_it_lets_one_expect_and_the_word_alone_is_a_form_of_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = folder.path().join("bundle");
+    let (checkpoint, text) = (trained(), folder.path().join("text.txt"));
+    write_text(&text, "The lamp was lit at dusk, and the road lay empty. ".repeat(40).as_str());
+    let export = |precision: &str, more: &[&str]| {
+        let args = ["--shapes", "128", "--overwrite", "--precision", precision];
+        let start = ["export", arg(&checkpoint), "-o", arg(&bundle)];
+        anemeter(&[&start[..], &args[..], more].concat()).good().to_owned()
+    };
+    let forms = || {
+        let manifest = Bundle::open(&bundle).unwrap().manifest().clone();
+        let log = manifest.compression.unwrap();
+        let mut forms: Vec<String> = log.tensors.iter().map(|tensor| tensor.precision.clone()).collect();
+        forms.sort();
+        forms.dedup();
+        forms
+    };
+    for (precision, form, said) in [
+        ("int8", "int8:channel", " dB of signal to noise on average: little loss is expected\n"),
+        ("lut6", "lut6:group=16", "little loss is expected\n"),
+        ("int4", "int4:block=32", "perplexity; int8, lut6 and --calibration TEXT lose less, and `anemeter eval"),
+        ("lut4", "lut4:group=16", "warning: 21."),
+        ("lut4:tensor", "lut4:tensor", "warning: 21."),
+        ("lut3", "lut3:group=16", "use --precision int4, lut6 or int8, or --calibration TEXT, and `anemeter eval"),
+    ] {
+        let shown = export(precision, &[]);
+        assert!(shown.contains(said), "{precision}: {shown}");
+        assert!(forms().iter().any(|found| found == form), "{precision}: {:?}", forms());
+    }
+    let calibrated = export("lut4", &["--calibration", arg(&text)]);
+    assert!(!calibrated.contains("signal to noise on average"), "{calibrated}");
+    let log = Bundle::open(&bundle).unwrap().manifest().compression.clone().unwrap();
+    let mut grouped = log.tensors.iter().filter(|tensor| tensor.precision == "lut4:group=16").peekable();
+    assert!(grouped.peek().is_some() && grouped.all(|tensor| tensor.weighted), "{log:?}");
+}
+
+#[test]
+fn an_export_of_a_gguf_file_says_what_keeps_its_integers() {
+    let folder = tempfile::tempdir().unwrap();
+    let (checkpoint, bundle) = (folder.path().join("tiny.gguf"), folder.path().join("bundle"));
+    gguf::write(&checkpoint, &tensors(7));
+    let export = |more: &[&str]| {
+        let start = ["export", arg(&checkpoint), "-o", arg(&bundle), "--shapes", "16", "--overwrite"];
+        anemeter(&[&start[..], more].concat()).good().to_owned()
+    };
+    let note = "note: weights were decoded; --precision stored keeps the integers of a GGUF file\n";
+    assert!(export(&[]).contains(note) && export(&["--precision", "int4"]).contains(note));
+    let stored = export(&["--precision", "stored"]);
+    assert!(!stored.contains(note), "{stored}");
 }
 
 #[test]

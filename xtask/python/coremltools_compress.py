@@ -24,8 +24,8 @@ def palette(nbits, group_size=None):
 KINDS = {
     "int8": lambda: linear("int8", "per_channel"),
     "int4": lambda: linear("int4", "per_block"),
-    "lut4": lambda: palette(4),
-    "lut6": lambda: palette(6),
+    "lut4:tensor": lambda: palette(4),
+    "lut6:tensor": lambda: palette(6),
     "lut4:group=16": lambda: palette(4, 16),
     "lut6:group=16": lambda: palette(6, 16),
 }

@@ -12,7 +12,7 @@ use super::units::{Bytes, Count};
 use super::{Output, Result, Status};
 use crate::bundle::{Bundle, Exported, Phase, RangeRepair, Sensitivity, Settings};
 use crate::checkpoint;
-use crate::compress::{ExpectedLoss, Log, Precision, Totals};
+use crate::compress::{Log, Precision, Totals};
 use crate::config;
 use crate::export::{self, Automatic, Chunking, ConfigFile, ExportOptions, PrecisionPlan, Request, Target};
 use crate::render::Table;
@@ -202,10 +202,10 @@ fn precision(args: &Args) -> Result<PrecisionPlan, export::ExportError> {
     }
 }
 
-/// Whether the integers of a GGUF file were decoded to fp16.
+/// Whether the integers of a GGUF file were decoded, and not kept.
 fn is_decoded_gguf(checkpoint: &Path, settings: &Settings) -> bool {
     let is_gguf = checkpoint.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("gguf"));
-    is_gguf && settings.precision == Precision::Keep.to_string()
+    is_gguf && settings.precision != Precision::Stored.to_string()
 }
 
 fn print(bundle: &Bundle, (checkpoint, args): (&Path, &Args), output: &mut Output) -> Result<()> {
@@ -236,7 +236,10 @@ fn print(bundle: &Bundle, (checkpoint, args): (&Path, &Args), output: &mut Outpu
     }
     if let Some(log) = &manifest.compression {
         output.text(compression(log))?;
-        if let Some(line) = expected_loss(log).filter(|_| log.calibration.is_none()) {
+        // Elements that were chosen by data are further from the original, and the model nearer.
+        if log.calibration.is_none()
+            && let Some(line) = compress::expected_loss(log, true)
+        {
             output.line(line)?;
         }
     }
@@ -247,8 +250,7 @@ fn print(bundle: &Bundle, (checkpoint, args): (&Path, &Args), output: &mut Outpu
         output.line(format_args!("warning: {warning}"))?;
     }
     if is_decoded_gguf(checkpoint, settings) {
-        output
-            .line("note: weights are stored as fp16; --precision stored keeps the integers of a GGUF file")?;
+        output.line("note: weights were decoded; --precision stored keeps the integers of a GGUF file")?;
     }
     if args.profile {
         output.text(phases(&manifest.profile))?;
@@ -297,22 +299,6 @@ fn range(repair: &RangeRepair) -> String {
         0 => format!("{found}; nothing had to be repaired"),
         count => format!("{found}; {count} tensors repaired, the residual stream times {stream}"),
     }
-}
-
-/// What the signal-to-noise ratio of the weights means for the model, and the way on.
-fn expected_loss(log: &Log) -> Option<String> {
-    let db = log.mean_snr_db()?;
-    Some(match ExpectedLoss::at(db) {
-        ExpectedLoss::Small => format!("{db:.1} dB of signal to noise on average: little loss is expected"),
-        ExpectedLoss::Noticeable => format!(
-            "warning: {db:.1} dB of signal to noise on average: expect tens of percent of perplexity; int8, \
-             lut6:group=16 and --calibration TEXT lose less, and `anemeter eval --text` measures it"
-        ),
-        ExpectedLoss::Severe => format!(
-            "warning: {db:.1} dB of signal to noise on average: such a model is rarely of use; use --precision int4, \
-             lut6:group=16 or int8, or --calibration TEXT, and `anemeter eval --text` to measure it"
-        ),
-    })
 }
 
 /// What compression came to, and the weights that lose most.

@@ -8,6 +8,7 @@ use super::hidden::{Hidden, read_range};
 use super::layer::{head_input, run_layer};
 use super::linear::{LoadedLinear, Observer};
 use crate::compress::{Gram, Plan, PlannedWeight, Precision, SolutionWriter, Solutions, Solver};
+use crate::lower;
 use crate::model::{Decoder, Weight};
 
 /// By how much every error of a tied embedding counts besides that of the head: its rows are looked up as well.
@@ -62,6 +63,12 @@ pub fn quantize(
     quantizer.finish()
 }
 
+/// A weight of so many output channels as the exported program has it.
+fn planned(name: &str, elements: usize, channels: usize) -> PlannedWeight<'_> {
+    let opset = lower::Options::default().opset;
+    PlannedWeight { name, elements, channels, opset, is_looked_up: false }
+}
+
 /// Runs something on a thread of the pool: kernels share work among the threads of the pool that they are called from.
 fn in_pool<T: Send>(run: impl FnOnce() -> T + Send) -> T {
     rayon::scope(|_| run())
@@ -86,7 +93,8 @@ impl<'a> Quantizer<'a> {
 
     /// How the plan stores a weight, if data can choose its codes.
     fn precision(&self, name: &str, weight: &Weight, is_looked_up: bool) -> Option<Precision> {
-        let planned = PlannedWeight { name, elements: weight.element_count(), is_looked_up };
+        let planned = planned(name, weight.element_count(), weight.shape[0]);
+        let planned = PlannedWeight { is_looked_up, ..planned };
         Some(self.plan.precision(&planned)).filter(Precision::is_solvable)
     }
 
@@ -124,7 +132,7 @@ impl Observer for Quantizer<'_> {
     fn before(&mut self, inputs: &[f32], maps: &mut [LoadedLinear]) -> Result<(), CalibrateError> {
         let plan = self.plan;
         let precision = |map: &LoadedLinear| {
-            let planned = PlannedWeight { name: &map.name, elements: map.weight.len(), is_looked_up: false };
+            let planned = planned(&map.name, map.weight.len(), map.outputs);
             Some(plan.precision(&planned)).filter(Precision::is_solvable)
         };
         if maps.iter().all(|map| precision(map).is_none()) {

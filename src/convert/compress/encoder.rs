@@ -81,8 +81,8 @@ pub(super) fn scheme(precision: Precision, weight: &Weight, opset: Opset) -> Res
 pub(super) fn too_old(weight: &Weight, precision: impl std::fmt::Display, opset: Opset) -> CompressError {
     let message = format!("weight `{}` cannot be stored as {precision} in {opset}", weight.name);
     CompressError::new(message).with_help(
-        "ios16 and ios17 have int8 per channel or tensor, lut1, lut2, lut4, \
-         lut6 and lut8 per tensor, and sparse; everything else needs a model for ios18",
+        "ios16 and ios17 have int8 per channel or tensor, lut1:tensor, lut2:tensor, \
+         lut4:tensor, lut6:tensor, lut8:tensor and sparse; everything else needs a model for ios18",
     )
 }
 

@@ -6,6 +6,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use wildmatch::WildMatch;
 
 use super::precision::{Granularity, Linear, Precision};
+use anemeter_mil::Opset;
 
 /// Weights with fewer elements than this stay as they are, unless a rule names them.
 const SMALL: usize = 2048;
@@ -39,6 +40,10 @@ pub struct Rule {
 pub(crate) struct Candidate<'a> {
     pub(crate) name: &'a str,
     pub(crate) elements: usize,
+    /// Its output channels.
+    pub(crate) channels: usize,
+    /// The opset of the program that it is in.
+    pub(crate) opset: Opset,
     /// Whether rows of it are looked up, as those of an embedding.
     pub(crate) is_looked_up: bool,
 }
@@ -75,7 +80,18 @@ impl Plan {
     }
 
     pub(crate) fn precision(&self, candidate: &Candidate<'_>) -> Precision {
-        let Candidate { name, elements, is_looked_up } = *candidate;
+        match self.planned(candidate) {
+            Precision::Palette(palette) => {
+                let Candidate { elements, channels, opset, .. } = *candidate;
+                Precision::Palette(palette.adapted(channels, elements / channels.max(1), opset))
+            }
+            precision => precision,
+        }
+    }
+
+    /// The precision as the plan has it.
+    fn planned(&self, candidate: &Candidate<'_>) -> Precision {
+        let Candidate { name, elements, is_looked_up, .. } = *candidate;
         if let Some(rule) = self.rule(name) {
             return self.rules[rule].precision;
         }
@@ -130,7 +146,8 @@ mod tests {
     }
 
     fn chosen(plan: &Plan, name: &str, elements: usize, is_looked_up: bool) -> String {
-        plan.precision(&Candidate { name, elements, is_looked_up }).to_string()
+        let (channels, opset) = (50, Opset::Ios18);
+        plan.precision(&Candidate { name, elements, channels, opset, is_looked_up }).to_string()
     }
 
     #[test]
@@ -162,7 +179,7 @@ mod tests {
             ("embedding_weight", 5000, false, "int8:channel"),
             ("table", 5000, true, "int8:channel"),
             ("norm_weight", 576, false, "fp16"),
-            ("tiny", 64, false, "lut2"),
+            ("tiny", 64, false, "lut2:tensor"),
         ];
         for (name, elements, looked_up, expected) in cases {
             assert_eq!(chosen(&plan, name, elements, looked_up), expected, "{name}");

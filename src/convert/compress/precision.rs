@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{CompressError, Result};
+use anemeter_mil::Opset;
 
 /// How the elements of a weight are stored.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -54,6 +55,8 @@ pub struct Palette {
     pub bits: u32,
     /// Output channels that share a palette; all if there is none.
     pub group: Option<usize>,
+    /// Whether the weight decides how many channels share a palette, since nobody else did.
+    pub adapts: bool,
     /// Consecutive output channels whose elements one index stands for.
     pub vector: usize,
     /// Whether output channels are brought to one magnitude first.
@@ -95,6 +98,29 @@ impl Precision {
     }
 }
 
+/// Output channels that share a palette where nobody says how many: what Apple recommends for the Neural Engine.
+const USUAL_GROUP: usize = 16;
+/// How many times as many bits as a palette the indices that share it must have, if groups are to have palettes of their own.
+const LEAST_INDICES: usize = 8;
+/// Bits of an entry of a palette.
+const ENTRY_BITS: usize = 16;
+
+impl Palette {
+    /// The palette of a weight with so many output channels of `row` elements in a program of an opset. One palette for all of a
+    /// large weight makes a useless model of four bits, so that groups of channels have their own where programs can say so and
+    /// palettes do not take much room beside the indices.
+    pub fn adapted(self, channels: usize, row: usize, opset: Opset) -> Palette {
+        if !self.adapts {
+            return self;
+        }
+        let group = 1 << channels.trailing_zeros().min(USUAL_GROUP.ilog2());
+        let indices = (group * row).saturating_mul(self.bits as usize);
+        let is_worth_it = indices >= LEAST_INDICES * (ENTRY_BITS << self.bits);
+        let group = (opset >= Opset::Ios18 && channels > 0 && is_worth_it).then_some(group);
+        Palette { group, adapts: false, ..self }
+    }
+}
+
 impl Pattern {
     /// The share of the elements that is stored.
     pub fn share(&self) -> f64 {
@@ -128,8 +154,8 @@ impl FromStr for Precision {
         };
         parse().map_err(|message| {
             CompressError::new(format!("precision `{text}`: {message}")).with_help(
-                "precisions are fp16, stored, int8, int4, int4:block=32, int8:asym, lut4, lut4:group=16, lut4:vector=2, \
-                 lut4:scale, sparse:0.5, sparse:2:4 and combinations such as sparse:0.5+int8",
+                "precisions are fp16, stored, int8, int4, int4:block=32, int8:asym, lut4, lut4:group=16, lut4:tensor, \
+                 lut4:vector=2, lut4:scale, sparse:0.5, sparse:2:4 and combinations such as sparse:0.5+int8",
             )
         })
     }
@@ -186,13 +212,14 @@ fn linear(bits: u32, granularity: Granularity, options: &[&str]) -> Result<Preci
 }
 
 fn palette(bits: u32, options: &[&str]) -> Result<Precision, String> {
-    let mut palette = Palette { bits, group: None, vector: 1, scaled: false };
+    let mut palette = Palette { bits, group: None, adapts: options.is_empty(), vector: 1, scaled: false };
     for option in options {
         match option.split_once('=') {
+            None if *option == "tensor" => palette.group = None,
             None if *option == "scale" => palette.scaled = true,
             Some(("group", value)) => palette.group = Some(number("group", value)?),
             Some(("vector", value)) => palette.vector = number("vector", value)?,
-            _ => return Err(format!("`{option}` is none of group=N, vector=N and scale")),
+            _ => return Err(format!("`{option}` is none of tensor, group=N, vector=N and scale")),
         }
     }
     match palette {
@@ -256,6 +283,9 @@ impl fmt::Display for Palette {
         if self.vector > 1 {
             write!(f, ":vector={}", self.vector)?;
         }
+        if (self.group, self.vector, self.scaled, self.adapts) == (None, 1, false, false) {
+            f.write_str(":tensor")?;
+        }
         f.write_str(if self.scaled { ":scale" } else { "" })
     }
 }
@@ -284,6 +314,8 @@ mod tests {
             ("int8:tensor:asym", "int8:tensor:asym"),
             ("int4:block=64", "int4:block=64"),
             ("lut6", "lut6"),
+            ("lut6:tensor", "lut6:tensor"),
+            ("lut6:tensor:scale", "lut6:scale"),
             ("lut4:group=16:vector=2", "lut4:group=16:vector=2"),
             ("lut4:scale", "lut4:scale"),
             ("sparse:0.5", "sparse:0.5"),
@@ -317,6 +349,31 @@ mod tests {
             let error = text.parse::<Precision>().unwrap_err();
             assert_eq!(error.to_string(), message);
             assert!(error.remedy().is_some());
+        }
+    }
+
+    #[test]
+    fn palettes_are_shared_by_few_channels_where_that_is_possible_and_worth_it() {
+        let adapted = |text: &str, channels, row, opset| match text.parse().unwrap() {
+            Precision::Palette(palette) => palette.adapted(channels, row, opset).to_string(),
+            other => panic!("{other}"),
+        };
+        let cases = [
+            ("lut4", 576, 576, Opset::Ios18, "lut4:group=16"),
+            ("lut4", 1000, 512, Opset::Ios18, "lut4:group=8"),
+            ("lut4", 50_257, 768, Opset::Ios18, "lut4:group=1"),
+            ("lut4", 576, 576, Opset::Ios17, "lut4:tensor"),
+            ("lut4", 16, 27, Opset::Ios18, "lut4:tensor"),
+            ("lut8", 576, 255, Opset::Ios18, "lut8:tensor"),
+            ("lut8", 576, 256, Opset::Ios18, "lut8:group=16"),
+            ("lut4", 0, 0, Opset::Ios18, "lut4:tensor"),
+            ("lut4:tensor", 576, 576, Opset::Ios18, "lut4:tensor"),
+            ("lut4:group=4", 576, 576, Opset::Ios18, "lut4:group=4"),
+            ("lut4:scale", 576, 576, Opset::Ios18, "lut4:scale"),
+            ("lut4:vector=2", 576, 576, Opset::Ios18, "lut4:vector=2"),
+        ];
+        for (text, channels, row, opset, expected) in cases {
+            assert_eq!(adapted(text, channels, row, opset), expected, "{text} of {channels} x {row} in {opset}");
         }
     }
 

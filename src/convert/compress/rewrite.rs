@@ -308,12 +308,14 @@ impl Pass<'_> {
         let identity = weight.identity();
         let is_looked_up = self.looked_up.contains(&identity);
         self.matched.extend(self.plan.rule(&weight.name));
+        let opset = into.opset.max(FIRST);
         let precision = self.plan.precision(&Candidate {
             name: &weight.name,
             elements: weight.layout.elements(),
+            channels: weight.layout.channels(),
+            opset,
             is_looked_up,
         });
-        let opset = into.opset.max(FIRST);
         let (Some(scheme), &[id]) = (scheme(precision, &weight, opset)?, &op.outputs[..]) else {
             self.keep(into, &op);
             return Ok(vec![op]);

@@ -225,7 +225,7 @@ mod tests {
         let (gram, weights) = (correlated(96, 600), normal(32 * 96, 4));
         let factor = Factor::new(&gram, 1, 0.0);
         for (bits, group) in [(2, 16), (4, 16), (4, 32), (6, 8), (8, 32)] {
-            let palette = Palette { bits, group: Some(group), vector: 1, scaled: false };
+            let palette = Palette { bits, group: Some(group), adapts: false, vector: 1, scaled: false };
             let rows = solve(&factor, &weights, (palette, group), &[], DType::F16);
             let (found, plain) = (rows.loss(), palette_loss(&factor, &weights, group, bits));
             assert!(found < 0.8 * plain, "lut{bits}, groups of {group}: {found} for {plain}");

@@ -25,6 +25,9 @@ pub enum Structure {
 const MULTIMODAL: &[&str] = &["vision_config", "audio_config"];
 /// Keys of models of images or sound.
 const PERCEPTION: &[&str] = &["image_size", "patch_size", "num_mel_bins", "conv_kernel"];
+/// Keys of models with LayerNorm, and of those whose positions are rotations.
+const LAYER_NORM: &[&str] = &["layer_norm_epsilon", "layer_norm_eps", "norm_epsilon"];
+const ROTATION: &[&str] = &["rope_theta", "rope_parameters", "rope_scaling", "rotary_pct", "rotary_dim"];
 /// Ends of the names of causal language models.
 const CAUSAL: &[&str] = &["ForCausalLM", "LMHeadModel"];
 /// Ends of the names of models that classify, embed or fill in text.
@@ -49,7 +52,8 @@ impl Structure {
             () if is_true("is_encoder_decoder") => Structure::EncoderDecoder,
             () if ends(CAUSAL) => Structure::Decoder(match () {
                 () if has(&["rms_norm_eps"]) => &["llama", "mistral", "qwen2", "qwen3"],
-                () if has(&["layer_norm_epsilon", "layer_norm_eps"]) => &["gpt2"],
+                () if has(LAYER_NORM) && has(ROTATION) => &["stablelm", "starcoder2"],
+                () if has(LAYER_NORM) => &["gpt2"],
                 () => &[],
             }),
             () if has(PERCEPTION) => Structure::Perception,
@@ -87,6 +91,11 @@ mod tests {
             (&["RobertaForMaskedLM", "roberta"], "{}", Structure::Encoder),
             (&["Qwen4ForCausalLM", "qwen4"], r#"{"rms_norm_eps": 1e-6}"#, Structure::Decoder(llama_like)),
             (&["BloomForCausalLM"], r#"{"layer_norm_epsilon": 1e-5}"#, Structure::Decoder(&["gpt2"])),
+            (
+                &["GPTNeoXForCausalLM", "gpt_neox"],
+                r#"{"layer_norm_eps": 1e-5, "rotary_pct": 0.25}"#,
+                Structure::Decoder(&["stablelm", "starcoder2"]),
+            ),
             (&["MambaForCausalLM"], "{}", Structure::Decoder(&[])),
             (&["LlavaForConditionalGeneration"], r#"{"vision_config": {}}"#, Structure::Multimodal),
             (&["T5ForConditionalGeneration"], r#"{"is_encoder_decoder": true}"#, Structure::EncoderDecoder),

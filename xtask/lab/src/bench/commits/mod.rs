@@ -11,7 +11,7 @@ use pico_args::Arguments;
 use super::build::{BASE, commit};
 use crate::made_up::Sizes;
 use program::{Bench, Program, Sample};
-use table::{Verdict, rows};
+use table::{FEWEST, Verdict, rows};
 use xtask::outcome::Outcome;
 use xtask::project::Project;
 use xtask::record;
@@ -26,7 +26,7 @@ pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome
     let rounds: usize = arguments.opt_value_from_str("--rounds")?.unwrap_or(ROUNDS);
     let recorded = arguments.contains("--record");
     xtask::finish(arguments)?;
-    ensure!(rounds > 1, "an interval takes two rounds");
+    ensure!(rounds >= FEWEST, "an interval takes {FEWEST} rounds");
     let base = base.as_deref().unwrap_or(BASE);
     let commits = [commit(project, "HEAD")?, commit(project, base)?];
     let folder = project.target.join("bench-commits");

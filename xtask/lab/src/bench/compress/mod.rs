@@ -20,8 +20,8 @@ use xtask::record;
 const KINDS: &[(&str, f64)] = &[
     ("int8", 20.0),
     ("int4", 20.0),
-    ("lut4", 50.0),
-    ("lut6", 50.0),
+    ("lut4:tensor", 50.0),
+    ("lut6:tensor", 50.0),
     ("lut4:group=16", 50.0),
     ("lut6:group=16", 50.0),
 ];
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn unknown_kinds_are_named() {
-        assert_eq!(choose(Some("int8,lut4")).unwrap(), [("int8", 20.0), ("lut4", 50.0)]);
+        assert_eq!(choose(Some("int8,lut4:tensor")).unwrap(), [("int8", 20.0), ("lut4:tensor", 50.0)]);
         let error = choose(Some("int3")).unwrap_err().to_string();
         assert!(error.starts_with("`int3` is none of int8, int4"), "{error}");
     }

@@ -1,5 +1,6 @@
 //! This runtime: a bundle exported by the program, generated from by the library as its own commands do.
 
+use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use super::engine::{Place, Ready};
 use super::resident::Resident;
 use super::sample::{Growth, Point, Sample};
 use super::workload::{STEPS, Workload};
-use super::{ROUND, TASK, THREADS};
+use super::{ROUND, TASK, THREADS, llama_cpp};
 use crate::bench::quality::every_weight;
 use xtask::process::read;
 
@@ -28,9 +29,29 @@ pub(super) fn set_up(place: &Place<'_>, weights: &'static str) -> Result<Ready> 
     export(place, &place.checkpoint, weights, bundle(place, weights)?)
 }
 
+/// Before the type of a GGUF file whose integers are kept.
+const STORED: &str = "stored ";
+
 /// From the file as it was fetched, whose integers are kept.
-pub(super) fn set_up_as_stored(place: &Place<'_>, weights: &'static str) -> Result<Ready> {
+pub(super) fn set_up_as_fetched(place: &Place<'_>, weights: &'static str) -> Result<Ready> {
     export(place, &place.gguf, weights, bundle(place, weights)?)
+}
+
+/// From the file that llama.cpp runs, whose integers are kept: both multiply the same numbers.
+pub(super) fn set_up_as_llama_cpp_stores(place: &Place<'_>, weights: &'static str) -> Result<Ready> {
+    let kind = weights.strip_prefix(STORED).context("a stored form names a type")?;
+    let file = llama_cpp::gguf(place, kind).map_err(|error| error.context(PeerFailed(kind)))?;
+    export(place, &file, weights, bundle(place, weights)?)
+}
+
+/// There is no file to keep the integers of, because the engine that makes it failed.
+#[derive(Debug)]
+pub(super) struct PeerFailed(pub(super) &'static str);
+
+impl fmt::Display for PeerFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "llama.cpp made no {} file", self.0)
+    }
 }
 
 fn bundle(place: &Place<'_>, weights: &str) -> Result<PathBuf> {
@@ -50,7 +71,7 @@ pub(super) fn export(place: &Place<'_>, checkpoint: &Path, weights: &str, bundle
             fs::write(&config, every_weight(precision))?;
             export.arg("--config").arg(config)
         }
-        None => export.args(["--precision", weights]),
+        None => export.args(["--precision", weights.split_once(' ').map_or(weights, |(word, _)| word)]),
     };
     read(&mut export)?;
     let opened = Bundle::open(&bundle)?;

@@ -113,11 +113,14 @@ impl Run {
     }
 }
 
-/// A failure of a peer is its reason to be left out, said loudly; one of ours is an error.
+/// A failure of a peer is its reason to be left out, said loudly, and so is that of one whose file is needed; one of ours is
+/// an error.
 pub(super) fn ours_or<T>(engine: &Engine, result: Result<T>) -> Result<Result<T, String>> {
     match result {
         Ok(value) => Ok(Ok(value)),
-        Err(error) if engine.name == OURS => Err(error.context(engine.title())),
+        Err(error) if engine.name == OURS && !error.is::<ours::PeerFailed>() => {
+            Err(error.context(engine.title()))
+        }
         Err(error) => {
             let why = first_lines(&format!("{error:#}"));
             eprintln!("*** {} NOT MEASURED: {why} ***", engine.title());
@@ -215,6 +218,9 @@ mod tests {
         assert_eq!(fail(&ENGINES[0]).unwrap_err().to_string(), "anemeter fp16");
         let peer = ENGINES.iter().find(|engine| engine.name != OURS).unwrap();
         assert_eq!(fail(peer).unwrap().unwrap_err(), "no / luck");
+        let without_file = anyhow::anyhow!("there is no npm").context(ours::PeerFailed("Q8_0"));
+        let why = ours_or::<()>(&ENGINES[0], Err(without_file)).unwrap().unwrap_err();
+        assert_eq!(why, "llama.cpp made no Q8_0 file: there is no npm");
     }
 
     #[test]

@@ -10,7 +10,7 @@ const LEAST_BANDWIDTH: f64 = 0.65;
 const LEAST_PREFILL: f64 = 1.1;
 /// Beside engines with as many bits, in a prompt and on a busy machine.
 const LEAST_AHEAD: f64 = 1.0;
-/// How many times as fast as another form of four bits the plain one may be.
+/// How many times as fast as another form of as many bits the plain one may be.
 const MOST_OF_PLAIN: f64 = 1.3;
 const LEAST_PRODUCTS: f64 = 0.8;
 pub(super) const MOST_MEMORY: f64 = 1.15;
@@ -60,7 +60,9 @@ fn prefill(run: &Run, ours: &str, peer: &str, wanted: Wanted) -> Target {
 /// Ahead of the engines that we are ahead of when all is quiet.
 fn judge_busy(run: &Run) -> Vec<Target> {
     let pairs = [
+        ("anemeter fp16", "llama.cpp F16"),
         ("anemeter int8", "llama.cpp Q8_0"),
+        ("anemeter stored Q8_0", "llama.cpp Q8_0"),
         ("anemeter int4:block=32", "ONNX Runtime GenAI int4"),
         ("anemeter lut4:group=16", "ONNX Runtime GenAI int4"),
         ("anemeter int4:block=32 for every weight", "ONNX Runtime GenAI int4"),
@@ -86,16 +88,23 @@ fn judge_quiet(run: &Run) -> Vec<Target> {
         ),
         prefill(run, "anemeter fp16", "llama.cpp F16", Wanted::AtLeast(LEAST_PREFILL)),
         prefill(run, "anemeter int8", "llama.cpp Q8_0", Wanted::AtLeast(LEAST_AHEAD)),
+        prefill(run, "anemeter stored Q8_0", "llama.cpp Q8_0", Wanted::AtLeast(LEAST_AHEAD)),
         prefill(run, "anemeter int4:block=32", "llama.cpp Q4_0", Wanted::AtLeast(LEAST_AHEAD)),
+        prefill(run, "anemeter stored Q4_0", "llama.cpp Q4_0", Wanted::AtLeast(LEAST_AHEAD)),
         target(
             format!("prefill of {LONG}: anemeter fp16 / fp32 products of the fastest library"),
             products(run),
             Wanted::AtLeast(LEAST_PRODUCTS),
         ),
     ];
-    for form in ["anemeter int4:asym", "anemeter stored"] {
+    for (plain, form) in [
+        ("anemeter int4:block=32", "anemeter int4:asym"),
+        ("anemeter int4:block=32", "anemeter stored Q4_1"),
+        ("anemeter int4:block=32", "anemeter stored Q4_0"),
+        ("anemeter int8", "anemeter stored Q8_0"),
+    ] {
         for judge in [self::decode, prefill] {
-            targets.push(judge(run, "anemeter int4:block=32", form, Wanted::AtMost(MOST_OF_PLAIN)));
+            targets.push(judge(run, plain, form, Wanted::AtMost(MOST_OF_PLAIN)));
         }
     }
     for ours in ["anemeter fp16", "anemeter int8", "anemeter int4:block=32", "anemeter lut4:group=16"] {
@@ -197,19 +206,20 @@ mod tests {
     }
 
     #[test]
-    fn other_forms_of_four_bits_are_held_against_the_plain_one() {
+    fn other_forms_of_as_many_bits_are_held_against_the_plain_one() {
         let mut run = testing::run();
-        let row = run.rows.iter_mut().find(|row| row.title == "anemeter stored").unwrap();
+        let row = run.rows.iter_mut().find(|row| row.title == "anemeter stored Q4_1").unwrap();
         for sample in &mut row.outcome.as_mut().unwrap().samples {
             sample.decode_seconds *= 1.4;
         }
         let targets = judge(&run);
-        assert_eq!(verdict(&targets, "decode: anemeter int4:block=32 / anemeter stored"), Verdict::Missed);
+        assert_eq!(verdict(&targets, "decode: anemeter int4:block=32 / anemeter stored Q4_1"), Verdict::Missed);
         assert_eq!(
-            verdict(&targets, "prefill of 512: anemeter int4:block=32 / anemeter stored"),
+            verdict(&targets, "prefill of 512: anemeter int4:block=32 / anemeter stored Q4_1"),
             Verdict::Met
         );
         assert_eq!(verdict(&targets, "decode: anemeter int4:block=32 / anemeter int4:asym"), Verdict::Met);
+        assert_eq!(verdict(&targets, "decode: anemeter int8 / anemeter stored Q8_0"), Verdict::Met);
     }
 
     #[test]

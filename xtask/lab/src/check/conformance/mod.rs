@@ -10,6 +10,7 @@ mod ops;
 #[cfg(feature = "candle-transformers")]
 mod oracle;
 mod round_trip;
+mod rounding;
 mod signatures;
 mod tokenizer;
 mod torch;
