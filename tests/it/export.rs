@@ -190,10 +190,18 @@ fn a_precision_says_what_it_lets_one_expect_and_the_word_alone_is_a_form_of_use(
     for (precision, form, said) in [
         ("int8", "int8:channel", " dB of signal to noise on average: little loss is expected\n"),
         ("lut6", "lut6:group=16", "little loss is expected\n"),
-        ("int4", "int4:block=32", "perplexity; int8, lut6 and --calibration TEXT lose less, and `anemeter eval"),
+        (
+            "int4",
+            "int4:block=32",
+            "perplexity; int8, lut6 and --calibration TEXT lose less, and `anemeter eval",
+        ),
         ("lut4", "lut4:group=16", "warning: 21."),
         ("lut4:tensor", "lut4:tensor", "warning: 21."),
-        ("lut3", "lut3:group=16", "use --precision int4, lut6 or int8, or --calibration TEXT, and `anemeter eval"),
+        (
+            "lut3",
+            "lut3:group=16",
+            "use --precision int4, lut6 or int8, or --calibration TEXT, and `anemeter eval",
+        ),
     ] {
         let shown = export(precision, &[]);
         assert!(shown.contains(said), "{precision}: {shown}");

@@ -373,7 +373,11 @@ mod tests {
             ("lut4:vector=2", 576, 576, Opset::Ios18, "lut4:vector=2"),
         ];
         for (text, channels, row, opset, expected) in cases {
-            assert_eq!(adapted(text, channels, row, opset), expected, "{text} of {channels} x {row} in {opset}");
+            assert_eq!(
+                adapted(text, channels, row, opset),
+                expected,
+                "{text} of {channels} x {row} in {opset}"
+            );
         }
     }
 

@@ -213,7 +213,10 @@ mod tests {
             sample.decode_seconds *= 1.4;
         }
         let targets = judge(&run);
-        assert_eq!(verdict(&targets, "decode: anemeter int4:block=32 / anemeter stored Q4_1"), Verdict::Missed);
+        assert_eq!(
+            verdict(&targets, "decode: anemeter int4:block=32 / anemeter stored Q4_1"),
+            Verdict::Missed
+        );
         assert_eq!(
             verdict(&targets, "prefill of 512: anemeter int4:block=32 / anemeter stored Q4_1"),
             Verdict::Met

@@ -92,8 +92,9 @@ fn predict(sample: &Path) -> Result<()> {
             let limit = limits.get(output).copied().unwrap_or(0.0);
             println!("| {name} | {output} | {} | {error:.1e} | {limit:.1e} |", numerics.name());
             if error.is_nan() || error > limit {
-                problems
-                    .push(format!("`{output}` is off by {error:.1e} in {numerics:?}, allowed is {limit:.1e}"));
+                problems.push(format!(
+                    "`{output}` is off by {error:.1e} in {numerics:?}, allowed is {limit:.1e}"
+                ));
             }
         }
     }

@@ -75,8 +75,7 @@ impl Rounding {
         let (truth, seen) = rounding.run(rounding.twin.clone())?;
         rounding.truth = truth;
         let body = model.program.functions.iter().find(|one| one.name == rounding.function);
-        let graph =
-            Graph::new(body.context("no default function")?, model.interface(&rounding.function), 0);
+        let graph = Graph::new(body.context("no default function")?, model.interface(&rounding.function), 0);
         rounding.sites = sites(&graph, &seen);
         Ok(rounding)
     }
@@ -159,7 +158,8 @@ impl Rounding {
 
 impl Site {
     fn noise(&self, sums: Sums, random: &mut fastrand::Rng) -> Tensor {
-        let roundings = if sums == Sums::EveryTime && self.terms > 1.0 { self.terms / 2.0 + 1.0 } else { 1.0 };
+        let roundings =
+            if sums == Sums::EveryTime && self.terms > 1.0 { self.terms / 2.0 + 1.0 } else { 1.0 };
         let share = self.unit / 3f64.sqrt() * roundings.sqrt();
         let noise: Vec<f32> =
             self.sizes.iter().map(|&size| (f64::from(size) * share * normal(random)) as f32).collect();
@@ -216,9 +216,12 @@ fn rename(operation: &mut Operation, renamed: &HashMap<ValueId, ValueId>) {
 }
 
 fn add(value: ValueId, noise: &Tensor, sum: ValueId) -> Operation {
-    let argument = |parameter: &str, binding| Argument { parameter: parameter.to_owned(), bindings: vec![binding] };
-    let inputs =
-        vec![argument("x", Binding::Value(value)), argument("y", Binding::Literal(Literal::immediate(noise)))];
+    let argument =
+        |parameter: &str, binding| Argument { parameter: parameter.to_owned(), bindings: vec![binding] };
+    let inputs = vec![
+        argument("x", Binding::Value(value)),
+        argument("y", Binding::Literal(Literal::immediate(noise))),
+    ];
     Operation { kind: "add".to_owned(), inputs, outputs: vec![sum], ..Operation::default() }
 }
 
