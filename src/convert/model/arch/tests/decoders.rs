@@ -321,7 +321,8 @@ const GEMMA4: &str = "\
     model.embed_tokens_per_layer.weight [32, 12]
     model.per_layer_model_projection.weight [12, 8]
     model.per_layer_projection_norm.weight [4]
-    model.norm.weight [8]";
+    model.norm.weight [8]
+";
 
 /// The tensors of a layer whose heads are so wide; with keys and values, or without.
 fn gemma4_layer(index: usize, head_dim: usize, has_keys: bool, wide: usize) -> String {
@@ -375,7 +376,7 @@ fn gemma_4_shares_keys_and_has_inputs_of_layers() {
     assert!((inputs.norm.epsilon / 8e-6 - 1.0).abs() < 1e-5);
     assert!((decoder.layers[0].per_layer.as_ref().unwrap().norm.epsilon / 2e-6 - 1.0).abs() < 1e-5);
     // What published checkpoints store for nothing is left.
-    let unused = "model.layers.2.self_attn.k_proj.weight [16, 8]\nmodel.layers.2.self_attn.k_norm.weight [8]";
+    let unused = "\nmodel.layers.2.self_attn.k_proj.weight [16, 8]\nmodel.layers.2.self_attn.k_norm.weight [8]";
     built(config, &[GEMMA4, &layers, unused]);
     let few = config.replace(r#""num_kv_shared_layers": 1"#, r#""num_kv_shared_layers": 2"#);
     let error = refused(&few, &[GEMMA4, &layers]);
