@@ -52,15 +52,28 @@ pub fn adopt(request: &Request) -> Result<Adopted, ExportError> {
     let destination = request.destination(&packages);
     destination.check()?;
     let mut manifest = describe_adopted(&packages, request.name(&packages), request.contract.as_deref())?;
-    let staging = destination.stage()?;
     let mut counts = Counts::default();
-    for package in &packages {
-        let name = package.file_name().expect("a package that was described has a name");
-        place(package, &staging.path().join(name), &mut counts)?;
-    }
-    let tokenizer = request.tokenizer(&packages, &mut manifest);
-    manifest.tokenizer = tokenizer.map(|path| tokenizer_of(&path, staging.path())).transpose()?;
-    let bundle = destination.commit(staging, &manifest)?;
+    let bundle = destination.make(|folder| {
+        for package in &packages {
+            let name = package.file_name().expect("a package that was described has a name");
+            place(package, &folder.join(name), &mut counts)?;
+            let chunk = manifest.chunks.iter().find(|chunk| name == chunk.file.name.as_str());
+            let asset =
+                chunk.filter(|chunk| chunk.package().is_some()).and_then(|chunk| chunk.asset.as_ref());
+            if let Some(asset) = asset {
+                let (from, to) = (package.with_file_name(&asset.file.name), folder.join(&asset.file.name));
+                place(&from, &to, &mut counts)?;
+            }
+        }
+        if let Some((beside, contract)) = request.beside(&packages).zip(manifest.contract.as_ref()) {
+            for file in contract.files() {
+                place_file(&beside.join(file), &folder.join(file), &mut counts)?;
+            }
+        }
+        let tokenizer = request.tokenizer(&packages, &mut manifest);
+        manifest.tokenizer = tokenizer.map(|path| tokenizer_of(&path, folder)).transpose()?;
+        Ok(manifest)
+    })?;
     Ok(Adopted { bundle, linked: counts.linked, copied: counts.copied })
 }
 
@@ -75,9 +88,14 @@ impl Request {
     /// The tokenizer that is given, or else the one that the contract names: relative to its file, or to the packages.
     fn tokenizer(&self, packages: &[PathBuf], manifest: &mut Manifest) -> Option<PathBuf> {
         let named = manifest.contract.as_mut().and_then(|contract| contract.tokenizer.take());
-        let beside = self.contract.as_ref().or(packages.first())?;
-        let folder = beside.parent().unwrap_or(Path::new("."));
+        let folder = self.beside(packages)?;
         self.tokenizer.clone().or(named.map(|named| folder.join(named)))
+    }
+
+    /// The folder that files of the contract are in: that of its own file, or of the packages.
+    fn beside<'a>(&'a self, packages: &'a [PathBuf]) -> Option<&'a Path> {
+        let beside = self.contract.as_ref().or(packages.first())?;
+        Some(beside.parent().unwrap_or(Path::new(".")))
     }
 
     fn name(&self, packages: &[PathBuf]) -> String {
@@ -135,23 +153,27 @@ fn place(from: &Path, to: &Path, counts: &mut Counts) -> Result<(), ExportError>
     entries.sort_by_key(fs::DirEntry::file_name);
     for entry in entries {
         let (path, target) = (entry.path(), to.join(entry.file_name()));
-        let unreadable = |e: io::Error| ExportError::unreadable(&path, &e);
-        // Links are followed: a bundle must not depend on what they lead to.
-        let kind = fs::metadata(&path).map_err(unreadable)?.file_type();
-        if kind.is_dir() {
-            place(&path, &target, counts)?;
-        } else if kind.is_file() {
-            let is_link = entry.file_type().map_err(unreadable)?.is_symlink();
-            if !is_link && fs::hard_link(&path, &target).is_ok() {
-                counts.linked += 1;
-            } else {
-                fs::copy(&path, &target).map_err(|e| ExportError::io(&target, &e))?;
-                counts.copied += 1;
-            }
-        } else {
-            let problem = io::Error::other("is neither a file nor a folder");
-            return Err(ExportError::unreadable(&path, &problem));
+        let kind = fs::metadata(&path).map_err(|e| ExportError::unreadable(&path, &e))?.file_type();
+        match kind.is_dir() {
+            true => place(&path, &target, counts)?,
+            false => place_file(&path, &target, counts)?,
         }
+    }
+    Ok(())
+}
+
+/// Puts a file into a bundle. Links are followed: a bundle must not depend on what they lead to.
+fn place_file(from: &Path, to: &Path, counts: &mut Counts) -> Result<(), ExportError> {
+    let unreadable = |e: io::Error| ExportError::unreadable(from, &e);
+    if !fs::metadata(from).map_err(unreadable)?.is_file() {
+        return Err(unreadable(io::Error::other("is neither a file nor a folder")));
+    }
+    let is_link = fs::symlink_metadata(from).map_err(unreadable)?.is_symlink();
+    if !is_link && fs::hard_link(from, to).is_ok() {
+        counts.linked += 1;
+    } else {
+        fs::copy(from, to).map_err(|e| ExportError::io(to, &e))?;
+        counts.copied += 1;
     }
     Ok(())
 }

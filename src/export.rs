@@ -4,6 +4,8 @@
 //! checkpoint -> model graph -> MIL program -> compression -> packages, tokenizer, export.json
 //! ```
 
+mod about;
+mod apple_llm;
 mod automatic;
 mod calibration;
 mod chunking;
@@ -14,17 +16,19 @@ pub(crate) mod destination;
 mod embeddings;
 mod encoder;
 mod error;
-mod layers;
 mod options;
 mod phases;
 mod range;
+mod rotation;
 mod training;
-mod trial;
 mod writing;
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use about::ModelCard;
+use apple_llm::AppleLlmOptions;
 use destination::{Destination, write_file};
 use phases::Phases;
 use writing::Writing;
@@ -35,8 +39,10 @@ use crate::compress::{Calibration, Solutions};
 use crate::lower::{ReadStats, lower_counted};
 use crate::model::{self, Decoder, ModelGraph};
 use crate::package::Watch;
+use crate::vocabulary::{Layout, Rotate};
 
-pub use automatic::Automatic;
+pub use apple_llm::AppleLlmBundle;
+pub use automatic::{Automatic, Budget};
 pub use describe::{architecture as describe_architecture, chunk as describe_chunk};
 pub use embeddings::write as write_embeddings;
 pub use encoder::architecture as describe_encoder;
@@ -93,6 +99,7 @@ struct Measured {
     solutions: Solutions,
     calibration: Option<Calibration>,
     range_repair: Option<bundle::RangeRepair>,
+    rotated: Option<bundle::Rotated>,
 }
 
 /// Observes the progress of an export.
@@ -118,35 +125,107 @@ pub fn export(request: &Request, progress: &dyn Progress) -> Result<Bundle, Expo
             return encoder::export(request, (&checkpoint, &encoder), phases, progress);
         }
     };
+    if request.options.layout() != Layout::Anemeter {
+        return Err(ExportError::option("layout", "is for `export_apple_llm`, which writes no bundle"));
+    }
     let mut source = Source { checkpoint, decoder };
     let range_repair = match request.options.range_repair {
         Some(true) => Some(phases.time("range", || range::repair(request, &mut source, progress))?),
         _ => None,
     };
-    let none = Measured { range_repair, ..Measured::default() };
-    match &request.precision {
-        PrecisionPlan::Fixed => export_as(request, &source, none, phases, progress),
+    let (request, source, measured) = measured(request, source, progress)?;
+    let measured = Measured { range_repair, ..measured };
+    export_as(&request, &source, measured, phases, progress)
+}
+
+/// Exports a checkpoint for Apple's programs for language models. The folder appears whole or not at all.
+pub fn export_apple_llm(request: &Request, progress: &dyn Progress) -> Result<AppleLlmBundle, ExportError> {
+    apple_llm::check(request)?;
+    if request.options.range_repair == Some(true) {
+        return Err(ExportError::option("range_repair", "is not for this layout yet"));
+    }
+    let mut phases = Phases::default();
+    progress.began("open", None);
+    let checkpoint = phases.time("open", || checkpoint::open(&request.checkpoint))?;
+    let decoder = match phases.time("build", || model::build_any(&checkpoint))? {
+        ModelGraph::Decoder(decoder) => decoder,
+        ModelGraph::Encoder(_) => {
+            let message = "is for language models, and this is an encoder: leave it out";
+            return Err(ExportError::option("layout", message));
+        }
+    };
+    let source = Source { checkpoint, decoder };
+    // Before anything is measured, which may take long.
+    AppleLlmOptions::resolve(&request.options, &source.decoder)?;
+    let (request, source, measured) = measured(request, source, progress)?;
+    let wanted = AppleLlmOptions::resolve(&request.options, &source.decoder)?;
+    apple_llm::export(&request, &source, (&wanted, measured), phases, progress)
+}
+
+/// What is measured before an export: the request with what follows from it, and the model in the coordinates that its
+/// codes were chosen for.
+fn measured<'r>(
+    request: &'r Request,
+    mut source: Source,
+    progress: &dyn Progress,
+) -> Result<(Cow<'r, Request>, Source, Measured), ExportError> {
+    let wanted = match &request.precision {
+        PrecisionPlan::Fixed => {
+            let rotated = rotated(request, &mut source)?;
+            return Ok((Cow::Borrowed(request), source, Measured { rotated, ..Measured::default() }));
+        }
         // The text was for the range alone.
-        PrecisionPlan::Calibrated { .. } if none.range_repair.is_some() && !request.options.is_solvable() => {
-            export_as(request, &source, none, phases, progress)
+        PrecisionPlan::Calibrated { .. }
+            if request.options.range_repair == Some(true) && !request.options.is_solvable() =>
+        {
+            let rotated = rotated(request, &mut source)?;
+            return Ok((Cow::Borrowed(request), source, Measured { rotated, ..Measured::default() }));
         }
         PrecisionPlan::Calibrated { text } => {
-            let (solutions, calibration) = calibration::solve(request, &source, text, progress)?;
-            let measured = Measured { solutions, calibration: Some(calibration), ..none };
-            export_as(request, &source, measured, phases, progress)
+            let found = calibration::solve(request, &source, text, progress)?;
+            let (source, measured) = calibrated(source, found, None);
+            return Ok((Cow::Borrowed(request), source, measured));
         }
-        PrecisionPlan::Auto(wanted) => {
-            let (plan, sensitivity) = automatic::choose(request, &source, wanted, progress)?;
-            let mut chosen = request.clone();
-            chosen.options.precision = Some(plan);
-            let mut measured = Measured { sensitivity: Some(sensitivity), ..none };
-            if let Some(text) = &wanted.calibration {
-                let (solutions, calibration) = calibration::solve(&chosen, &source, text, progress)?;
-                (measured.solutions, measured.calibration) = (solutions, Some(calibration));
-            }
-            export_as(&chosen, &source, measured, phases, progress)
+        PrecisionPlan::Auto(wanted) => wanted,
+    };
+    let rotated = match wanted.calibration {
+        None => rotated(request, &mut source)?,
+        Some(_) => None,
+    };
+    let decoder = match (&wanted.calibration, request.options.rotate) {
+        (None, _) | (_, None | Some(Rotate::Off)) => source.decoder.clone(),
+        _ => model::rotate(&source.decoder).decoder,
+    };
+    let (plan, sensitivity) = automatic::choose(request, &source, &decoder, wanted, progress)?;
+    let mut chosen = request.clone();
+    chosen.options.precision = Some(plan);
+    let (source, measured) = match &wanted.calibration {
+        Some(text) => {
+            let found = calibration::solve(&chosen, &source, text, progress)?;
+            calibrated(source, found, Some(sensitivity))
         }
-    }
+        None => (source, Measured { sensitivity: Some(sensitivity), rotated, ..Measured::default() }),
+    };
+    Ok((Cow::Owned(chosen), source, measured))
+}
+
+/// Rotates the model if that was asked for.
+fn rotated(request: &Request, source: &mut Source) -> Result<Option<bundle::Rotated>, ExportError> {
+    let Some((decoder, rotated)) = rotation::apply(request, source)? else { return Ok(None) };
+    source.decoder = decoder;
+    Ok(Some(rotated))
+}
+
+/// The model in the coordinates that codes were chosen for, with the codes.
+fn calibrated(
+    source: Source,
+    found: calibration::Calibrated,
+    sensitivity: Option<Sensitivity>,
+) -> (Source, Measured) {
+    let calibration::Calibrated { decoder, solutions, calibration, rotated } = found;
+    let measured =
+        Measured { sensitivity, solutions, calibration: Some(calibration), rotated, range_repair: None };
+    (Source { decoder, ..source }, measured)
 }
 
 /// What is exported, opened once for all that is measured and written.
@@ -163,48 +242,49 @@ fn export_as(
     mut phases: Phases,
     progress: &dyn Progress,
 ) -> Result<Bundle, ExportError> {
-    let Measured { sensitivity, solutions, calibration, range_repair } = measured;
+    let Measured { sensitivity, solutions, calibration, rotated, range_repair } = measured;
     let mut resolved = request.options.resolve(decoder)?;
     resolved.check_training(request.training_lengths.as_deref())?;
     let stats = Arc::new(ReadStats::new(checkpoint.shards.iter().map(|shard| &shard.bytes[..])));
     let chunks = phases.time("lower", || lower_counted(decoder, &resolved.options, &stats))?;
 
-    let destination = request.destination();
-    let staging = destination.stage()?;
-    let name = request.name.clone().unwrap_or_else(|| checkpoint.name());
-    let about =
-        format!("{name}: a {} language model of {} layers", decoder.architecture, decoder.layers.len());
-    let writing = Writing::new(request, staging.path(), &resolved, (&about, &checkpoint.name()));
-    let (described, compressed) = writing.chunks(chunks, &solutions, &mut phases, progress)?;
-    phases.read(&checkpoint.shards, &stats);
-    resolved.warnings.extend(remarks(checkpoint));
-    resolved.warnings.extend(range_repair.iter().flat_map(range::remarks));
-    resolved.warnings.extend(calibration.as_ref().and_then(calibration::remark));
-    let host_embeddings = embeddings::write(decoder, &resolved.options, staging.path(), &stats)?;
-    let tokenizer = write_tokenizer(checkpoint, staging.path())?;
-    let manifest = Manifest {
-        schema: bundle::SCHEMA.to_owned(),
-        tool: describe::tool(),
-        origin: Origin::Exported,
-        name,
-        architecture: Some(describe::architecture(decoder)),
-        checkpoint: Some(phases.time("digest", || checkpoint.describe())),
-        settings: Some(Settings {
-            config: request.config.as_deref().map(|path| destination::from_bundle(&request.output, path)),
-            ..resolved.settings(sensitivity.as_ref())
-        }),
-        contract: None,
-        encoder: None,
-        chunks: described,
-        host_embeddings,
-        tokenizer,
-        compression: compressed.finish(&resolved.precision, calibration)?,
-        sensitivity,
-        range_repair,
-        warnings: resolved.warnings,
-        profile: phases.finish(),
-    };
-    destination.commit(staging, &manifest)
+    request.destination().make(|folder| {
+        let name = request.name.clone().unwrap_or_else(|| checkpoint.name());
+        let about =
+            format!("{name}: a {} language model of {} layers", decoder.architecture, decoder.layers.len());
+        let card = ModelCard::new(&request.options, checkpoint, about);
+        let writing = Writing::new(request, folder, &resolved, card);
+        let (described, compressed) = writing.chunks(chunks, &solutions, &mut phases, progress)?;
+        phases.read(&checkpoint.shards, &stats);
+        resolved.warnings.extend(remarks(checkpoint));
+        resolved.warnings.extend(range_repair.iter().flat_map(range::remarks));
+        resolved.warnings.extend(calibration.as_ref().and_then(calibration::remark));
+        let host_embeddings = embeddings::write(decoder, &resolved.options, folder, &stats)?;
+        let tokenizer = write_tokenizer(checkpoint, folder)?;
+        Ok(Manifest {
+            schema: bundle::SCHEMA.to_owned(),
+            tool: describe::tool(),
+            origin: Origin::Exported,
+            name,
+            architecture: Some(describe::architecture(decoder)),
+            checkpoint: Some(phases.time("digest", || checkpoint.describe())),
+            settings: Some(Settings {
+                config: request.config.as_deref().map(|path| destination::from_bundle(&request.output, path)),
+                ..resolved.settings(sensitivity.as_ref())
+            }),
+            contract: None,
+            encoder: None,
+            chunks: described,
+            host_embeddings,
+            tokenizer,
+            compression: compressed.finish(&resolved.precision, calibration)?,
+            sensitivity,
+            range_repair,
+            rotated,
+            warnings: resolved.warnings,
+            profile: phases.finish(),
+        })
+    })
 }
 
 /// What of a checkpoint is not in its bundle.
@@ -216,6 +296,7 @@ fn remarks(checkpoint: &Checkpoint) -> Vec<String> {
             format!("only the text model is exported: the part for {what} (`{key}`) is not in the bundle")
         })
         .collect();
+    remarks.extend(checkpoint.about.unread.as_ref().map(|unread| format!("could not be read: {unread}")));
     if checkpoint.tokenizer.is_none() {
         remarks.push(
             "the checkpoint has no tokenizer, so the bundle takes token ids only: put tokenizer.json beside it \

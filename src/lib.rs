@@ -76,7 +76,7 @@ pub mod cli;
 pub mod evaluate;
 pub mod export;
 
-pub use anemeter_base::{advice, atomic, config, hardware, schema, text, time, vocabulary};
+pub use anemeter_base::{advice, atomic, bounded, config, files, hardware, schema, text, time, vocabulary};
 pub use anemeter_convert::{bundle, calibrate, checkpoint, compress, contract, lower, model};
 pub use anemeter_coreai as coreai;
 pub use anemeter_harness::{self as harness, encode, eval, generate, tensor_files, verify};
@@ -86,3 +86,5 @@ pub use anemeter_mil::{self as mil, cost, graph, lint, package};
 #[cfg(feature = "oracle")]
 pub use anemeter_oracle as oracle;
 pub use anemeter_runtime as runtime;
+#[cfg(feature = "serve")]
+pub use anemeter_serve as serve;

@@ -88,6 +88,8 @@ pub enum Remedy {
     MeasureUnslowed,
     /// Allow more time for loading.
     MoreLoadTime,
+    /// Let a prediction take more memory or carry out more operations.
+    MoreBudget,
     /// Start a baseline with this session.
     NewBaseline,
     /// Run elsewhere than on the Neural Engine.
@@ -161,6 +163,7 @@ impl fmt::Display for Remedy {
             Remedy::Measure => "measure again",
             Remedy::MeasureMoreLaunches => "measure with more launches",
             Remedy::MeasureUnslowed => "measure again without slowing down",
+            Remedy::MoreBudget => "let the prediction take more, if the package is to be trusted",
             Remedy::MoreLoadTime => {
                 "run it again, since Core ML keeps what it finishes meanwhile, or allow more time"
             }

@@ -8,6 +8,7 @@
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions, TryLockError};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -99,10 +100,11 @@ impl Staging {
     pub fn exclusive(target: &Path) -> io::Result<Staging> {
         let staging = Staging::new(target)?;
         let own = staging.path().file_name();
+        let target_name = staging.target.file_name().map(|name| short(&name.to_string_lossy()));
         let entries = fs::read_dir(&staging.parent)?.filter_map(Result::ok);
         let is_rival = |name: &OsStr| {
             let of_target = name.to_str().and_then(|name| original_name(name, UNFINISHED));
-            Some(name) != own && of_target.map(OsStr::new) == staging.target.file_name()
+            Some(name) != own && of_target.is_some() && of_target == target_name.as_deref()
         };
         let mut rivals = entries.filter(|entry| is_rival(&entry.file_name()));
         // One whose lock is free belongs to a process that has ended.
@@ -271,8 +273,21 @@ fn clean(parent: &Path) {
 fn hidden_name(name: &OsStr, ending: &str) -> PathBuf {
     static SERIAL: AtomicU32 = AtomicU32::new(0);
     let serial = SERIAL.fetch_add(1, Ordering::Relaxed);
-    let name = name.to_string_lossy();
+    let name = short(&name.to_string_lossy());
     PathBuf::from(format!(".{name}.{}-{serial}{ending}", std::process::id()))
+}
+
+/// A name that leaves room for what a hidden one has besides: file systems take 255 bytes. Other names that are as long
+/// have other short forms.
+fn short(name: &str) -> String {
+    const LONGEST: usize = 180;
+    if name.len() <= LONGEST {
+        return name.to_owned();
+    }
+    let mut hasher = DefaultHasher::new();
+    name.hash(&mut hasher);
+    let end = (0..=LONGEST - 20).rev().find(|&end| name.is_char_boundary(end)).unwrap_or(0);
+    format!("{}~{:016x}", &name[..end], hasher.finish())
 }
 
 /// The name that something with a hidden one has had before, or is to have.
@@ -433,6 +448,23 @@ mod tests {
         Staging::exclusive(&target).unwrap().commit().unwrap();
         drop(other);
         assert_eq!(names(folder.path()), ["bundle"]);
+    }
+
+    #[test]
+    fn names_may_be_as_long_as_the_file_system_takes() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["n".repeat(255), "é".repeat(127)] {
+            let path = folder.path().join(&name);
+            write_file(&path, b"one").unwrap();
+            assert!(!create_file(&path, b"two").unwrap());
+            fs::remove_file(&path).unwrap();
+            let first = Staging::exclusive(&path).unwrap();
+            assert!(Staging::exclusive(&path).is_err());
+            first.commit().unwrap();
+            Staging::exclusive(&path).unwrap().commit().unwrap();
+            assert_eq!(names(folder.path()), [name]);
+            fs::remove_dir(&path).unwrap();
+        }
     }
 
     #[test]

@@ -3,8 +3,11 @@
 
 pub mod advice;
 pub mod atomic;
+pub mod bounded;
 pub mod config;
+pub mod contain;
 pub mod engine;
+pub mod files;
 pub mod hardware;
 pub mod schema;
 pub mod text;

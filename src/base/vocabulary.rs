@@ -133,6 +133,21 @@ pub enum ModelFormat {
     CoreAi,
 }
 
+/// Whose programs a bundle is for: what its functions are called and take, and which files it has.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "kebab-case")]
+pub enum Layout {
+    /// This program: packages or assets, `tokenizer.json` and `export.json`.
+    #[default]
+    Anemeter,
+    /// Apple's programs for language models (`llm-runner`, `llm-benchmark`), functions of fixed sizes for the Neural Engine.
+    AppleLlm,
+    /// The same programs, one function of open sizes for the GPU.
+    AppleLlmDynamic,
+}
+
 /// What the numbers between operations are.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema,
@@ -144,6 +159,19 @@ pub enum Activations {
     Fp16,
     /// fp32 in place of fp16, inputs, outputs and states included; weights keep their values.
     Fp32,
+}
+
+/// Whether rotations are folded into the weights of an export.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Rotate {
+    /// No: coordinates are those of the checkpoint.
+    #[default]
+    Off,
+    /// Yes, as far as the model allows them.
+    On,
+    /// If the model loses less by its codes then, on tokens that no code was chosen by.
+    Auto,
 }
 
 /// A kind of compute device.
@@ -317,6 +345,18 @@ impl Choice for ModelFormat {
     }
 }
 
+impl Choice for Layout {
+    const ALL: &'static [Layout] = &[Layout::Anemeter, Layout::AppleLlm, Layout::AppleLlmDynamic];
+
+    fn name(self) -> &'static str {
+        match self {
+            Layout::Anemeter => "anemeter",
+            Layout::AppleLlm => "apple-llm",
+            Layout::AppleLlmDynamic => "apple-llm-dynamic",
+        }
+    }
+}
+
 impl Choice for Activations {
     const ALL: &'static [Activations] = &[Activations::Fp16, Activations::Fp32];
 
@@ -324,6 +364,18 @@ impl Choice for Activations {
         match self {
             Activations::Fp16 => "fp16",
             Activations::Fp32 => "fp32",
+        }
+    }
+}
+
+impl Choice for Rotate {
+    const ALL: &'static [Rotate] = &[Rotate::Off, Rotate::On, Rotate::Auto];
+
+    fn name(self) -> &'static str {
+        match self {
+            Rotate::Off => "off",
+            Rotate::On => "on",
+            Rotate::Auto => "auto",
         }
     }
 }

@@ -20,6 +20,6 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut Cli::command(), "anemeter", &mut script);
-    output.text(String::from_utf8_lossy(&script))?;
+    output.document(String::from_utf8_lossy(&script))?;
     Ok(Status::Good)
 }

@@ -1,6 +1,5 @@
 //! `anemeter embed`: vectors or scores of texts.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -11,6 +10,7 @@ use super::output::note;
 use super::{Failure, Output, Result, Status};
 use crate::bundle::{Bundle, EncoderOutput};
 use crate::encode::{Encoded, EncoderDriver, EncoderText, EncoderTokens};
+use crate::files;
 use crate::generate::sessions;
 use crate::render::Table;
 use crate::runtime::{self, LoadOptions};
@@ -55,7 +55,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "UNITS", value_parser = choice::<ComputeUnits>())]
     compute_units: Option<ComputeUnits>,
     /// Threads of the `cpu` runtime [default: the number of physical cores].
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_parser = crate::cli::threads::count)]
     threads: Option<u16>,
     /// Print one JSON document with every number.
     #[arg(long)]
@@ -89,7 +89,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let encoder = bundle.encoder()?;
     let texts = texts(args)?;
     let tokens = tokens(args, &bundle, &texts)?;
-    let runtime = runtime::choose(args.runtime.given())?;
+    let runtime = runtime::choose(args.runtime.given().or(bundle.manifest().only_runtime()))?;
     let options = LoadOptions {
         threads: args.threads.map(usize::from),
         units: args.compute_units.unwrap_or(bundle.manifest().compute_units()),
@@ -150,13 +150,11 @@ fn texts(args: &Args) -> Result<Vec<String>> {
 }
 
 fn read(path: &Path) -> Result<String> {
-    let mut content = String::new();
-    let result = match path.as_os_str() == "-" {
-        true => std::io::stdin().read_to_string(&mut content),
-        false => std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut content)),
-    };
-    result.map_err(|e| Failure::at(path, e))?;
-    Ok(content)
+    match path.as_os_str() == "-" {
+        true => files::read_stream(std::io::stdin(), files::TEXTS),
+        false => files::read_text(path, files::TEXTS),
+    }
+    .map_err(|e| Failure::at(path, e))
 }
 
 fn tokens(args: &Args, bundle: &Bundle, texts: &[String]) -> Result<Vec<EncoderTokens>> {

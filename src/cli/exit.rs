@@ -155,6 +155,7 @@ fn carried_out_by(remedy: &Remedy) -> Option<Cow<'static, str>> {
         Remedy::Measure => "`anemeter bench BUNDLE`",
         Remedy::MeasureMoreLaunches => "`anemeter bench BUNDLE --launches 10`",
         Remedy::MeasureUnslowed => "leave --slow-down out",
+        Remedy::MoreBudget => "`anemeter run PACKAGE --memory-limit 16GiB --step-limit 1000000000`",
         Remedy::MoreLoadTime => "--load-limit SECONDS",
         Remedy::NewBaseline => "leave --add-session out",
         Remedy::OtherComputeUnits => "`anemeter lint PACKAGE`, or --compute-units cpu+gpu",

@@ -10,6 +10,7 @@ use crate::baseline::storage;
 use crate::bundle::{Bundle, Origin};
 use crate::compress::{CompressError, Precision};
 use crate::evaluate::GateRules;
+use crate::files;
 use crate::hardware::Profiles;
 use crate::harness::{BenchConfig, Processes};
 use crate::report::Report;
@@ -98,7 +99,7 @@ pub(super) fn read_report(path: &Path) -> Result<Report> {
 
 /// Whether a file is a report, of whatever version.
 pub(super) fn holds_report(path: &Path) -> bool {
-    let content = std::fs::read(path).unwrap_or_default();
+    let content = files::read(path, Report::LONGEST).unwrap_or_default();
     schema::stated(&content).is_some_and(|schema| schema.starts_with("anemeter.report/"))
 }
 
@@ -109,6 +110,14 @@ pub(super) fn precision(text: &str) -> Result<Precision, String> {
         None => error.to_string(),
     };
     text.parse().map_err(explained)
+}
+
+/// A size such as `512MiB`, `16GiB` or a number of bytes.
+pub(super) fn bytes(text: &str) -> Result<usize, String> {
+    let units = [("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("", 1usize)];
+    let found = units.iter().find_map(|&(unit, size)| Some((text.strip_suffix(unit)?, size)));
+    let bytes = found.and_then(|(number, size)| number.parse::<usize>().ok()?.checked_mul(size));
+    bytes.filter(|&bytes| bytes > 0).ok_or_else(|| format!("`{text}` is not a size such as 512MiB or 16GiB"))
 }
 
 /// A time such as `90s`, `20m` or `1h`.
@@ -131,6 +140,14 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_may_have_a_unit() {
+        assert_eq!((bytes("512MiB"), bytes("7")), (Ok(512 << 20), Ok(7)));
+        for wrong in ["", "0", "0GiB", "-1", "MiB", "1.5GiB", "99999999999GiB", "1TB"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
+    }
 
     #[test]
     fn times_have_a_unit() {

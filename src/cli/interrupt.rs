@@ -1,7 +1,7 @@
 //! Signals that ask the program to end: unfinished files go, and the exit code tells the signal.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::{io, thread};
 
 use signal_hook::consts::{SIGINT, SIGTERM, SIGXFSZ};
@@ -9,6 +9,7 @@ use signal_hook::flag;
 use signal_hook::iterator::Signals;
 
 use super::output::warn;
+use super::{Status, shrunk};
 use crate::atomic;
 
 /// Whether the program is on its way out.
@@ -16,6 +17,15 @@ static ENDING: AtomicBool = AtomicBool::new(false);
 
 /// What a shell adds to a signal to make an exit code of it.
 const BY_SIGNAL: i32 = 128;
+
+/// What the first signal does instead of ending the program.
+static TAKEN: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
+
+/// Lets a command end by itself when it is asked to for the first time.
+pub(super) fn take(on_signal: impl Fn() + Send + Sync + 'static) {
+    // A command takes it once.
+    let _ = TAKEN.set(Box::new(on_signal));
+}
 
 /// From now on, interrupts and requests to end are obeyed in good order; a second one at once. SIGHUP stays as it is:
 /// `nohup` relies on that.
@@ -28,10 +38,14 @@ pub(super) fn watch() -> io::Result<()> {
     }
     // By default, a file that grows beyond its limit ends the process on the spot; handled, the write fails instead.
     flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false)))?;
+    shrunk::watch()?;
     let mut signals = Signals::new(wanted)?;
     thread::Builder::new().name("interrupt".to_owned()).spawn(move || {
         if let Some(signal) = signals.forever().next() {
-            end(signal);
+            match TAKEN.get() {
+                Some(on_signal) => on_signal(),
+                None => end(signal),
+            }
         }
     })?;
     Ok(())
@@ -41,11 +55,18 @@ pub(super) fn watch() -> io::Result<()> {
 fn end(signal: i32) -> ! {
     ENDING.store(true, Ordering::SeqCst);
     let left = atomic::abandon();
-    warn("interrupted");
+    let shrunk = shrunk::problem();
+    match &shrunk {
+        Some(problem) => {
+            warn(format_args!("error: {problem}"));
+            warn("help: let nothing write to it, and run the command again");
+        }
+        None => warn("interrupted"),
+    }
     for path in left {
         warn(format_args!("warning: {} could not be removed", path.display()));
     }
-    std::process::exit(BY_SIGNAL + signal)
+    std::process::exit(shrunk.map_or(BY_SIGNAL + signal, |_| Status::BadInput as i32))
 }
 
 /// Waits for the end if the program is on its way out: what the work in hand says now is about files that were taken away.

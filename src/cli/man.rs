@@ -27,7 +27,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let pages = pages().map_err(|e| Failure::bad_input(format!("manual pages: {e}")))?;
     let Some(folder) = &args.out else {
         if let Some(page) = pages.first() {
-            output.text(String::from_utf8_lossy(&page.text))?;
+            output.document(String::from_utf8_lossy(&page.text))?;
         }
         return Ok(Status::Good);
     };

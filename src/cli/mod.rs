@@ -27,7 +27,11 @@ mod quickstart;
 mod record;
 mod report;
 mod run;
+#[cfg(feature = "serve")]
+mod serve;
+mod shrunk;
 mod table;
+mod threads;
 mod units;
 mod verbosity;
 mod verify;
@@ -76,6 +80,8 @@ enum Command {
     Quickstart(quickstart::Args),
     Report(report::Args),
     Run(run::Args),
+    #[cfg(feature = "serve")]
+    Serve(serve::Args),
     Verify(verify::Args),
     Worker(worker::Args),
 }
@@ -97,6 +103,7 @@ pub fn main() -> ExitCode {
     };
     cli.verbosity.set();
     table::fit_to_terminal();
+    threads::bound_environment();
     info!("anemeter {} on {}-{}", env!("CARGO_PKG_VERSION"), std::env::consts::OS, std::env::consts::ARCH);
     // A worker is ended with whoever started it and has nothing to leave behind.
     if !matches!(cli.command, Command::Worker(_))
@@ -138,6 +145,8 @@ impl Command {
             Command::Quickstart(args) => quickstart::run(args, output),
             Command::Report(args) => report::run(args, output),
             Command::Run(args) => run::run(args, output),
+            #[cfg(feature = "serve")]
+            Command::Serve(args) => serve::run(args, output),
             Command::Verify(args) => verify::run(args, output),
             Command::Worker(args) => worker::run(args),
         }

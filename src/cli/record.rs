@@ -1,20 +1,10 @@
-//! Records beside a bundle: which packages they are about, and how they are written.
+//! Records beside a bundle: how they are written.
 
 use super::output::note;
 use super::{Failure, Result};
 use crate::atomic::write_file;
-use crate::bundle::{Bundle, Chunk, digest_text};
-use crate::package::Package;
+use crate::bundle::Bundle;
 use crate::report::Record;
-
-/// Digests of a bundle's packages as they are on disk.
-pub(super) fn package_digests(bundle: &Bundle) -> Result<Vec<String>> {
-    let digest = |chunk: &Chunk| {
-        let package = Package::open(bundle.path(&chunk.file.name))?;
-        Ok(digest_text(package.digest()?))
-    };
-    bundle.manifest().chunks.iter().map(digest).collect()
-}
 
 pub(super) fn write<R: Record>(bundle: &Bundle, record: &R) -> Result<()> {
     if !bundle.is_on_disk() {

@@ -8,13 +8,15 @@ use serde::Serialize;
 
 use super::gate::text as verdict_text;
 use super::inputs::{GateFiles, read_report};
-use super::output::{create_folder, keep_measurement, write_file};
+use super::output::{create_folder, json, keep_measurement, write_file};
 use super::{Failure, Output, Result, Status};
 use crate::evaluate::Baseline;
+use crate::files;
 use crate::gate::{InterimLook, Verdict};
 use crate::import::llm_benchmark;
 use crate::render::{self, chart};
 use crate::report::Report;
+use crate::text::visible;
 use crate::time::iso8601;
 
 /// Render reports as text, HTML, Markdown, CSV, charts or JSON; several are grouped by hardware profile.
@@ -111,8 +113,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         }
         (Format::Json, verdict) => {
             let document = Document { verdict: verdict.as_ref(), reports: &reports };
-            let json = serde_json::to_string_pretty(&document);
-            json.map_err(|e| Failure::bad_input(format!("json: {e}")))? + "\n"
+            json(&document)?
         }
         (Format::Svg, _) => return charts(args, &reports, verdict.as_ref(), output),
     };
@@ -121,14 +122,15 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
             keep_measurement(path, args.force)?;
             write_file(path, text.as_bytes())?;
         }
-        None => output.text(text)?,
+        None if matches!(args.format(), Format::Text | Format::Md) => output.text(text)?,
+        None => output.document(text)?,
     }
     Ok(Status::Good)
 }
 
 /// Shows the result of another program, and keeps it if a folder is given.
 fn import(args: &Args, file: &Path, output: &mut Output) -> Result<Status> {
-    let json = std::fs::read(file).map_err(|e| Failure::at(file, e))?;
+    let json = files::read(file, Report::LONGEST).map_err(|e| Failure::at(file, e))?;
     let report = llm_benchmark(&json, iso8601(SystemTime::now())).map_err(|e| Failure::at(file, e))?;
     if let Some(folder) = &args.out {
         create_folder(folder)?;
@@ -164,7 +166,7 @@ fn judge(report: &Report, args: &Args) -> Result<Verdict> {
 }
 
 fn read_verdict(path: &Path, report: &Report) -> Result<Verdict> {
-    let bytes = std::fs::read(path).map_err(|e| Failure::at(path, e))?;
+    let bytes = files::read(path, Report::LONGEST).map_err(|e| Failure::at(path, e))?;
     let verdict = Verdict::parse(&bytes).map_err(|problem| Failure::at(path, problem))?;
     if !verdict.judges(report) {
         let (of, given) = (&verdict.candidate.created, &report.header.created);
@@ -198,7 +200,7 @@ fn text(reports: &[Report]) -> String {
     }
     let mut text = String::new();
     for report in &render::by_profile(reports) {
-        text += &format!("{}\n\n", report.subject.label().escape_debug());
+        text += &format!("{}\n\n", visible(&report.subject.label()));
         for table in render::tables(report) {
             text += &format!("{table}\n");
         }

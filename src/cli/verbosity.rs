@@ -1,6 +1,6 @@
 //! How much is printed beside results: `--quiet`, `--verbose`, `RUST_LOG`, and whether there is a terminal.
 
-use std::io::{IsTerminal, stderr};
+use std::io::{IsTerminal, Write, stderr};
 use std::sync::OnceLock;
 
 use env_logger::{Builder, Env};
@@ -8,6 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use log::LevelFilter;
 
 use super::output::note;
+use crate::text::{visible_message, without_commands};
 
 /// The default until [`Verbosity::set`] is called.
 static VERBOSITY: OnceLock<Verbosity> = OnceLock::new();
@@ -28,7 +29,13 @@ impl Verbosity {
     pub(super) fn set(self) {
         let mut logger = Builder::new();
         logger.filter(None, LevelFilter::Off).filter_module("anemeter", self.level());
-        logger.parse_env(Env::default()).format_timestamp(None).init();
+        logger.parse_env(Env::default());
+        logger.format(|out, record| {
+            let (level, target) = (record.level(), record.target());
+            let message = without_commands(&visible_message(&record.args().to_string()));
+            writeln!(out, "[{level:<5} {target}] {message}")
+        });
+        logger.init();
         // Set once, at the start.
         let _ = VERBOSITY.set(self);
     }

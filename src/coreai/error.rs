@@ -1,18 +1,20 @@
 //! The one error of reading, checking and writing assets: what was found, where, and what helps.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use anemeter_base::advice::{Advice, Remedy};
+pub(crate) use anemeter_base::text::quoted;
+use anemeter_base::text::visible;
 
 pub(crate) type Result<T> = std::result::Result<T, AssetError>;
 
 /// Why an asset could not be read or written.
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AssetError(Box<Inner>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 struct Inner {
     kind: ErrorKind,
     message: String,
@@ -104,6 +106,17 @@ impl AssetError {
         self
     }
 
+    /// The same about a file that is known by another path: that of its final place, for one that was staged.
+    #[must_use]
+    pub fn moved(mut self, from: &Path, to: &Path) -> AssetError {
+        if let Some(file) = &mut self.0.at.file
+            && let Ok(rest) = file.strip_prefix(from)
+        {
+            *file = to.join(rest);
+        }
+        self
+    }
+
     /// What sort of problem it is.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
@@ -127,7 +140,7 @@ impl fmt::Display for AssetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { message, at, .. } = &*self.0;
         if let Some(file) = &at.file {
-            write!(f, "{}: ", printable(&file.to_string_lossy(), usize::MAX))?;
+            write!(f, "{}: ", visible(&file.to_string_lossy()))?;
         }
         if let Some(graph) = &at.graph {
             write!(f, "graph {}: ", quoted(graph))?;
@@ -135,32 +148,9 @@ impl fmt::Display for AssetError {
         if let Some(op) = &at.op {
             write!(f, "{op}: ")?;
         }
-        f.write_str(&printable(message, usize::MAX))?;
+        f.write_str(&visible(message))?;
         at.offset.map_or(Ok(()), |offset| write!(f, " (at byte {offset})"))
     }
-}
-
-/// A name from a file in backquotes, made safe for one line of a terminal.
-pub(crate) fn quoted(name: &str) -> String {
-    const LONGEST: usize = 96;
-    format!("`{}`", printable(name, LONGEST))
-}
-
-/// Text without control characters, cut after `longest` of its characters.
-fn printable(text: &str, longest: usize) -> String {
-    let mut out = String::new();
-    for (i, c) in text.chars().enumerate() {
-        if i == longest {
-            out.push('…');
-            break;
-        }
-        if c.is_control() {
-            let _ = write!(out, "{}", c.escape_default());
-        } else {
-            out.push(c);
-        }
-    }
-    out
 }
 
 #[cfg(test)]

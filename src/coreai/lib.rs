@@ -8,6 +8,7 @@
 pub mod asset;
 pub mod bytecode;
 pub mod convert;
+pub mod describe;
 mod error;
 pub mod lint;
 mod program;

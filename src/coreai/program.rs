@@ -90,6 +90,16 @@ pub enum Type {
         /// How it lies in memory, if that is fixed.
         constraints: Option<HwConstraints>,
     },
+    /// An array of which only some elements are stored, and a bit mask of where they belong; the others are zero
+    /// (`sparse_tensor_encoding`).
+    Sparse {
+        /// Its shape.
+        dims: Vec<Dim>,
+        /// The type of its elements.
+        element: Scalar,
+        /// How many elements are stored.
+        stored: u64,
+    },
     /// A state, which is read and written in an order that tokens give.
     Handle(Box<Type>),
     /// A moment in the order of reads and writes.

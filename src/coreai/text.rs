@@ -94,6 +94,11 @@ impl Display for Type {
                 constraints.as_ref().map_or(Ok(()), |constraints| write!(f, ", {constraints}"))?;
                 f.write_char('>')
             }
+            Type::Sparse { dims, element, stored } => {
+                f.write_str("sparse<")?;
+                dims.iter().try_for_each(|dim| write!(f, "{dim}x"))?;
+                write!(f, "{}, {stored} stored>", element.name())
+            }
             Type::Handle(inner) => write!(f, "handle<{inner}>"),
             Type::Token => f.write_str("token"),
             Type::Scalar(scalar) => f.write_str(scalar.name()),

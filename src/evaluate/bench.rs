@@ -1,6 +1,7 @@
 //! A benchmark: a bundle on a runtime becomes a report.
 
 use std::collections::{BTreeSet, HashMap};
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use crate::advice::{Advice, Remedy};
@@ -85,9 +86,9 @@ pub(super) fn measure_in(
     env: &mut BenchEnv<'_>,
     on_event: &mut dyn FnMut(Event),
 ) -> Result<Report, EvaluateError> {
-    let runtime = runtime::choose(request.runtime)?;
+    let runtime = runtime::choose(request.runtime.or(bundle.manifest().only_runtime()))?;
     let mut context = BenchContext::new(request.profiles, env.source);
-    let facts = BundleFacts::of(bundle)?;
+    let facts = BundleFacts::of(bundle, runtime.name())?;
     let plan_with = |kv: Option<KvForm>| {
         let mut config = request.config.clone();
         config.kv = kv.or(config.kv);
@@ -127,16 +128,25 @@ pub(super) struct BundleFacts<'a> {
 }
 
 impl<'a> BundleFacts<'a> {
-    pub(super) fn of(bundle: &'a Bundle) -> Result<BundleFacts<'a>, EvaluateError> {
-        let packages = bundle.manifest().chunks.iter().map(|chunk| bundle.path(&chunk.file.name));
-        let subject = lint::Subject::of_packages(bundle.source(), packages)?;
+    pub(super) fn of(bundle: &'a Bundle, runtime: RuntimeName) -> Result<BundleFacts<'a>, EvaluateError> {
         Ok(BundleFacts {
             bundle,
-            placements: lint::lint(&subject, &lint::Setting::default(), &[])?.placements,
-            verification: records::read::<Verification>(bundle)?,
-            quality: records::read::<Quality>(bundle)?,
+            placements: placements(bundle, runtime)?,
+            verification: records::read::<Verification>(bundle, runtime)?,
+            quality: records::read::<Quality>(bundle, runtime)?,
         })
     }
+}
+
+/// Where operations are predicted to run. It is about packages under Core ML: nothing is predicted of Core AI.
+fn placements(bundle: &Bundle, runtime: RuntimeName) -> Result<Vec<lint::Placement>, EvaluateError> {
+    if runtime == RuntimeName::CoreAi {
+        return Ok(Vec::new());
+    }
+    let packages = bundle.manifest().chunks.iter().map(|chunk| bundle.file_for(chunk, runtime));
+    let packages: Vec<PathBuf> = packages.collect::<Result<_, _>>()?;
+    let subject = lint::Subject::of_packages(bundle.source(), packages)?;
+    Ok(lint::lint(&subject, &lint::Setting::default(), &[])?.placements)
 }
 
 impl<'a> BenchContext<'a> {

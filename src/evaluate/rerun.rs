@@ -195,7 +195,7 @@ fn check_same(
     report: &Report,
     rules: &GateRules,
 ) -> Result<(), RerunError> {
-    let digests = bundle.manifest().chunks.iter().map(|chunk| &chunk.file.digest);
+    let digests = bundle.manifest().digests_of(report.runtime.name);
     if !digests.eq(&report.subject.package_digests) {
         return Err(RerunError::OtherPackages(bundle.folder().to_owned()));
     }

@@ -1,12 +1,11 @@
 //! Chunks as Core AI assets.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::Progress;
 use super::error::ExportError;
 use super::phases::Phases;
-use crate::bundle::{Asset, AssetFunction, File};
+use crate::bundle::{Asset, AssetFunction, File, asset_digest};
 use crate::coreai::asset::{AssetMetadata, write_watched};
 use crate::coreai::convert::{self, from_mil};
 use crate::mil::verify::Verified;
@@ -42,23 +41,8 @@ impl AssetWriter<'_> {
             shape,
         });
         Ok(Asset {
-            file: File { name: file, bytes: summary.bytes, digest: sha256_text(&summary.sha256) },
+            file: File { name: file, bytes: summary.bytes, digest: asset_digest(&summary.sha256) },
             functions: functions.collect(),
         })
-    }
-}
-
-fn sha256_text(digest: &[u8; 32]) -> String {
-    let hex: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("sha256:{hex}")
-}
-
-/// What assets say about the model. Nothing in it changes from one run to the next.
-pub(super) fn metadata(description: &str, source: &str) -> AssetMetadata {
-    let source = serde_json::Value::String(source.to_owned());
-    AssetMetadata {
-        description: description.to_owned(),
-        other: BTreeMap::from([("source".to_owned(), source)]),
-        ..AssetMetadata::default()
     }
 }

@@ -46,8 +46,19 @@ impl Destination {
         }
     }
 
+    /// Makes a bundle in a staged folder and puts it in its place. Errors are about the place.
+    pub(crate) fn make(
+        &self,
+        build: impl FnOnce(&Path) -> Result<Manifest, ExportError>,
+    ) -> Result<Bundle, ExportError> {
+        let staging = self.stage()?;
+        let folder = staging.path().to_owned();
+        let made = build(&folder).and_then(|manifest| self.commit(staging, &manifest));
+        made.map_err(|error| error.moved(&folder, &self.output))
+    }
+
     /// Starts the bundle's folder, and makes the folders that it is in.
-    pub(crate) fn stage(&self) -> Result<Staging, ExportError> {
+    fn stage(&self) -> Result<Staging, ExportError> {
         let output = &self.output;
         let parent = output.parent().filter(|parent| !parent.as_os_str().is_empty());
         let made = parent.map_or(Ok(()), fs::create_dir_all);
@@ -55,7 +66,7 @@ impl Destination {
     }
 
     /// Writes the description of a bundle, and puts all of it in its place.
-    pub(crate) fn commit(&self, staging: Staging, manifest: &Manifest) -> Result<Bundle, ExportError> {
+    fn commit(&self, staging: Staging, manifest: &Manifest) -> Result<Bundle, ExportError> {
         let output = &self.output;
         let text = serde_json::to_string_pretty(manifest).map_err(|e| ExportError::io(output, &e.into()))?;
         write_file(&staging.path().join(MANIFEST), format!("{text}\n").as_bytes())?;
@@ -76,7 +87,7 @@ pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), ExportError> {
 }
 
 /// Refuses a source inside the destination, and a destination inside the source.
-fn check_apart((what, source): (&str, &Path), given: &Path) -> Result<(), ExportError> {
+pub(super) fn check_apart((what, source): (&str, &Path), given: &Path) -> Result<(), ExportError> {
     let (Some(source), Some(output)) = (real(source), real(given)) else { return Ok(()) };
     let how = if source == output {
         format!("is the {what} itself")

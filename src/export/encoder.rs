@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::about::ModelCard;
 use super::options::{Chunking, ExportOptions, ResolvedOptions};
 use super::phases::Phases;
 use super::{
@@ -13,7 +14,7 @@ use crate::checkpoint::Checkpoint;
 use crate::compress::{Precision, Solutions};
 use crate::lower::{Options, ReadStats, lower_encoder};
 use crate::model::{Encoder, Gives, Stage, Weight};
-use crate::vocabulary::{Embeddings, KvForm};
+use crate::vocabulary::{Embeddings, KvForm, Layout, Rotate};
 
 /// Sequence lengths, unless some are named.
 const SEQ_LENS: [usize; 3] = [128, 256, 512];
@@ -25,6 +26,10 @@ pub(super) fn export(
     mut phases: Phases,
     progress: &dyn Progress,
 ) -> Result<Bundle, ExportError> {
+    if request.options.layout() != Layout::Anemeter {
+        let message = "is for language models, and this is an encoder: leave it out";
+        return Err(ExportError::option("layout", message));
+    }
     if request.precision != PrecisionPlan::Fixed {
         let message = "is chosen by logits, which an encoder has not: name one, without a calibration";
         return Err(ExportError::option("precision", message));
@@ -32,16 +37,19 @@ pub(super) fn export(
     if request.options.range_repair == Some(true) {
         return Err(ExportError::option("range_repair", "is for language models; an encoder has none yet"));
     }
+    if request.options.rotate.is_some_and(|rotate| rotate != Rotate::Off) {
+        return Err(ExportError::option("rotate", "is for decoders, and this is an encoder"));
+    }
     let longest = longest(checkpoint, encoder);
     let mut resolved = request.options.resolve_encoder(encoder, longest)?;
     resolved.check_training(request.training_lengths.as_deref())?;
     let stats = Arc::new(ReadStats::new(checkpoint.shards.iter().map(|shard| &shard.bytes[..])));
     let chunks = phases.time("lower", || lower_encoder(encoder, &resolved.options, &stats))?;
-    let destination = request.destination();
-    let staging = destination.stage()?;
+    request.destination().make(|folder| {
     let name = request.name.clone().unwrap_or_else(|| checkpoint.name());
     let about = format!("{name}: a {} encoder of {} layers", encoder.architecture, encoder.layers.len());
-    let writing = Writing::new(request, staging.path(), &resolved, (&about, &checkpoint.name()));
+    let card = ModelCard::new(&request.options, checkpoint, about);
+    let writing = Writing::new(request, folder, &resolved, card);
     let (chunks, compressed) = writing.chunks(chunks, &Solutions::default(), &mut phases, progress)?;
     phases.read(&checkpoint.shards, &stats);
     resolved.warnings.extend(remarks(checkpoint));
@@ -52,7 +60,7 @@ pub(super) fn export(
                 .to_owned(),
         );
     }
-    let manifest = Manifest {
+    Ok(Manifest {
         schema: bundle::SCHEMA.to_owned(),
         tool: describe::tool(),
         origin: Origin::Exported,
@@ -71,14 +79,15 @@ pub(super) fn export(
         encoder: Some(described(checkpoint, encoder, longest)),
         chunks,
         host_embeddings: None,
-        tokenizer: write_tokenizer(checkpoint, staging.path())?,
+        tokenizer: write_tokenizer(checkpoint, folder)?,
         compression: compressed.finish(&resolved.precision, None)?,
         sensitivity: None,
         range_repair: None,
+        rotated: None,
         warnings: resolved.warnings,
         profile: phases.finish(),
-    };
-    destination.commit(staging, &manifest)
+    })
+    })
 }
 
 /// Tokens of the longest text: what the checkpoint says of texts, or else the positions of the model.

@@ -128,6 +128,21 @@ impl ExportError {
         ExportError::Io { path: path.to_owned(), source: io::Error::new(error.kind(), error.to_string()) }
     }
 
+    /// The same about the place that a bundle is to have, not about the one where it is staged and which is gone.
+    #[must_use]
+    pub(crate) fn moved(self, from: &Path, to: &Path) -> ExportError {
+        match self {
+            ExportError::Package(error) => ExportError::Package(error.moved(from, to)),
+            ExportError::Asset(error) => ExportError::Asset(error.moved(from, to)),
+            ExportError::Bundle(error) => ExportError::Bundle(error.moved(from, to)),
+            ExportError::Io { path, source } => {
+                let path = path.strip_prefix(from).map(|rest| to.join(rest)).unwrap_or(path);
+                ExportError::Io { path, source }
+            }
+            error => error,
+        }
+    }
+
     /// A file that cannot be read.
     pub fn unreadable(path: &Path, error: &io::Error) -> ExportError {
         ExportError::Unreadable { path: path.to_owned(), why: error.to_string() }

@@ -12,7 +12,7 @@ use crate::bundle::{Sensitivity, Settings};
 use crate::compress::{Plan, Precision};
 use crate::lower::Options;
 use crate::model::{Decoder, Position};
-use crate::vocabulary::{Activations, Choice, ComputeUnits, Embeddings, KvForm, ModelFormat};
+use crate::vocabulary::{Activations, Choice, ComputeUnits, Embeddings, KvForm, Layout, ModelFormat, Rotate};
 
 /// `convert_coreml.yaml`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -69,6 +69,14 @@ pub struct ExportOptions {
     pub target: Option<Target>,
     /// What the models are written as.
     pub format: Option<Vec<ModelFormat>>,
+    /// Whose programs the bundle is for.
+    pub layout: Option<Layout>,
+    /// Who made the model; what the checkpoint says if absent.
+    pub author: Option<String>,
+    /// The model's licence; what the checkpoint says if absent.
+    pub license: Option<String>,
+    /// What the model is; what the checkpoint says if absent.
+    pub description: Option<String>,
     /// What the numbers between operations are: fp16, or fp32 for a twin that is computed exactly.
     pub activations: Option<Activations>,
     /// Whether factors keep activations within fp16.
@@ -76,6 +84,8 @@ pub struct ExportOptions {
     /// Precision of the weights: one for all, or a map of `default` and `rules`, each with `match` and `precision`.
     #[schemars(with = "Option<String>")]
     pub precision: Option<Plan>,
+    /// Whether rotations are folded into the weights; `auto` needs a calibration text.
+    pub rotate: Option<Rotate>,
 }
 
 /// How many packages the layers are divided among.
@@ -175,9 +185,14 @@ impl ExportOptions {
             chunks: self.chunks.or(other.chunks),
             target: self.target.or(other.target),
             format: self.format.or(other.format),
+            layout: self.layout.or(other.layout),
+            author: self.author.or(other.author),
+            license: self.license.or(other.license),
+            description: self.description.or(other.description),
             activations: self.activations.or(other.activations),
             range_repair: self.range_repair.or(other.range_repair),
             precision: self.precision.or(other.precision),
+            rotate: self.rotate.or(other.rotate),
         }
     }
 
@@ -238,6 +253,11 @@ impl ExportOptions {
             activations,
             compute_units,
         })
+    }
+
+    /// Whose programs the bundle is for.
+    pub fn layout(&self) -> Layout {
+        self.layout.unwrap_or_default()
     }
 
     /// The formats asked for, each once.

@@ -7,12 +7,15 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::calibrate::{CalibrateError, Hidden, LoadedLinear, Observer, head_input, run_layer};
+use crate::bundle::Chunk;
+use crate::calibrate::{CalibrateError, Hidden, Inputs, LoadedLinear, Observer, head_input, run_layer};
 use crate::checkpoint::testing::{QuantFormat, TestTensor, write};
 use crate::compress::{Candidate, Choice, Plan, Precision, Rule};
+use crate::generate::{Input, Text};
 use crate::mil::op::{KnownValue, Numerics, decode_all};
 use crate::mil::propagate::{Options, propagate};
 use crate::package::Package;
+use crate::runtime::{self, LoadOptions, Runtime};
 
 /// Modules of a layer, with outputs and inputs.
 const MODULES: &[(&str, [usize; 2])] = &[
@@ -178,7 +181,7 @@ const TEXT: &str = include_str!("../quickstart/merrow.txt");
 struct Stored(BTreeMap<String, Vec<u8>>);
 
 impl Observer for Stored {
-    fn before(&mut self, _: &[f32], maps: &mut [LoadedLinear]) -> Result<(), CalibrateError> {
+    fn before(&mut self, _: &Inputs<'_>, maps: &mut [LoadedLinear]) -> Result<(), CalibrateError> {
         maps.iter_mut().for_each(|map| map.weight = halves(&self.0[&map.name]));
         Ok(())
     }
@@ -200,7 +203,7 @@ fn last_hidden(bundle: Option<&Bundle>) -> Vec<f32> {
             None => run_layer(&mut hidden, index, layer, &mut ()).unwrap(),
         }
     }
-    head_input(&hidden, &decoder)
+    head_input(&hidden, &decoder, &mut ()).unwrap()
 }
 
 /// By how much the head's inputs are off, in squares, with codes chosen without and with data.
@@ -257,10 +260,13 @@ fn whole_model_loss(folder: &Path, wanted: &Request, reference: Option<&[Vec<f32
     let mut wanted = Request { output: folder.join("whole"), overwrite: true, ..wanted.clone() };
     wanted.options.enumerate_shapes = Some(vec![Automatic::TOKENS]);
     let bundle = export(&wanted, &()).unwrap();
-    let failed: trial::Failed = |why| panic!("{why}");
-    let ids = trial::tokens(&bundle, TEXT, Automatic::TOKENS, failed).unwrap();
-    let packages = trial::packages(&bundle).unwrap();
-    let sessions = packages.iter().map(|package| trial::load(package, failed).unwrap().session()).collect();
+    let text = Text::open(&bundle, None).unwrap().unwrap();
+    let ids = text.tokens(Input::Raw(TEXT), usize::MAX).unwrap();
+    let session = |chunk: &Chunk| {
+        let package = Package::open(bundle.path(&chunk.file.name)).unwrap();
+        runtime::cpu().load(&package, &LoadOptions::default()).unwrap().session()
+    };
+    let sessions = bundle.manifest().chunks.iter().map(session).collect();
     let clock = Arc::new(crate::generate::SystemClock::default());
     let mut driver = crate::generate::Driver::new(&bundle, sessions, None, clock).unwrap();
     let mut logits = Vec::new();
@@ -282,7 +288,7 @@ fn whole_model_loss(folder: &Path, wanted: &Request, reference: Option<&[Vec<f32
 fn running_from_a_layer_on_finds_what_the_whole_model_loses() {
     let folder = tempfile::tempdir().unwrap();
     let mut wanted = request(&quickstart(), folder.path().join("auto"), "fp16");
-    wanted.precision = PrecisionPlan::Auto(Automatic::new(4.5, Some(TEXT.to_owned())).unwrap());
+    wanted.precision = PrecisionPlan::Auto(Automatic::new(Budget::Bits(4.5), Some(TEXT.to_owned())).unwrap());
     let found = export(&wanted, &()).unwrap().manifest().sensitivity.clone().unwrap();
     let plain = request(&quickstart(), folder.path().join("plain"), "fp16");
     let (_, reference) = whole_model_loss(folder.path(), &plain, None);
@@ -401,4 +407,41 @@ fn configurations_are_named_from_the_folder_of_the_bundle() {
         let found = destination::from_bundle(&at("link/model"), &at("configs/a.yaml"));
         assert_eq!(found, "../../../configs/a.yaml");
     }
+}
+
+#[test]
+fn rotated_models_compute_the_same_and_say_how_they_are_rotated() {
+    let folder = tempfile::tempdir().unwrap();
+    let plain = request(&quickstart(), folder.path().join("plain"), "fp16");
+    let (_, reference) = whole_model_loss(folder.path(), &plain, None);
+    let mut turned = plain.clone();
+    turned.options.rotate = Some(Rotate::On);
+    let (lost, _) = whole_model_loss(folder.path(), &turned, Some(&reference));
+    assert!(lost < 1e-3, "{lost} nats");
+    turned.output = folder.path().join("turned");
+    let rotated = export(&turned, &()).unwrap().manifest().rotated.clone().unwrap();
+    assert!(rotated.is_used && rotated.reason.is_none() && rotated.divergence.is_none());
+    assert!(rotated.stream.unwrap().starts_with("Hadamard "));
+    assert!(rotated.values.unwrap().starts_with("Hadamard "));
+}
+
+#[test]
+fn rotations_are_judged_by_text_that_no_code_was_chosen_by() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut wanted = request(&quickstart(), folder.path().join("out"), "int4");
+    wanted.options.rotate = Some(Rotate::Auto);
+    let error = export(&wanted, &()).unwrap_err().to_string();
+    assert!(error.contains("option `rotate`: is `auto`, which compares"), "{error}");
+    wanted.precision = PrecisionPlan::Calibrated { text: "a word".to_owned() };
+    let error = export(&wanted, &()).unwrap_err().to_string();
+    assert!(error.contains("judges by a part of the calibration text"), "{error}");
+    wanted.precision = PrecisionPlan::Calibrated { text: TEXT.repeat(8) };
+    let manifest = export(&wanted, &()).unwrap().manifest().clone();
+    let rotated = manifest.rotated.unwrap();
+    let [plain, turned] = rotated.divergence.unwrap();
+    assert!(plain > 0.0 && turned > 0.0 && plain.is_finite() && turned.is_finite());
+    assert_eq!(rotated.is_used, turned < plain);
+    let log = manifest.compression.unwrap();
+    let has_map = log.tensors.iter().any(|tensor| tensor.name == "head_map_weight");
+    assert_eq!(has_map, rotated.is_used, "a tied head keeps its table");
 }

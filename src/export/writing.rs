@@ -2,11 +2,12 @@
 
 use std::path::Path;
 
+use super::about::ModelCard;
 use super::compressed::Compressed;
 use super::coreai::AssetWriter;
 use super::options::ResolvedOptions;
 use super::phases::Phases;
-use super::{ExportError, Progress, Request, coreai, describe};
+use super::{ExportError, Progress, Request, describe};
 use crate::bundle;
 use crate::compress::{self, Solutions};
 use crate::lower;
@@ -20,22 +21,23 @@ pub(super) struct Writing<'a> {
     request: &'a Request,
     folder: &'a Path,
     resolved: &'a ResolvedOptions,
+    card: ModelCard,
     assets: Option<AssetWriter<'a>>,
 }
 
 impl<'a> Writing<'a> {
-    /// Into a staged folder. Assets say what the model is and where it came from.
+    /// Into a staged folder. Model files say what the card says.
     pub(super) fn new(
         request: &'a Request,
         folder: &'a Path,
         resolved: &'a ResolvedOptions,
-        (description, source): (&str, &str),
+        card: ModelCard,
     ) -> Writing<'a> {
         let assets = resolved
             .formats
             .contains(&ModelFormat::CoreAi)
-            .then(|| AssetWriter { folder, metadata: coreai::metadata(description, source) });
-        Writing { request, folder, resolved, assets }
+            .then(|| AssetWriter { folder, metadata: card.of_asset() });
+        Writing { request, folder, resolved, card, assets }
     }
 
     /// Compresses, checks and writes chunks.
@@ -50,7 +52,8 @@ impl<'a> Writing<'a> {
         let mut compressed = Compressed::default();
         for chunk in chunks {
             let bytes = describe::weight_bytes(&chunk.model);
-            let lower::Chunk { name, layers, positions, model, .. } = chunk;
+            let lower::Chunk { name, layers, positions, mut model, .. } = chunk;
+            model.metadata = self.card.of_package();
             let (model, compression) = compress::apply_solved(model, &self.resolved.precision, solutions)?;
             let model = match self.resolved.activations {
                 Activations::Fp16 => model,

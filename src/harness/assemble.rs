@@ -106,9 +106,9 @@ fn subject(plan: &Plan, manifest: &Manifest, weight_bytes_per_token: Option<u64>
             PlannedWork::Predict(_) => None,
         },
         kv_bytes_per_token: architecture.map_or(0, |of| of.kv_bytes_per_token),
-        package_bytes: manifest.chunks.iter().map(|chunk| chunk.file.bytes).sum(),
+        package_bytes: manifest.files_of(plan.runtime).map(|file| file.bytes).sum(),
         weight_bytes_per_token,
-        package_digests: manifest.chunks.iter().map(|chunk| chunk.file.digest.clone()).collect(),
+        package_digests: manifest.digests_of(plan.runtime).cloned().collect(),
         checkpoint_digest: manifest.checkpoint.as_ref().map(|of| of.digest.clone()).unwrap_or_default(),
         tokenizer_digest: manifest.tokenizer.as_ref().map(|tokenizer| tokenizer.file.digest.clone()),
     }
@@ -177,7 +177,10 @@ fn bandwidth_for(
 ) -> Option<(f64, String)> {
     match runtime {
         RuntimeName::Cpu => probe.map(|probe| {
-            let source = format!("measured in this run with {} threads", probe.threads);
+            let source = match probe.threads {
+                1 => "measured in this run with 1 thread".to_owned(),
+                threads => format!("measured in this run with {threads} threads"),
+            };
             (probe.gb_per_s, source)
         }),
         // Where Core AI executes is not known.

@@ -71,6 +71,7 @@ pub(crate) fn manifest(seq_lens: &[usize], batch: usize) -> Manifest {
         compression: None,
         sensitivity: None,
         range_repair: None,
+        rotated: None,
         encoder: None,
         warnings: Vec::new(),
         profile: Vec::new(),

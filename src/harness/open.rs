@@ -13,7 +13,7 @@ use anemeter_measure::report::Load;
 use anemeter_mil::Model;
 use anemeter_mil::cost;
 use anemeter_mil::graph::Graph;
-use anemeter_mil::package::{Package, PackageError};
+use anemeter_mil::package::{Form, Package, PackageError};
 use anemeter_runtime::{Compilation, LoadOptions, LoadedModel, Runtime, RuntimeError, Session, adapted};
 
 /// A model that is ready to run.
@@ -114,8 +114,10 @@ fn open_generator(
     let options = load_options(model);
     let parts = chunks.iter().zip(&packages).map(|(chunk, package)| {
         let functions = manifest.functions_that_run(&chunk.file.name, wanted.kv, &wanted.seq_lens);
-        let functions = functions.map(|function| function.name.clone()).collect();
-        load_part(runtime, chunk.file.name.clone(), package, functions, &options)
+        let functions: Vec<&str> = functions.map(|function| function.name.as_str()).collect();
+        let mut calls = chunk.calls(model.runtime);
+        calls.retain(|(name, _)| functions.contains(name));
+        load_part(runtime, chunk.file.name.clone(), package, &calls, &options)
     });
     let parts: Vec<ReadyPart> = parts.collect::<Result<_, _>>()?;
     let slow = |session: Box<dyn Session>| match model.slow_down_pct {
@@ -128,6 +130,10 @@ fn open_generator(
 
     let shortest = *driver.lengths().first().expect("a layout without lengths is refused");
     let bytes = chunks.iter().zip(&packages).map(|(chunk, package)| {
+        // An asset is described without the operations that would read them.
+        if package.form() == Form::Asset {
+            return None;
+        }
         let functions = manifest.functions_of_a_token(&chunk.file.name, driver.form(), shortest);
         weight_bytes(package.model(), &functions)
     });
@@ -169,16 +175,16 @@ pub(super) fn load_options(model: &ModelUse) -> LoadOptions {
     }
 }
 
-/// Loads a package and the functions that are going to run.
+/// Loads a package and the functions that are going to run, each with what it is called in it.
 pub(super) fn load_part(
     runtime: &dyn Runtime,
     name: String,
     package: &Package,
-    functions: Vec<String>,
+    calls: &[(&str, Vec<&str>)],
     options: &LoadOptions,
 ) -> Result<ReadyPart, RuntimeError> {
-    let names: Vec<&str> = functions.iter().map(String::as_str).collect();
-    let loaded = adapted(runtime.load(package, options)?, &names);
+    let loaded = adapted(runtime.load(package, options)?, calls);
+    let functions = calls.iter().map(|(name, _)| (*name).to_owned()).collect();
     let part = ReadyPart { package: name, loaded, functions };
     part.loaded.prepare(&part.function_names())?;
     Ok(part)

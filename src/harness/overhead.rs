@@ -1,6 +1,7 @@
 //! What the harness adds to a step, measured with a model that does nothing.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::null::{self, Act, NullSession};
@@ -29,7 +30,7 @@ pub(super) fn generator(
 ) -> Result<Generator, GenerateError> {
     let session = Box::new(NullSession::new(batch, act));
     let manifest = null::manifest(seq_lens, batch);
-    let driver = Driver::over(&manifest, None, vec![session], None, Arc::clone(&clock))?;
+    let driver = Driver::over(&manifest, Path::new(""), vec![session], None, Arc::clone(&clock))?;
     Ok(Generator::new(driver, None, clock))
 }
 

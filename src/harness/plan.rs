@@ -80,7 +80,7 @@ impl Plan {
         mix: &ProductionMix,
         soak_steps: Option<usize>,
     ) -> Result<Plan, PlanError> {
-        let work = PlannedWork::of(&config, bundle)?;
+        let work = PlannedWork::of(&config, bundle, runtime)?;
         let threads = config.threads.unwrap_or_else(num_cpus::get_physical).max(1);
         let mix = match &work {
             PlannedWork::Generate(Generate { depths: None, .. }) => {
@@ -242,7 +242,7 @@ impl Plan {
 
 impl PlannedWork {
     /// What requests are, as the configuration says or else as the bundle asks for: a language model generates.
-    fn of(config: &BenchConfig, bundle: &Bundle) -> Result<PlannedWork, PlanError> {
+    fn of(config: &BenchConfig, bundle: &Bundle, runtime: RuntimeName) -> Result<PlannedWork, PlanError> {
         let manifest = bundle.manifest();
         let is_language_model = manifest.exported().is_some() || manifest.contract.is_some();
         if let Some(encoder) = &manifest.encoder {
@@ -251,14 +251,14 @@ impl PlannedWork {
                 return Err(PlanError { problem, remedy: "measure it with the workload `predict`".into() });
             }
             let predict = of_encoder(&config.predict, config.shapes.as_deref(), (manifest, encoder))?;
-            let (wanted, inputs) = PredictUse::plan(&predict, bundle, config.seed)?;
+            let (wanted, inputs) = PredictUse::plan(&predict, bundle, runtime, config.seed)?;
             return Ok(PlannedWork::Predict(Predict { wanted, inputs }));
         }
         let usual = if is_language_model { WorkloadKind::Generate } else { WorkloadKind::Predict };
         match config.kind.unwrap_or(usual) {
             WorkloadKind::Generate => Generate::of(config, bundle).map(PlannedWork::Generate),
             WorkloadKind::Predict => {
-                let (wanted, inputs) = PredictUse::plan(&config.predict, bundle, config.seed)?;
+                let (wanted, inputs) = PredictUse::plan(&config.predict, bundle, runtime, config.seed)?;
                 Ok(PlannedWork::Predict(Predict { wanted, inputs }))
             }
         }

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::config::{PromptConfig, PromptSource};
 use crate::generate::{Generator, Input, Prompt};
+use anemeter_base::files;
 
 /// English text that comes with the program.
 /// A text that comes with the program, for prompts and calibration.
@@ -110,11 +111,7 @@ fn cut(text: &str, bytes: usize) -> &str {
 
 fn read(path: &Path) -> Result<String, String> {
     let unreadable = |problem: String| format!("{}: {problem}", path.display());
-    let length = std::fs::metadata(path).map_err(|e| unreadable(e.to_string()))?.len();
-    if length > LONGEST_FILE {
-        return Err(unreadable(format!("has {length} bytes, a file of prompts at most {LONGEST_FILE}")));
-    }
-    let text = std::fs::read_to_string(path).map_err(|e| unreadable(e.to_string()))?;
+    let text = files::read_text(path, LONGEST_FILE).map_err(|e| unreadable(e.to_string()))?;
     if text.trim().is_empty() { Err(unreadable("is empty".to_owned())) } else { Ok(text) }
 }
 
@@ -153,7 +150,7 @@ mod tests {
         let clock = Arc::new(ManualClock::default());
         let session = Box::new(NullSession::new(1, Box::new(|_, _| Ok(()))));
         let manifest = null::manifest(&[64, 4096], 1);
-        let driver = Driver::over(&manifest, None, vec![session], None, clock.clone()).unwrap();
+        let driver = Driver::over(&manifest, Path::new(""), vec![session], None, clock.clone()).unwrap();
         let text = Text { tokenizer, chat: None, ends: Vec::new() };
         Generator::new(driver, Some(Arc::new(text)), clock)
     }

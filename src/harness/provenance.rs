@@ -34,7 +34,7 @@ pub fn folder_name(header: &Header, model: &str) -> String {
 }
 
 fn file_digest(path: &Path) -> Option<String> {
-    let bytes = Bytes::map(&std::fs::File::open(path).ok()?).ok()?;
+    let bytes = Bytes::map(&anemeter_base::files::open(path).ok()?).ok()?;
     Some(digest_text(xxhash_rust::xxh3::xxh3_128(&bytes)))
 }
 

@@ -9,13 +9,13 @@ mod safetensors;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::xxh3_128;
 
 use anemeter_base::advice::{Advice, Remedy};
 use anemeter_base::atomic;
+use anemeter_base::files;
 use anemeter_base::text::visible;
 use anemeter_convert::bundle::digest_text;
 use anemeter_kernels::tensor::{Bytes, Tensor, TensorView};
@@ -149,7 +149,7 @@ fn map(path: &Path) -> std::result::Result<Bytes, TensorFileError> {
         path: path.to_owned(),
         problem: FormatError::new(error.to_string()),
     };
-    Bytes::map(&File::open(path).map_err(io)?).map_err(io)
+    Bytes::map(&files::open(path).map_err(io)?).map_err(io)
 }
 
 /// Writes a whole file or nothing, in the format that its ending names.

@@ -33,6 +33,10 @@ pub struct Finding {
     pub message: String,
 }
 
+/// Results of the largest size that are kept of a function, and bytes of them whatever that size is.
+const MOST_FOLDED: usize = 64;
+const MOST_FOLDED_BYTES: usize = 1 << 30;
+
 /// How a propagation treats what it meets.
 #[derive(Debug, Clone, Copy)]
 pub struct Options {
@@ -64,7 +68,8 @@ pub fn propagate_from(
         facts.types[id.index()] = ty.clone();
     }
     let budget = 1000 + 64 * function.values.len();
-    let mut walk = Walk { function, options, facts, findings: Vec::new(), budget };
+    let foldable = options.fold_bytes.saturating_mul(MOST_FOLDED).min(MOST_FOLDED_BYTES);
+    let mut walk = Walk { function, options, facts, findings: Vec::new(), budget, foldable };
     walk.block(&function.body);
     (walk.facts, walk.findings)
 }
@@ -76,6 +81,8 @@ struct Walk<'f> {
     findings: Vec<Finding>,
     /// Operations that may still be visited: nested loops are walked several times each.
     budget: usize,
+    /// Bytes of results that may still be kept.
+    foldable: usize,
 }
 
 impl Walk<'_> {
@@ -114,6 +121,11 @@ impl Walk<'_> {
         }
         let blocks = self.nested(op, def, &arguments);
         let (types, known) = self.results(op, def, &arguments, &blocks).map_err(|e| vec![e.to_string()])?;
+        let folded = known.iter().flatten().map(|value| match value {
+            KnownValue::Tensor(tensor) => tensor.bytes().len(),
+            KnownValue::Packed(_) => 0,
+        });
+        self.foldable = self.foldable.saturating_sub(folded.sum());
         for ((&id, ty), value) in op.outputs.iter().zip(types).zip(known) {
             let refined = refine(&ty, &self.function.value(id).ty);
             let trusted = self.options.trust_declared || !is_concrete(&refined);
@@ -222,9 +234,11 @@ impl Walk<'_> {
     }
 
     fn is_small(&self, types: &[Type]) -> bool {
-        types
-            .iter()
-            .all(|ty| ty.tensor().and_then(byte_len).is_some_and(|bytes| bytes <= self.options.fold_bytes))
+        types.iter().all(|ty| {
+            ty.tensor()
+                .and_then(byte_len)
+                .is_some_and(|bytes| bytes <= self.options.fold_bytes.min(self.foldable))
+        })
     }
 
     fn fold(

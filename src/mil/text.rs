@@ -5,6 +5,7 @@
 use std::fmt::{self, Write};
 
 use super::{Argument, Binding, Block, Function, Literal, LiteralData, Operation, Program, ValueId};
+use anemeter_base::text::visible;
 use anemeter_kernels::convert;
 use anemeter_kernels::tensor::DType;
 
@@ -15,7 +16,7 @@ impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "program({}.0)", self.version)?;
         for (name, value) in &self.attributes {
-            writeln!(f, "[{name} = {value}]")?;
+            writeln!(f, "[{} = {value}]", visible(name))?;
         }
         writeln!(f, "{{")?;
         for function in &self.functions {
@@ -27,10 +28,10 @@ impl fmt::Display for Program {
 
 impl fmt::Display for Function {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "    func {}<{}>(", self.name, self.opset)?;
+        write!(f, "    func {}<{}>(", visible(&self.name), self.opset)?;
         for (i, &input) in self.inputs.iter().enumerate() {
             let value = self.value(input);
-            write!(f, "{}{} {}", if i > 0 { ", " } else { "" }, value.ty, value.name)?;
+            write!(f, "{}{} {}", if i > 0 { ", " } else { "" }, value.ty, visible(&value.name))?;
         }
         writeln!(f, ") {{")?;
         write_block(f, self, &self.body, 2)?;
@@ -50,12 +51,12 @@ fn write_operation(out: &mut dyn Write, function: &Function, op: &Operation, dep
     out.write_str(&indent)?;
     for (i, &id) in op.outputs.iter().enumerate() {
         let value = function.value(id);
-        write!(out, "{}{} {}", if i > 0 { ", " } else { "" }, value.ty, value.name)?;
+        write!(out, "{}{} {}", if i > 0 { ", " } else { "" }, value.ty, visible(&value.name))?;
     }
     if !op.outputs.is_empty() {
         out.write_str(" = ")?;
     }
-    write!(out, "{}(", op.kind)?;
+    write!(out, "{}(", visible(&op.kind))?;
     for (i, argument) in op.inputs.iter().enumerate() {
         out.write_str(if i > 0 { ", " } else { "" })?;
         write_argument(out, function, argument)?;
@@ -65,7 +66,7 @@ fn write_operation(out: &mut dyn Write, function: &Function, op: &Operation, dep
     let attributes: Vec<_> =
         op.attributes.iter().filter(|(name, _)| !(is_named_after_output && name == "name")).collect();
     for (i, (name, value)) in attributes.iter().enumerate() {
-        write!(out, "{}{name} = {value}", if i > 0 { ", " } else { "[" })?;
+        write!(out, "{}{} = {value}", if i > 0 { ", " } else { "[" }, visible(name))?;
     }
     out.write_str(if attributes.is_empty() { "" } else { "]" })?;
     for block in &op.blocks {
@@ -77,13 +78,13 @@ fn write_operation(out: &mut dyn Write, function: &Function, op: &Operation, dep
 }
 
 fn write_argument(out: &mut dyn Write, function: &Function, argument: &Argument) -> fmt::Result {
-    write!(out, "{} = ", argument.parameter)?;
+    write!(out, "{} = ", visible(&argument.parameter))?;
     let list = argument.bindings.len() != 1;
     out.write_str(if list { "(" } else { "" })?;
     for (i, binding) in argument.bindings.iter().enumerate() {
         out.write_str(if i > 0 { ", " } else { "" })?;
         match binding {
-            Binding::Value(id) => out.write_str(&function.value(*id).name)?,
+            Binding::Value(id) => out.write_str(&visible(&function.value(*id).name))?,
             Binding::Literal(literal) => write!(out, "{literal}")?,
         }
     }
@@ -96,7 +97,7 @@ struct Names<'a>(&'a Function, &'a [ValueId]);
 impl fmt::Display for Names<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, &id) in self.1.iter().enumerate() {
-            write!(f, "{}{}", if i > 0 { ", " } else { "" }, self.0.value(id).name)?;
+            write!(f, "{}{}", if i > 0 { ", " } else { "" }, visible(&self.0.value(id).name))?;
         }
         Ok(())
     }

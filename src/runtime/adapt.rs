@@ -15,16 +15,21 @@ use anemeter_base::engine::CallOverhead;
 use anemeter_kernels::tensor::{AlignedBuf, DType, Shape, Tensor, TensorView};
 use anemeter_mil::{Feature, FeatureType, Interface, Model};
 
-/// The model itself if it can be called as it is; else one that translates calls.
-pub fn adapted(loaded: Arc<dyn LoadedModel>, functions: &[&str]) -> Arc<dyn LoadedModel> {
+/// The model itself if it can be called as it is; else one that translates calls. Each function of the bundle comes with
+/// the functions of the model that it is, one for each shape.
+pub fn adapted(loaded: Arc<dyn LoadedModel>, functions: &[(&str, Vec<&str>)]) -> Arc<dyn LoadedModel> {
     let model = loaded.model();
-    let is_there = |name: &&str| model.interface(name).is_some();
+    let is_itself = |(name, is): &(&str, Vec<&str>)| is[..] == [*name];
     let takes_fp32 =
         |interface: &Interface| interface.inputs.iter().any(|input| dtype(input) == Some(DType::F32));
-    if functions.iter().all(is_there) && !model.interfaces().iter().any(takes_fp32) {
+    if functions.iter().all(is_itself) && !model.interfaces().iter().any(takes_fp32) {
         return loaded;
     }
-    Arc::new(Adapted { loaded })
+    let owned = |(name, is): &(&str, Vec<&str>)| {
+        ((*name).to_owned(), is.iter().map(|&name| name.to_owned()).collect())
+    };
+    let functions = functions.iter().map(owned).collect();
+    Arc::new(Adapted { loaded, functions })
 }
 
 fn dtype(feature: &Feature) -> Option<DType> {
@@ -36,16 +41,16 @@ fn dtype(feature: &Feature) -> Option<DType> {
 
 struct Adapted {
     loaded: Arc<dyn LoadedModel>,
+    /// What each function of the bundle is called in the model.
+    functions: Vec<(String, Vec<String>)>,
 }
 
 impl Adapted {
     /// The functions of the model that a function of a bundle may be.
-    fn candidates<'a, 'n>(&'a self, function: &'n str) -> impl Iterator<Item = &'a Interface> + use<'a, 'n> {
-        let is_one = move |interface: &&Interface| {
-            let rest = interface.function.strip_prefix(function);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
-        };
-        self.loaded.model().interfaces().iter().filter(is_one)
+    fn candidates(&self, function: &str) -> impl Iterator<Item = &Interface> {
+        let named = self.functions.iter().find(|(name, _)| name == function);
+        let names = named.into_iter().flat_map(|(_, names)| names);
+        names.filter_map(|name| self.loaded.model().interface(name))
     }
 
     /// The function that takes inputs of these names and shapes.
@@ -62,7 +67,7 @@ impl Adapted {
         };
         let found: SmallVec<[&'a Interface; 4]> = self.candidates(function).collect();
         // The only one says itself what is wrong with its inputs.
-        if let Some(only) = found.iter().find(|one| one.function == function) {
+        if let [only] = found[..] {
             return Ok(only);
         }
         found.into_iter().find(takes).ok_or_else(|| {
@@ -242,7 +247,7 @@ mod tests {
     #[test]
     fn functions_are_found_by_their_shapes_and_halves_are_widened() {
         let functions = vec![double("prefill_2", DType::F32, 2), double("prefill_3", DType::F32, 3)];
-        let loaded = adapted(load(functions), &["prefill"]);
+        let loaded = adapted(load(functions), &[("prefill", vec!["prefill_2", "prefill_3"])]);
         loaded.prepare(&["prefill"]).unwrap();
         let mut session = loaded.session();
         for _ in 0..2 {
@@ -261,8 +266,9 @@ mod tests {
     #[test]
     fn what_can_be_called_as_it_is_stays_as_it_is() {
         let loaded = load(vec![double("main", DType::F16, 2)]);
-        assert!(Arc::ptr_eq(&loaded, &adapted(loaded.clone(), &["main"])));
-        let mut session = adapted(load(vec![double("main", DType::F32, 2)]), &["main"]).session();
+        assert!(Arc::ptr_eq(&loaded, &adapted(loaded.clone(), &[("main", vec!["main"])])));
+        let wide = load(vec![double("main", DType::F32, 2)]);
+        let mut session = adapted(wide, &[("main", vec!["main"])]).session();
         session.predict("main", &[("x", halves(&[1.0, 4.0]).view())]).unwrap();
         assert_eq!(session.output("y").unwrap().slice::<f32>().unwrap(), [2.0, 8.0]);
         let wrong = session.predict("main", &[("x", halves(&[1.0]).view())]).unwrap_err();

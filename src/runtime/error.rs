@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::reason::{self, Reason};
 use anemeter_base::advice::{Advice, Remedy};
 use anemeter_base::vocabulary::RuntimeName;
+use anemeter_coreai::AssetError;
 use anemeter_mil::package::PackageError;
 use anemeter_mil::propagate::Finding;
 
@@ -34,6 +35,9 @@ pub enum RuntimeError {
     /// An operation failed on the data it got.
     #[error("{0}")]
     Failed(Finding),
+    /// It needs more than it may have.
+    #[error("{0}")]
+    Budget(Finding),
     /// A state that does not fit.
     #[error("state `{name}`: {problem}")]
     State { name: String, problem: String },
@@ -94,6 +98,9 @@ pub enum RuntimeError {
     /// The package cannot be read.
     #[error(transparent)]
     Package(#[from] PackageError),
+    /// The Core AI asset cannot be read.
+    #[error(transparent)]
+    Asset(#[from] AssetError),
     /// The machine cannot do what was asked.
     #[error("{0}")]
     Environment(String),
@@ -119,7 +126,12 @@ impl Advice for RuntimeError {
             RuntimeError::CoreMl { reasons, .. } => Some(reason::explain(reasons)?.remedy),
             RuntimeError::NoState { .. } => Some(Remedy::OtherKvForm),
             RuntimeError::TimedOut { .. } => Some(Remedy::MoreLoadTime),
+            RuntimeError::Budget(_) => Some(Remedy::MoreBudget),
+            RuntimeError::Failed(finding) if finding.message.contains(MEMORY_LIMIT) => {
+                Some(Remedy::MoreBudget)
+            }
             RuntimeError::Package(error) => error.remedy(),
+            RuntimeError::Asset(error) => error.remedy(),
             RuntimeError::OtherFormat { .. } => Some(Remedy::OtherRuntime),
             RuntimeError::StageOfPipeline(_) => Some(
                 "run it on the CPU runtime, or save it as a package of its own: in coremltools, \
@@ -142,6 +154,9 @@ impl Advice for RuntimeError {
         )
     }
 }
+
+/// How the kernels end what they say of an output that is too large.
+const MEMORY_LIMIT: &str = "the memory limit";
 
 /// The innermost reason first, since it says why; then what it means, then what the outer ones say.
 fn chained(reasons: &[Reason]) -> String {

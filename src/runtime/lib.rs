@@ -102,6 +102,8 @@ pub struct LoadOptions {
     pub threads: Option<usize>,
     /// Bytes that the values of one prediction may take; the machine's memory if none is given.
     pub memory: Option<usize>,
+    /// Operations that one prediction may carry out, those of loops each time; ten million if none is given.
+    pub steps: Option<u64>,
     /// Whether operations may be carried out as parts of others, where the runtime has a choice. An observer then does not see
     /// every value.
     pub fuse: bool,
@@ -122,6 +124,7 @@ impl Default for LoadOptions {
             numerics: Numerics::default(),
             threads: None,
             memory: None,
+            steps: None,
             fuse: true,
             units: ComputeUnits::default(),
             hints: Hints::default(),

@@ -1,53 +1,20 @@
-//! Core AI assets by the program, with a Python that plays Apple's module: it is started as the real one is and speaks as the
-//! worker does.
+//! Core AI assets by the program, with a Python that plays Apple's module.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use anemeter::coreai::asset::{self, AssetMetadata};
+use anemeter::coreai::convert::from_mil;
+use anemeter::mil::verify::verify;
+use anemeter::mil::{Builder, Model, Opset, TensorType, Type};
+use anemeter::tensor::DType;
 use safetensors::tensor::{Dtype, SafeTensors, TensorView};
 use tempfile::TempDir;
 
+use crate::support::apple_python;
 use crate::support::command::{anemeter, arg, json};
 use crate::support::damage::put;
 use crate::support::fixtures;
-
-/// `y` is twice `x`, a state counts predictions, and 42 is what it cannot bear.
-const PYTHON: &str = r#"#!/usr/bin/env python3
-import array, json, os, signal, struct, sys
-if not sys.argv[2].startswith('"""Executes Core AI assets'):
-    print(json.dumps({"python": "3.12.0", "system": "Linux", "machine": "x86_64", "macos": "", "libc": "", "wheel": "0.0"}))
-    sys.exit(0)
-def read():
-    lengths = sys.stdin.buffer.read(12)
-    if len(lengths) < 12: sys.exit(0)
-    header, body = struct.unpack("<IQ", lengths)
-    return json.loads(sys.stdin.buffer.read(header)), sys.stdin.buffer.read(body)
-def write(header, body=b""):
-    text = json.dumps(header).encode()
-    sys.stdout.buffer.write(struct.pack("<IQ", len(text), len(body)) + text + body)
-    sys.stdout.buffer.flush()
-def port(name): return {"name": name, "dtype": "float32", "shape": [2]}
-states = {}
-while True:
-    header, body = read()
-    do, state = header["do"], states.setdefault(header.get("session"), [0.0, 0.0])
-    if do == "hello": write({"result": {"wheel": "0.0", "platform": "a test", "system_framework": False}})
-    elif do == "load": write({"result": {"functions": ["main"], "elapsed_s": 0.5}})
-    elif do == "describe":
-        write({"result": {"inputs": [port("x")], "outputs": [port("y")], "states": [port("count")], "elapsed_s": 0.25}})
-    elif do == "predict":
-        state[0] += 1
-        y = array.array("f", [2 * v for v in array.array("f", body)])
-        if y[0] == 84:
-            sys.stderr.write("Fatal error: no answer\n"); sys.stderr.flush()
-            os.kill(os.getpid(), signal.SIGABRT)
-        write({"result": {"elapsed_s": 0.1}, "tensors": [port("y")]}, y.tobytes())
-    elif do == "state": write({"result": {}, "tensors": [port("count")]}, array.array("f", state).tobytes())
-    elif do == "set_state": states[header["session"]] = list(array.array("f", body)); write({"result": {}})
-    elif do == "echo": write({"result": {}, "tensors": header["gives"]}, bytes(8 * len(header["gives"])))
-    elif do == "end_session": states.pop(header["session"]); write({"result": {}})
-"#;
 
 struct Scene {
     folder: TempDir,
@@ -58,11 +25,13 @@ struct Scene {
 impl Scene {
     fn new() -> Scene {
         let folder = tempfile::tempdir().unwrap();
-        let (asset, python) = (folder.path().join("double.aimodel"), folder.path().join("python"));
-        fs::create_dir(&asset).unwrap();
-        put(&asset.join("main.mlirb"), b"");
-        put(&python, PYTHON.as_bytes());
-        fs::set_permissions(&python, fs::Permissions::from_mode(0o755)).unwrap();
+        let (asset, python) = (folder.path().join("double.aimodel"), apple_python::doubling(folder.path()));
+        let mut main = Builder::new("main", Opset::Ios18);
+        let x = main.input("x", TensorType::fixed(DType::F32, &[2]));
+        main.input("count", Type::State(TensorType::fixed(DType::F32, &[2])));
+        let y = main.op("add").arg("x", x).arg("y", x).named("y").push().unwrap();
+        let model = verify(Model::single(main.finish(&[y]))).unwrap();
+        asset::write(&from_mil(&model).unwrap(), &AssetMetadata::default(), &asset).unwrap();
         Scene { folder, asset, python }
     }
 

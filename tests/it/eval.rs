@@ -67,7 +67,8 @@ fn generator(seq_lens: &[usize], answers: &[&'static str]) -> Generator {
     manifest.architecture.as_mut().unwrap().max_positions = 512;
     manifest.settings.as_mut().unwrap().seq_lens = seq_lens.to_vec();
     let clock = Arc::new(ManualClock::default());
-    let driver = Driver::over(&manifest, None, vec![scripted(answers)], None, clock.clone()).unwrap();
+    let driver =
+        Driver::over(&manifest, Path::new(""), vec![scripted(answers)], None, clock.clone()).unwrap();
     let text = Text {
         tokenizer: Tokenizer::from_bytes(&tokenizer(), Path::new("tokenizer.json")).unwrap(),
         chat: Some(ChatTemplate::new(TEMPLATE, "export.json", ChatContext::default()).unwrap()),

@@ -3,14 +3,17 @@
 
 mod adopt;
 mod aimodel;
+mod apple_llm;
 mod atomic;
 mod baselines;
 mod bench;
 mod compare;
 mod compiled;
 mod compress;
+mod contained;
 mod contracts;
 mod coreai;
+mod coreai_bundles;
 mod docs;
 mod encode;
 mod errors;
@@ -31,5 +34,7 @@ mod random_programs;
 mod run;
 mod runtime;
 mod schema;
+#[cfg(unix)]
+mod serve;
 mod support;
 mod verify;

@@ -3,7 +3,7 @@
 
 use anemeter::calibrate::{Hidden, head_input, run_layer};
 use anemeter::checkpoint;
-use anemeter::model::{self, Decoder};
+use anemeter::model::{self, Decoder, rotate};
 use anemeter::oracle;
 use anemeter::verify::Oracle;
 
@@ -52,15 +52,16 @@ fn layer_by_layer(decoder: &Decoder, sequences: &[Vec<u32>]) -> Vec<Vec<f32>> {
     let mut head = vec![0.0; decoder.vocabulary * decoder.hidden];
     decoder.head.weight.read(0..head.len(), &mut head);
     let cap = |x: f32| decoder.head.softcap.map_or(x, |cap| cap * (x / cap).tanh());
-    let inputs = head_input(&hidden, decoder);
+    let inputs = head_input(&hidden, decoder, &mut ()).unwrap();
     let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f32>();
     let row = |input: &[f32]| head.chunks(decoder.hidden).map(|row| cap(dot(row, input))).collect();
     inputs.chunks(decoder.hidden).map(row).collect()
 }
 
 #[test]
-fn layer_by_layer_is_what_the_reference_computes() {
+fn layer_by_layer_is_what_the_reference_computes_with_rotations_too() {
     let folder = tempfile::tempdir().unwrap();
+    let mut has_stream = Vec::new();
     for tiny in architectures::all() {
         let checkpoint = checkpoint::open(tiny.write(folder.path())).unwrap();
         let decoder = model::build(&checkpoint).unwrap();
@@ -69,13 +70,23 @@ fn layer_by_layer_is_what_the_reference_computes() {
         // Sums run in another order, and gemma3 has the largest ones.
         let largest = expected.iter().flatten().fold(1.0f32, |most, x| most.max(x.abs()));
         // The second sequence sees nothing of the first.
-        let found = layer_by_layer(&decoder, &[IDS.to_vec(), IDS[..4].to_vec()]);
-        // Only at the last positions: with LongRoPE the others depend on how long the sequence becomes.
-        let last = IDS.len() - 1;
-        let pairs = [(&found[last..=last], &expected[last..=last]), (&found[last + 4..], &expected[3..4])];
-        for (found, expected) in pairs {
-            let distance = architectures::max_abs_difference(found, expected);
-            assert!(distance < 2e-4 * largest, "{}: {distance} of {largest}", tiny.name);
+        let sequences = [IDS.to_vec(), IDS[..4].to_vec()];
+        let rotated = rotate(&decoder);
+        has_stream.push(rotated.stream.is_ok());
+        for (form, decoder) in [("as it is", &decoder), ("rotated", &rotated.decoder)] {
+            let found = layer_by_layer(decoder, &sequences);
+            // Only at the last positions: with LongRoPE the others depend on how long the sequence becomes.
+            let last = IDS.len() - 1;
+            let pairs =
+                [(&found[last..=last], &expected[last..=last]), (&found[last + 4..], &expected[3..4])];
+            for (found, expected) in pairs {
+                let distance = architectures::max_abs_difference(found, expected);
+                assert!(distance < 2e-4 * largest, "{} {form}: {distance} of {largest}", tiny.name);
+            }
         }
     }
+    assert!(
+        has_stream.contains(&true) && has_stream.contains(&false),
+        "norms after a layer keep a stream as it is"
+    );
 }

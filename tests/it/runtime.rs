@@ -149,5 +149,5 @@ fn a_list_longer_than_memory_is_refused_before_it_is_made() {
     };
     predict(16).unwrap();
     let error = predict(i32::MAX).unwrap_err().to_string();
-    assert!(error.contains("does not fit into memory"), "{error}");
+    assert!(error.contains("does not fit into the memory limit"), "{error}");
 }

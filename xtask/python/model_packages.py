@@ -3,8 +3,10 @@
     model_packages.py FOLDER [NAME ...]
 
 Each case is FOLDER/<name>/ with one or more packages, reference.safetensors and case.json. The reference has the inputs
-and the outputs of torch in float32, by their names; `half_error` in case.json is how far torch in float16 is off them. For language models case.json has a prompt and the
-tokens that transformers generates greedily after it, and checkpoint/ has their weights. All weights but those of MiniLM are random, seeded by the name.
+and the outputs of torch in float32, by their names; `half_error` in case.json is how far torch in float16 is off them, and
+exact/ has a package that computes in float32. For language models case.json has a prompt and the tokens that
+transformers generates greedily after it, and checkpoint/ has their weights. All weights but those of MiniLM are random,
+seeded by the name.
 """
 import copy
 import json
@@ -32,6 +34,7 @@ import transformers  # noqa: E402
 import yaml  # noqa: E402
 from safetensors.numpy import save_file  # noqa: E402
 from torch import nn  # noqa: E402
+from torch.overrides import TorchFunctionMode  # noqa: E402
 
 # coremltools 9 makes Python numbers of arrays of one element, which NumPy refuses since 2.4.
 cast = torch_ops._cast
@@ -50,23 +53,55 @@ CONTEXT, BATCH, VOCABULARY, HIDDEN, HEADS, LAYERS = 64, 8, 96, 48, 4, 4
 PROMPT, GENERATED = 11, 24
 
 
-def convert(module, examples, inputs, outputs, states=(), target=ct.target.iOS18):
-    """A package; outputs are fp16 unless they say otherwise."""
+def convert(module, examples, inputs, outputs, states=(), target=ct.target.iOS18, width=16):
+    """A package that computes in floats of so many bits; outputs are of that width unless they say otherwise."""
+    dtype, precision = {
+        16: (np.float16, ct.precision.FLOAT16),
+        32: (np.float32, ct.precision.FLOAT32),
+    }[width]
     with torch.no_grad():
         traced = torch.jit.trace(module.eval(), examples, check_trace=False)
     for state in states:
         traced.get_buffer(state.name).zero_()
-    typed = [ct.TensorType(name, dtype=np.float16) if isinstance(name, str) else name for name in outputs]
+    typed = [ct.TensorType(name, dtype=dtype) if isinstance(name, str) else name for name in outputs]
     return ct.convert(
         traced,
         inputs=inputs,
         outputs=typed,
         states=list(states) or None,
-        compute_precision=ct.precision.FLOAT16,
+        compute_precision=precision,
         minimum_deployment_target=target,
         convert_to="mlprogram",
         skip_model_load=True,
     )
+
+
+def save(folder, *arguments, **named):
+    """Writes a package, and below `exact` its twin of float32, which nothing is rounded in."""
+    convert(*arguments, **named).save(os.path.join(folder, "model.mlpackage"))
+    convert(*arguments, **named, width=32).save(os.path.join(folder, "exact", "model.mlpackage"))
+
+
+class InHalf(TorchFunctionMode):
+    """float16 stays float16. transformers computes norms and softmax in float32, which packages of float16 do not."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if args and isinstance(args[0], torch.Tensor) and args[0].dtype == torch.float16:
+            if function is torch.Tensor.float:
+                return args[0]
+            args = tuple(torch.float16 if x is torch.float32 else x for x in args)
+            kwargs = {key: torch.float16 if x is torch.float32 else x for key, x in kwargs.items()}
+        return function(*args, **kwargs)
+
+
+def in_half(module):
+    """A copy of a module in float16. Rotations are constants of a package, which are computed in float32."""
+    rounded = copy.deepcopy(module).half()
+    for name, part in module.named_modules():
+        if name.endswith("rotary_emb"):
+            rounded.get_submodule(name.rpartition(".")[0]).rotary_emb = copy.deepcopy(part)
+    return rounded
 
 
 def computed(module, examples):
@@ -74,8 +109,9 @@ def computed(module, examples):
     floats = [x.half() if x.is_floating_point() else x for x in examples]
     with torch.no_grad():
         exact = module(*examples)
-        rounded = copy.deepcopy(module).half()(*floats).float()
-    return exact.numpy(), float((rounded - exact).abs().max() / exact.abs().max())
+        with InHalf():
+            rounded = in_half(module)(*floats)
+    return exact.numpy(), float((rounded.float() - exact).abs().max() / exact.abs().max())
 
 
 def whole(name, shape):
@@ -88,10 +124,8 @@ def whole(name, shape):
 def vision(make, size):
     def case(folder):
         model, image = make().eval(), torch.rand(1, 3, size, size)
-        package = convert(
-            model, [image], [ct.TensorType("image", image.shape, dtype=np.float16)], ["scores"], target=ct.target.iOS16
-        )
-        package.save(os.path.join(folder, "model.mlpackage"))
+        inputs = [ct.TensorType("image", image.shape, dtype=np.float16)]
+        save(folder, model, [image], inputs, ["scores"], target=ct.target.iOS16)
         image = image.half().float()
         scores, half_error = computed(model, [image])
         description = {"kind": "predict", "half_error": half_error}
@@ -160,8 +194,7 @@ def minilm(folder):
     tokens = tokenizer(text, padding="max_length", max_length=32, return_tensors="pt")
     ids, mask = tokens["input_ids"].int(), tokens["attention_mask"].int()
     inputs = [whole("input_ids", ids.shape), whole("attention_mask", mask.shape)]
-    package = convert(model, [ids, mask], inputs, ["embedding"], target=ct.target.iOS16)
-    package.save(os.path.join(folder, "model.mlpackage"))
+    save(folder, model, [ids, mask], inputs, ["embedding"], target=ct.target.iOS16)
     embedding, half_error = computed(model, [ids, mask])
     tensors = {"input_ids": ids.numpy(), "attention_mask": mask.numpy(), "embedding": embedding}
     return {"kind": "predict", "half_error": half_error}, tensors
@@ -288,8 +321,7 @@ def whole_sequence(kind, masked):
         examples, inputs = [ids], [whole("input_ids", lengths())]
         if masked:
             examples, inputs = [ids, torch.ones_like(ids)], [*inputs, whole("attention_mask", lengths())]
-        package = convert(module, examples, inputs, ["logits"])
-        package.save(os.path.join(folder, "model.mlpackage"))
+        save(folder, module, examples, inputs, ["logits"])
         logits, half_error = computed(module, examples)
         tensors = {entry.name: value.numpy() for entry, value in zip(inputs, examples, strict=True)}
         return {**greedy(model, "none", folder), "half_error": half_error}, {**tensors, "logits": logits}

@@ -51,7 +51,11 @@ const STEPS: &[(&str, How)] = &[
     ("quickstart", How::InLab(&["check", "quickstart"])),
     ("smollm2", How::InLab(&["check", "smollm2"])),
     ("coreml", How::InLab(&["check", "coreml"])),
-    ("coreai", How::InLab(&["check", "coreai-runtime"])),
+    ("coreai", How::InLab(&["check", "coreai"])),
+    ("coreai-llm", How::InLab(&["check", "coreai-llm"])),
+    ("coreai-runtime", How::InLab(&["check", "coreai-runtime"])),
+    ("coreai-models", How::InLab(&["check", "coreai-models", "--quick"])),
+    ("hostile", How::InLab(&["check", "hostile", "--cases", "2000"])),
 ];
 
 /// What a step came to.

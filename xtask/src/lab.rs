@@ -62,7 +62,7 @@ pub(crate) const BENCH_DECODE: Task = Task {
 
 pub(crate) const BENCH_EXPORT: Task = Task {
     name: "export",
-    arguments: "[--large [--precision P]] [--rounds N] [--record]",
+    arguments: "[--large [--precision P] [--format coreml|coreai] [--layers N]] [--rounds N] [--record]",
     about: "export of SmolLM2 against coremltools and a copy; with --large, of a made-up 9B model instead (36 GB of disk)",
     not_checked: 77,
     run: Run::InLab,
@@ -128,7 +128,31 @@ pub(crate) const CHECK_CONFORMANCE: Task = Task {
 pub(crate) const CHECK_COREAI: Task = Task {
     name: "coreai",
     arguments: "[--seed N] [--only OP]",
-    about: "every operation with an aicode form, on the CPU runtime and on Apple's runtime for Core AI (installs its wheel)",
+    about: "every operation with an aicode form, on the CPU runtime and on Apple's runtime for Core AI (installs its wheels)",
+    not_checked: 77,
+    run: Run::InLab,
+};
+
+pub(crate) const CHECK_COREAI_LLM: Task = Task {
+    name: "coreai-llm",
+    arguments: "",
+    about: "bundles for Apple's language-model programs, executed by Apple's runtime as those do (installs its wheels)",
+    not_checked: 77,
+    run: Run::InLab,
+};
+
+pub(crate) const CHECK_COREAI_MODELS: Task = Task {
+    name: "coreai-models",
+    arguments: "[--quick] [--only fp16|int8|int4|lut4|commands]",
+    about: "a small model as Core AI assets, in every precision by Apple's runtime, and through every command (installs its wheel)",
+    not_checked: 77,
+    run: Run::InLab,
+};
+
+pub(crate) const CHECK_COREAI_SMOLLM2: Task = Task {
+    name: "coreai-smollm2",
+    arguments: "",
+    about: "SmolLM2 as a Core AI asset in fp32, by Apple's runtime, against the checkpoint and the CPU runtime (ten minutes)",
     not_checked: 77,
     run: Run::InLab,
 };
@@ -136,7 +160,7 @@ pub(crate) const CHECK_COREAI: Task = Task {
 pub(crate) const CHECK_COREAI_RUNTIME: Task = Task {
     name: "coreai-runtime",
     arguments: "",
-    about: "every Core AI asset of Apple's tools beside the repository, run by Apple's module (installs its wheel)",
+    about: "Core AI assets of Apple's tools, run by Apple's module, and again after being read and written (installs its wheels)",
     not_checked: 77,
     run: Run::InLab,
 };
@@ -165,6 +189,14 @@ pub(crate) const CHECK_DOCS: Task = Task {
     run: Run::InLab,
 };
 
+pub(crate) const CHECK_MAC_COREAI: Task = Task {
+    name: "mac-coreai",
+    arguments: "[--checkpoint PATH] [--anywhere]",
+    about: "on macOS 27: Core AI assets on the system's framework; target/mac-coreai/results.md is to be kept",
+    not_checked: 77,
+    run: Run::InLab,
+};
+
 pub(crate) const CHECK_MAC_SMOKE: Task = Task {
     name: "mac-smoke",
     arguments: "[--checkpoint PATH]",
@@ -177,6 +209,14 @@ pub(crate) const CHECK_ENCODERS: Task = Task {
     name: "encoders",
     arguments: "[--program PATH]",
     about: "small random encoders of every class by transformers, exported and embedded (installs transformers)",
+    not_checked: 77,
+    run: Run::InLab,
+};
+
+pub(crate) const CHECK_HOSTILE: Task = Task {
+    name: "hostile",
+    arguments: "[--cases N] [--seed N] [--only CLASS,...] [--program PATH]",
+    about: "20,000 damaged and malicious inputs under limits of memory and time, commands that are killed, system calls that fail",
     not_checked: 77,
     run: Run::InLab,
 };

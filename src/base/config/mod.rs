@@ -2,12 +2,12 @@
 
 mod nearest;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::de::DeserializeOwned;
 
 use crate::advice::{Advice, Remedy};
+use crate::files;
 pub use nearest::nearest;
 
 /// The most that a configuration file may take.
@@ -46,10 +46,7 @@ impl Advice for ConfigFileError {
 pub fn load<T: DeserializeOwned>(path: &Path) -> Result<T, ConfigFileError> {
     log::info!("reads {}", path.display());
     let unreadable = |e: std::io::Error| ConfigFileError::new(path, format!("cannot be read: {e}"));
-    if fs::metadata(path).map_err(unreadable)?.len() > LARGEST {
-        return Err(ConfigFileError::new(path, format!("is larger than {LARGEST} bytes")));
-    }
-    parse(&fs::read_to_string(path).map_err(unreadable)?, path)
+    parse(&files::read_text(path, LARGEST).map_err(unreadable)?, path)
 }
 
 /// Reads text that came from a file.

@@ -89,7 +89,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// Threads of the `cpu` runtime [default: the number of physical cores].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::cli::threads::size)]
     threads: Option<usize>,
     /// Slow every prediction down by this percentage, to see a gate fail. Such a report cannot be blessed.
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u16).range(1..=1000))]

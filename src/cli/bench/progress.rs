@@ -8,6 +8,7 @@ use crate::cli::output::note;
 use crate::cli::verbosity;
 use crate::harness::Event;
 use crate::report::Outcome;
+use crate::text::{visible, visible_message};
 
 /// Shows events on standard error.
 pub(in crate::cli) struct Progress {
@@ -27,8 +28,8 @@ impl Progress {
         let begins = matches!(event, Event::LaunchBegins { .. } | Event::SoakBegins { .. });
         match said {
             Some(said) if self.bar.is_hidden() => note(said),
-            Some(said) if begins => self.bar.set_message(said),
-            Some(said) => self.bar.println(said),
+            Some(said) if begins => self.bar.set_message(visible(&said)),
+            Some(said) => self.bar.println(visible_message(&said)),
             None => {}
         }
         match *event {

@@ -63,7 +63,7 @@ pub(super) fn run(args: &Args, [baseline, candidate]: [&Path; 2], output: &mut O
             output.text(render::verdict_markdown(&paired.verdict))?;
             output.text(render::explained(&compared).iter().map(render::written).collect::<String>())?;
         }
-        Format::Junit => output.text(args.junit.of(&paired.verdict)?)?,
+        Format::Junit => output.document(args.junit.of(&paired.verdict)?)?,
     }
     Ok(status(paired.verdict.outcome))
 }

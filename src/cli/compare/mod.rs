@@ -21,6 +21,7 @@ use crate::bundle::packages_of;
 use crate::coreai::asset::Asset;
 use crate::package::Package;
 use crate::render;
+use crate::text::visible;
 use crate::vocabulary::{ComputeUnits, KvForm, RuntimeName};
 
 /// Compare two bundles, two reports or two packages, or one bundle on two runtimes: is B slower than A, and what changed?
@@ -68,7 +69,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     calls: u32,
     /// Threads of the `cpu` runtime [default: the number of physical cores].
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = crate::cli::threads::size)]
     threads: Option<usize>,
     /// KV cache form [default: the workload's, or the bundles' first].
     #[arg(long, value_name = "FORM", value_parser = choice::<KvForm>())]
@@ -201,7 +202,7 @@ fn print(
         Format::Json => output.json(document),
         Format::Text => output.text(text(headline, tables)),
         Format::Md => {
-            output.line(format_args!("# {}\n", headline.escape_debug()))?;
+            output.line(format_args!("# {headline}\n"))?;
             tables.iter().try_for_each(|table| output.text(render::written(table)))
         }
         Format::Junit => Err(Failure::bad_input("only the comparison of two bundles is a test")
@@ -211,5 +212,5 @@ fn print(
 
 fn text(headline: &str, tables: &[render::Table]) -> String {
     let tables: String = tables.iter().map(|table| format!("\n{table}")).collect();
-    format!("{}\n{tables}", headline.escape_debug())
+    format!("{}\n{tables}", visible(headline))
 }

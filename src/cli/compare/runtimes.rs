@@ -1,34 +1,28 @@
 //! One bundle or package on two runtimes: are outputs the same, and what does a call take on each?
 
 use super::{Args, Kind, print};
+use crate::bundle::Bundle;
 use crate::cli::choice::OrAuto;
 use crate::cli::output::{create_folder, write_file};
 use crate::cli::python::say_engine;
 use crate::cli::{Failure, Output, Result, Status};
 use crate::evaluate::compare::document::Runtimes;
-use crate::evaluate::compare::runtimes::{CallTime, FunctionOnBoth, SAME_COSINE, Subject, compare};
+use crate::evaluate::compare::runtimes::{CallTime, FunctionOnBoth, SAME_COSINE, compare};
 use crate::render::Table;
 use crate::runtime::{self, LoadOptions};
 use crate::vocabulary::RuntimeName;
 
 pub(super) fn run(args: &Args, names: [OrAuto<RuntimeName>; 2], output: &mut Output) -> Result<Status> {
     check_flags(args, names)?;
-    let subject = match Kind::of(&args.baseline)? {
-        Kind::Package => Subject::package(&args.baseline),
-        Kind::Bundle => Subject::bundle(&args.baseline)?,
-        Kind::Asset => {
-            return Err(Failure::at(&args.baseline, "is a Core AI asset, which these runtimes do not run")
-                .with_help("give a bundle or a package"));
-        }
-        Kind::Report => {
-            return Err(
-                Failure::at(&args.baseline, "a report cannot be run").with_help("give a bundle or a package")
-            );
-        }
-    };
+    if Kind::of(&args.baseline)? == Kind::Report {
+        return Err(
+            Failure::at(&args.baseline, "a report cannot be run").with_help("give a bundle or a package")
+        );
+    }
+    let bundle = Bundle::open_to_run(&args.baseline)?;
     let options = LoadOptions {
         threads: args.threads,
-        units: args.compute_units.unwrap_or(subject.units),
+        units: args.compute_units.unwrap_or(bundle.manifest().compute_units()),
         ..LoadOptions::default()
     };
     let both = [runtime::choose(names[0].given())?, runtime::choose(names[1].given())?];
@@ -37,7 +31,7 @@ pub(super) fn run(args: &Args, names: [OrAuto<RuntimeName>; 2], output: &mut Out
         create_folder(folder)?;
     }
     let name = args.baseline.display().to_string();
-    let document = compare((name, &subject), both, &options, args.calls as usize)?;
+    let document = compare((name, &bundle), both, &options, args.calls as usize)?;
     if let Some(folder) = &args.out {
         let json = serde_json::to_vec_pretty(&document);
         let json = json.map_err(|e| Failure::bad_input(format!("comparison.json: {e}")))?;

@@ -60,7 +60,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "UNITS", value_parser = choice::<ComputeUnits>())]
     compute_units: Option<ComputeUnits>,
     /// Threads of the `cpu` runtime [default: the number of physical cores].
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_parser = crate::cli::threads::count)]
     threads: Option<u16>,
     /// Do not write eval.json beside the packages.
     #[arg(long)]
@@ -84,11 +84,11 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     bundle.check_generates()?;
     let cases = args.cases.as_deref().map(cases).transpose()?;
     let text = args.text.as_deref().map(file_text).transpose()?;
-    let runtime = runtime::choose(args.runtime.given())?;
+    let runtime = runtime::choose(args.runtime.given().or(bundle.manifest().only_runtime()))?;
     say_engine(runtime);
     let mut generator = generator(args, &bundle, runtime)?;
     let options = Options { seq_lens: seq_lens(args, &generator)?, max_tokens: args.max_tokens as usize };
-    let digests = record::package_digests(&bundle)?;
+    let digests = bundle.digests_on_disk(runtime.name())?;
     let mut quality = scored::before(&bundle, &generator, digests, (runtime.name(), options.max_tokens));
     let evaluation = match &cases {
         Some((cases, digest)) => {
@@ -140,7 +140,7 @@ fn called(generator: &mut Generator, cases: &[Case], options: &Options) -> Resul
 }
 
 fn file_text(path: &Path) -> Result<String> {
-    std::fs::read_to_string(path).map_err(|e| Failure::at(path, e))
+    crate::files::read_text(path, crate::files::TEXTS).map_err(|e| Failure::at(path, e))
 }
 
 /// The cases and the digest of their file.

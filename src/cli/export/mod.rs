@@ -1,5 +1,6 @@
 //! `anemeter export`: a checkpoint becomes a bundle.
 
+mod apple_llm;
 mod progress;
 
 use std::path::{Path, PathBuf};
@@ -10,13 +11,15 @@ use super::compress::{self, WORST};
 use super::inputs;
 use super::units::{Bytes, Count};
 use super::{Output, Result, Status};
-use crate::bundle::{Bundle, Exported, Phase, RangeRepair, Sensitivity, Settings};
+use crate::bundle::{Bundle, Exported, Phase, RangeRepair, Rotated, Sensitivity, Settings};
 use crate::checkpoint;
 use crate::compress::{Log, Precision, Totals};
 use crate::config;
-use crate::export::{self, Automatic, Chunking, ConfigFile, ExportOptions, PrecisionPlan, Request, Target};
+use crate::export::{
+    self, Automatic, Budget, Chunking, ConfigFile, ExportOptions, PrecisionPlan, Request, Target,
+};
 use crate::render::Table;
-use crate::vocabulary::{Activations, ComputeUnits, Embeddings, KvForm, ModelFormat};
+use crate::vocabulary::{Activations, ComputeUnits, Embeddings, KvForm, Layout, ModelFormat, Rotate};
 use progress::Bar;
 
 /// Export the checkpoint of a language model or an encoder to a bundle of Core ML packages or Core AI assets.
@@ -48,8 +51,11 @@ pub(super) struct Args {
     #[arg(long)]
     precision: Option<PrecisionArg>,
     /// Mean bits per weight to reach with `--precision auto`.
-    #[arg(long, value_name = "BITS", required_if_eq("precision", "auto"))]
+    #[arg(long, value_name = "BITS", conflicts_with = "target_mb")]
     target_bits: Option<f64>,
+    /// Megabytes that all weights may take with `--precision auto`, in place of bits.
+    #[arg(long, value_name = "MB")]
+    target_mb: Option<f64>,
     /// Calibration text: codes of int4, int8 and lut1 to lut8 are chosen by what each layer's output loses on it (GPTQ), and
     /// `--precision auto` measures sensitivity on it [default of `auto`: a built-in text].
     #[arg(long, value_name = "FILE")]
@@ -58,6 +64,11 @@ pub(super) struct Args {
     /// calibration is larger than half of what fp16 holds [text: that of --calibration, or a built-in one].
     #[arg(long)]
     range_repair: bool,
+    /// Fold rotations into the weights, so that no channel stands out: the model computes the same, and loses less by few
+    /// bits; `auto` does if the loss on a part of the calibration text that no code was chosen by is smaller then
+    /// [default: off].
+    #[arg(long, value_name = "WHEN", value_parser = choice::<Rotate>())]
+    rotate: Option<Rotate>,
     /// KV cache forms [default: io].
     #[arg(long, value_delimiter = ',', value_name = "FORM,…", value_parser = choice::<KvForm>())]
     kv: Option<Vec<KvForm>>,
@@ -89,6 +100,20 @@ pub(super) struct Args {
     /// Engine does not run [default: fp16].
     #[arg(long, value_name = "TYPE", value_parser = choice::<Activations>())]
     activations: Option<Activations>,
+    /// Whose programs the output is for: anemeter, or Apple's for language models on Core AI (llm-runner, llm-benchmark) with
+    /// functions of fixed sizes for the Neural Engine (apple-llm) or one of open sizes for the GPU (apple-llm-dynamic)
+    /// [default: anemeter].
+    #[arg(long, value_name = "LAYOUT", value_parser = choice::<Layout>())]
+    layout: Option<Layout>,
+    /// Author that the models name [default: what the checkpoint says].
+    #[arg(long, value_name = "TEXT")]
+    author: Option<String>,
+    /// Licence that the models name [default: what the checkpoint says].
+    #[arg(long, value_name = "TEXT")]
+    license: Option<String>,
+    /// Description that the models have [default: what the checkpoint says].
+    #[arg(long, value_name = "TEXT")]
+    description: Option<String>,
     /// Compute units that Core ML may use [default: all].
     #[arg(long, value_name = "UNITS", value_parser = choice::<ComputeUnits>())]
     compute_units: Option<ComputeUnits>,
@@ -129,6 +154,9 @@ impl FromStr for PrecisionArg {
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let request = request(args)?;
+    if request.options.layout() != Layout::Anemeter {
+        return apple_llm::run(&request, args, output);
+    }
     let bar = Bar::new();
     let result = export::export(&request, &bar);
     bar.finish();
@@ -167,12 +195,17 @@ fn request(args: &Args) -> Result<Request, export::ExportError> {
         chunks: args.chunks,
         target: args.target,
         format: args.format.clone(),
+        layout: args.layout,
+        author: args.author.clone(),
+        license: args.license.clone(),
+        description: args.description.clone(),
         activations: args.activations,
         range_repair: args.range_repair.then_some(true),
         precision: match args.precision {
             Some(PrecisionArg::All(precision)) => Some(precision.into()),
             Some(PrecisionArg::Auto) | None => None,
         },
+        rotate: args.rotate,
     };
     Ok(Request {
         checkpoint: checkpoint::locate(&args.checkpoint)?,
@@ -188,15 +221,32 @@ fn request(args: &Args) -> Result<Request, export::ExportError> {
 
 /// The text to measure on, if one was given.
 fn calibration(args: &Args) -> Result<Option<String>, export::ExportError> {
-    let read =
-        |path: &PathBuf| std::fs::read_to_string(path).map_err(|e| export::ExportError::unreadable(path, &e));
+    let read = |path: &PathBuf| {
+        crate::files::read_text(path, crate::files::TEXTS)
+            .map_err(|e| export::ExportError::unreadable(path, &e))
+    };
     args.calibration.as_ref().map(read).transpose()
 }
 
 fn precision(args: &Args) -> Result<PrecisionPlan, export::ExportError> {
-    match (args.precision, args.target_bits, calibration(args)?) {
-        (Some(PrecisionArg::Auto), Some(bits), text) => Ok(PrecisionPlan::Auto(Automatic::new(bits, text)?)),
-        (_, Some(_), _) => Err(export::ExportError::option("target-bits", "is for `--precision auto` only")),
+    let budget = match (args.target_bits, args.target_mb) {
+        (Some(bits), _) => Some(Budget::Bits(bits)),
+        (None, megabytes) => megabytes.map(Budget::Megabytes),
+    };
+    match (args.precision, budget, calibration(args)?) {
+        (Some(PrecisionArg::Auto), Some(budget), text) => {
+            Ok(PrecisionPlan::Auto(Automatic::new(budget, text)?))
+        }
+        (Some(PrecisionArg::Auto), None, _) => Err(export::ExportError::option(
+            "precision",
+            "is `auto`, which needs --target-bits or --target-mb",
+        )),
+        (_, Some(Budget::Bits(_)), _) => {
+            Err(export::ExportError::option("target-bits", "is for `--precision auto` only"))
+        }
+        (_, Some(Budget::Megabytes(_)), _) => {
+            Err(export::ExportError::option("target-mb", "is for `--precision auto` only"))
+        }
         (_, None, Some(text)) => Ok(PrecisionPlan::Calibrated { text }),
         (_, None, None) => Ok(PrecisionPlan::Fixed),
     }
@@ -231,6 +281,9 @@ fn print(bundle: &Bundle, (checkpoint, args): (&Path, &Args), output: &mut Outpu
         }
     }
     output.text(table.indented(2))?;
+    if let Some(rotated) = &manifest.rotated {
+        output.line(rotation(rotated))?;
+    }
     if let Some(sensitivity) = &manifest.sensitivity {
         output.text(layers(sensitivity))?;
     }
@@ -273,6 +326,26 @@ fn phases(phases: &[Phase]) -> Table {
         ]);
     }
     table.indented(2)
+}
+
+/// Whether weights are rotated, and what that gained.
+fn rotation(rotated: &Rotated) -> String {
+    let map = |map: &Option<String>| map.as_deref().unwrap_or("as it is").to_owned();
+    let mut line = match rotated.is_used {
+        true => format!(
+            "rotated: residual stream {}, values of heads {}",
+            map(&rotated.stream),
+            map(&rotated.values)
+        ),
+        false => "not rotated".to_owned(),
+    };
+    if let Some([plain, turned]) = rotated.divergence {
+        line += &format!("; {turned:.4} nats lost with rotations on the text held out, {plain:.4} without");
+    }
+    if let Some(reason) = &rotated.reason {
+        line += &format!("; {reason}");
+    }
+    line
 }
 
 /// What each layer loses at each precision, and which one it got.

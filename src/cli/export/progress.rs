@@ -6,6 +6,7 @@ use crate::cli::output::note;
 use crate::cli::verbosity;
 use crate::export::Progress;
 use crate::package::Watch;
+use crate::text::visible;
 
 const BYTES: &str =
     "{msg} [{bar:30}] {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec}, {eta} left";
@@ -34,7 +35,7 @@ impl Progress for Bar {
         verbosity::style(&self.bar, if bytes.is_some() { BYTES } else { "{msg}" });
         self.bar.reset();
         self.bar.set_length(bytes.unwrap_or(0));
-        self.bar.set_message(step.to_owned());
+        self.bar.set_message(visible(step));
     }
 }
 

@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use super::bless::BASELINES;
 use super::inputs::{GateFiles, duration, read_report};
-use super::output::{note, warn};
+use super::output::{note, warn, workflow_command};
 use super::{Output, Result, Status};
 use crate::baseline::Store;
 use crate::evaluate::{Baseline, GateRules};
 use crate::gate::{InterimLook, Outcome, Verdict};
 use crate::render;
 use crate::report::Report;
+use crate::text::visible;
 
 /// Gate a report against its blessed baseline: fail if speed, memory, residency or quality regressed beyond the limits.
 #[derive(clap::Args)]
@@ -112,7 +113,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         note("help: --rerun BUNDLE measures more launches while the verdict is inconclusive");
     }
     if std::env::var_os("GITHUB_ACTIONS").is_some() {
-        render::annotations(&verdict).iter().for_each(warn);
+        render::annotations(&verdict).iter().for_each(workflow_command);
     }
     Ok(status(verdict.outcome))
 }
@@ -139,7 +140,7 @@ fn print(verdict: &Verdict, args: &Args, output: &mut Output) -> Result<()> {
     match if args.json { Format::Json } else { args.format } {
         Format::Json => output.json(verdict),
         Format::Md => output.text(render::verdict_markdown(verdict)),
-        Format::Junit => output.text(args.junit.of(verdict)?),
+        Format::Junit => output.document(args.junit.of(verdict)?),
         Format::Text => output.text(text(verdict)),
     }
 }
@@ -148,5 +149,5 @@ fn print(verdict: &Verdict, args: &Args, output: &mut Output) -> Result<()> {
 pub(super) fn text(verdict: &Verdict) -> String {
     let tables = render::verdict_tables(verdict);
     let tables: String = tables.iter().map(|table| format!("\n{table}")).collect();
-    format!("{}\n{tables}", render::headline(verdict).escape_debug())
+    format!("{}\n{tables}", visible(&render::headline(verdict)))
 }

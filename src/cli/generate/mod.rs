@@ -3,7 +3,7 @@
 mod document;
 mod stream;
 
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal};
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use super::inputs::open_bundle;
 use super::output::note;
 use super::python::{PythonArg, say_engine};
 use super::{Failure, Output, Result, Status};
+use crate::files;
 use crate::generate::{
     Answer, Driver, Generator, Input, Message, Prompt, Request, Sampling, SystemClock, Text, sessions,
 };
@@ -78,7 +79,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "UNITS", value_parser = choice::<ComputeUnits>())]
     compute_units: Option<ComputeUnits>,
     /// Threads of the `cpu` runtime [default: the number of physical cores].
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_parser = crate::cli::threads::count)]
     threads: Option<u16>,
     /// Print one JSON document: tokens, text, finish reason, timings, sequence lengths.
     #[arg(long)]
@@ -104,7 +105,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     args.python.apply();
     let bundle = open_bundle(&args.bundle)?;
     bundle.check_generates()?;
-    let runtime = runtime::choose(args.runtime.given())?;
+    let runtime = runtime::choose(args.runtime.given().or(bundle.manifest().only_runtime()))?;
     say_engine(runtime);
     let options = LoadOptions {
         threads: args.threads.map(usize::from),
@@ -162,13 +163,11 @@ fn tokens(args: &Args, generator: &Generator, text: &str) -> Result<Prompt> {
 
 fn read(path: Option<&std::path::Path>) -> Result<String> {
     let path = path.unwrap_or(std::path::Path::new("-"));
-    let mut text = String::new();
-    let result = match path.as_os_str() == "-" {
-        true => io::stdin().read_to_string(&mut text),
-        false => std::fs::File::open(path).and_then(|mut file| file.read_to_string(&mut text)),
-    };
-    result.map_err(|e| Failure::at(path, e))?;
-    Ok(text)
+    match path.as_os_str() == "-" {
+        true => files::read_stream(io::stdin(), files::TEXTS),
+        false => files::read_text(path, files::TEXTS),
+    }
+    .map_err(|e| Failure::at(path, e))
 }
 
 /// Prints text as it comes; sequences of a batch one after the other when they have ended.
@@ -183,7 +182,7 @@ fn print(generator: &mut Generator, request: &Request, output: &mut Output) -> R
                 output.line(format_args!("[{}]", number + 1))?;
             }
             let text = generator.text().map(AsRef::as_ref);
-            output.line(stream::whole(text, &sequence.ids, is_terminal)?)?;
+            output.document(stream::whole(text, &sequence.ids, is_terminal)? + "\n")?;
         }
         return Ok(answer);
     };

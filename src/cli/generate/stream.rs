@@ -2,6 +2,7 @@
 
 use crate::cli::{Output, Result};
 use crate::generate::{GenerateError, Text, TextStream};
+use crate::text::visible;
 
 /// Prints tokens as text.
 pub(super) struct Printer<'a> {
@@ -20,7 +21,7 @@ impl<'a> Printer<'a> {
         let text = self.stream.push(id)?;
         self.has_begun = true;
         let text = shown(text, self.is_terminal);
-        Ok(output.text(text).and_then(|()| output.flush()))
+        Ok(output.document(text).and_then(|()| output.flush()))
     }
 
     /// Whether there is a line to end.
@@ -31,7 +32,7 @@ impl<'a> Printer<'a> {
     /// Prints what was held back, and ends the line.
     pub(super) fn finish(&mut self, output: &mut Output) -> Result<()> {
         let rest = self.stream.finish()?;
-        output.line(shown(rest, self.is_terminal))
+        output.document(shown(rest, self.is_terminal) + "\n")
     }
 }
 
@@ -45,14 +46,15 @@ pub(super) fn whole(text: Option<&Text>, ids: &[u32], is_terminal: bool) -> Resu
 
 /// A model must not control a terminal: what is neither text, tab nor new line is made visible there.
 fn shown(text: String, is_terminal: bool) -> String {
-    if !is_terminal || !text.contains(is_control) {
+    if !is_terminal {
         return text;
     }
-    text.chars().map(|c| if is_control(c) { c.escape_default().to_string() } else { c.to_string() }).collect()
-}
-
-fn is_control(c: char) -> bool {
-    c.is_control() && !matches!(c, '\n' | '\t')
+    text.split_inclusive(['\n', '\t'])
+        .map(|part| {
+            let seen = part.trim_end_matches(['\n', '\t']);
+            visible(seen) + &part[seen.len()..]
+        })
+        .collect()
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! `anemeter inspect X.aimodel`: what is in a Core AI asset.
 
+use std::path::Path;
+
 use super::{Args, text};
 use crate::cli::output::Output;
 use crate::cli::units::Bytes;
@@ -8,12 +10,12 @@ use crate::coreai::asset::Asset;
 use crate::evaluate::asset_summary::{AssetFunction, AssetSummary, PortSummary};
 use crate::render::Table;
 
-pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
+pub(super) fn inspect(path: &Path, args: &Args, output: &mut Output) -> Result<Status> {
     if args.cost {
-        return Err(Failure::at(&args.package, "costs are computed of Core ML packages only")
+        return Err(Failure::at(path, "costs are computed of Core ML packages only")
             .with_help("leave `--cost` out, or give the .mlpackage of the same model"));
     }
-    let asset = Asset::open(&args.package)?;
+    let asset = Asset::open(path)?;
     if args.mil {
         output.text(asset.program())?;
         return Ok(Status::Good);

@@ -54,7 +54,7 @@ impl Args {
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let path = &args.package;
     if Asset::is_at(path) {
-        return asset::run(args, output);
+        return asset::inspect(path, args, output);
     }
     let is_folder = path.is_dir() && !Package::is_at(path);
     if !is_folder || (!path.join(MANIFEST).exists() && packages_of(path)?.is_empty()) {
@@ -67,9 +67,15 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
         };
     }
     let bundle = Bundle::open_to_run(path)?;
+    let is_of_packages = bundle.manifest().only_runtime().is_none();
     for chunk in &bundle.manifest().chunks {
-        let package = Package::open(bundle.path(&chunk.file.name))?;
-        inspect(&package, args, output)?;
+        if let Some(file) = chunk.package() {
+            inspect(&Package::open(bundle.path(&file.name))?, args, output)?;
+        }
+        // Costs are those of packages: where there are any, nobody misses those of assets.
+        if let Some(asset) = chunk.asset.as_ref().filter(|_| !(args.cost && is_of_packages)) {
+            asset::inspect(&bundle.path(&asset.file.name), args, output)?;
+        }
     }
     Ok(Status::Good)
 }

@@ -1,18 +1,40 @@
 //! `anemeter lint X.aimodel`: the rules for Core AI.
 
-use std::path::Path;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use super::Args;
+use crate::bundle::packages_of;
 use crate::cli::{Failure, Result};
 use crate::coreai::asset::Asset;
 use crate::coreai::{lint, verify};
 use crate::lint::{Config, Report, RuleText};
+use crate::package::Package;
 
 /// The systems that the rules are about.
 const TARGET: &str = "Core AI 27";
 
-/// Lints an asset. What only packages have is refused, not ignored.
-pub(super) fn lint_asset(args: &Args, path: &Path, config: &Config) -> Result<Report> {
+/// The asset at a path, or those of a folder by name.
+pub(super) fn assets_of(path: &Path) -> Vec<PathBuf> {
+    if Asset::is_at(path) {
+        return vec![path.to_owned()];
+    }
+    // Whoever opens packages there says what is wrong with a folder that cannot be read.
+    let entries = fs::read_dir(path).into_iter().flatten().flatten();
+    let mut assets: Vec<PathBuf> =
+        entries.map(|entry| entry.path()).filter(|path| Asset::is_at(path)).collect();
+    assets.sort();
+    assets
+}
+
+/// Whether there are assets at a path and no packages.
+pub(super) fn is_of_assets(path: &Path, assets: &[PathBuf]) -> bool {
+    let has_packages = || packages_of(path).is_ok_and(|found| found.iter().any(|path| Package::is_at(path)));
+    !assets.is_empty() && !has_packages()
+}
+
+/// Lints assets. What only packages have is refused, not ignored.
+pub(super) fn lint_assets(args: &Args, path: &Path, assets: &[PathBuf], config: &Config) -> Result<Report> {
     let for_packages = [
         ("--target", args.target.is_some()),
         ("--device", args.device.is_some()),
@@ -24,10 +46,13 @@ pub(super) fn lint_asset(args: &Args, path: &Path, config: &Config) -> Result<Re
         return Err(Failure::at(path, format!("is a Core AI asset, and {option} is for Core ML packages"))
             .with_help(format!("leave {option} out")));
     }
-    let asset = Asset::open(path)?;
-    verify(asset.program())?;
-    let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
-    let found = lint::lint(&name, asset.program());
+    let mut found = Vec::new();
+    for path in assets {
+        let asset = Asset::open(path)?;
+        verify(asset.program())?;
+        let name = path.file_name().map_or_else(String::new, |name| name.to_string_lossy().into_owned());
+        found.extend(lint::lint(&name, asset.program()));
+    }
     Ok(Report::of_findings(path.display().to_string(), TARGET, &config.waivers, found))
 }
 

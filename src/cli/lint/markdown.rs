@@ -3,13 +3,14 @@
 use super::text::{share, totals};
 use crate::cli::{Output, Result};
 use crate::lint::Report;
+use crate::text::is_unseen;
 
 pub(super) fn print(report: &Report, out: &mut Output) -> Result<()> {
     let device = report.device.map_or(String::new(), |device| format!(", {device}"));
     out.line(format_args!("## Lint of `{}` for {}{device}\n", cell(&report.subject), report.target))?;
     out.line(format_args!("{}\n", totals(report.counts)))?;
     if !report.findings.is_empty() {
-        out.line("| severity | rule | place | finding |\n|---|---|---|---|")?;
+        out.text("| severity | rule | place | finding |\n|---|---|---|---|\n")?;
     }
     for finding in &report.findings {
         let (severity, rule) = (finding.severity.name(), finding.rule);
@@ -17,7 +18,7 @@ pub(super) fn print(report: &Report, out: &mut Output) -> Result<()> {
         out.line(format_args!("| {severity} | {rule} {} | {place} | {message} |", cell(finding.title)))?;
     }
     if !report.waived.is_empty() || !report.unused_waivers.is_empty() {
-        out.line("\n### Waivers\n\n| rule | place | reason |\n|---|---|---|")?;
+        out.text("\n### Waivers\n\n| rule | place | reason |\n|---|---|---|\n")?;
     }
     for waived in &report.waived {
         let place = cell(&report.location(&waived.finding));
@@ -41,8 +42,8 @@ fn placement(report: &Report, out: &mut Output) -> Result<()> {
         return Ok(());
     }
     out.line("\n### Placement, predicted and not measured\n")?;
-    out.line(
-        "| function | shape | on the ANE | by cost | transitions | islands |\n|---|---|---|---|---|---|",
+    out.text(
+        "| function | shape | on the ANE | by cost | transitions | islands |\n|---|---|---|---|---|---|\n",
     )?;
     for placement in &report.placements {
         out.line(format_args!(
@@ -65,7 +66,7 @@ fn cell(text: &str) -> String {
         .flat_map(|c| match c {
             '|' => vec!['\\', '|'],
             '<' => "&lt;".chars().collect(),
-            c if c.is_control() => vec![' '],
+            c if is_unseen(c) => vec![' '],
             c => vec![c],
         })
         .collect()

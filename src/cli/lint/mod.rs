@@ -13,7 +13,6 @@ use serde_json::Value;
 use super::choice::choice;
 use super::output::note;
 use super::{Failure, Output, Result, Status};
-use crate::coreai::asset::Asset;
 use crate::lint::{ActivationRange, Config, Device, Report, Setting, Subject, Target, lint, rules, sarif};
 use crate::vocabulary::{Choice, ComputeUnits};
 
@@ -82,11 +81,18 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let is_rule = |name: &str| crate::lint::rule(name).is_some() || crate::coreai::lint::rule(name).is_some();
     let config =
         args.waivers.as_deref().map(|path| Config::read(path, is_rule)).transpose()?.unwrap_or_default();
-    if Asset::is_at(path) {
-        let report = asset::lint_asset(args, path, &config)?;
-        return print(args, &report, || sarif::log(&report, &asset::rule_texts(), None), output);
+    let assets = asset::assets_of(path);
+    let subject = match Subject::open(path) {
+        // A bundle of assets alone, or an asset.
+        Err(_) if asset::is_of_assets(path, &assets) => {
+            let report = asset::lint_assets(args, path, &assets, &config)?;
+            return print(args, &report, || sarif::log(&report, &asset::rule_texts(), None), output);
+        }
+        opened => opened?,
+    };
+    for path in &assets {
+        note(format_args!("note: {} has rules of its own: give it by itself", path.display()));
     }
-    let subject = Subject::open(path)?;
     for stage in &subject.stages {
         let (name, kind) = (stage.name.escape_debug(), stage.kind);
         note(format_args!("note: {name} is a {kind} model and no ML program: no rule concerns it"));

@@ -36,10 +36,10 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let model = Model::named(&args.model)?;
     let folder = folder(args.out.as_deref())?;
     let checkpoint = model.place(&folder)?;
-    output.line(format_args!(
+    output.text(format_args!(
         "Converts a checkpoint to Core ML, verifies, benchmarks and gates it.\n\
          Everything runs on the CPU of this machine: no figure below is one of the Neural Engine.\n\
-         Files go to {}\n",
+         Files go to {}\n\n",
         folder.display()
     ))?;
     let steps = steps::of(&model, &checkpoint);
@@ -56,7 +56,7 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     }
     let (seconds, page) = (began.elapsed().as_secs_f64(), folder.join(steps::PAGE));
     output.line(format_args!("Done in {seconds:.0} s. Open {}", page.display()))?;
-    output.line(format_args!("\n{}", steps::NEXT_STEPS))?;
+    output.text(format_args!("\n{}\n", steps::NEXT_STEPS))?;
     Ok(Status::Good)
 }
 

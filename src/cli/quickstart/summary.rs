@@ -13,6 +13,7 @@ use crate::gate::{self, Verdict};
 use crate::harness::records;
 use crate::report::Verification;
 use crate::report::{Metric, Report};
+use crate::vocabulary::RuntimeName;
 
 type Lines = Result<Vec<String>>;
 
@@ -43,7 +44,9 @@ pub(super) fn lint(_: &Path, printed: &str) -> Lines {
 
 pub(super) fn verify(folder: &Path, _: &str) -> Lines {
     let bundle = Bundle::open(folder.join("bundle"))?;
-    let Some(found) = records::read::<Verification>(&bundle)? else { return Ok(Vec::new()) };
+    let Some(found) = records::read::<Verification>(&bundle, RuntimeName::Cpu)? else {
+        return Ok(Vec::new());
+    };
     let cosine = found.cosine_min.unwrap_or(f64::NAN);
     Ok(vec![format!("passed: at {} positions the cosine is {cosine:.6} at least", found.positions)])
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use super::choice::choice;
+use super::inputs::bytes;
 use super::output::note;
 use super::python::PythonArg;
 use super::{Failure, Output, Result, Status};
@@ -72,8 +73,14 @@ pub(super) struct Args {
     #[arg(long, default_value = "fast", value_parser = choice::<Numerics>())]
     numerics: Numerics,
     /// Threads of the `cpu` runtime [default: the number of physical cores].
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_parser = crate::cli::threads::count)]
     threads: Option<u16>,
+    /// The most memory that the values of a prediction may take on the `cpu` runtime, such as 512MiB or 16GiB.
+    #[arg(long, value_name = "SIZE", default_value = "1536MiB", value_parser = bytes)]
+    memory_limit: usize,
+    /// The most operations that a prediction may carry out on the `cpu` runtime, those of loops each time.
+    #[arg(long, value_name = "N", default_value_t = 10_000_000)]
+    step_limit: u64,
     /// Predict N more times and print percentiles of the latency. States keep changing.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     time: Option<u32>,
@@ -153,7 +160,14 @@ fn made_up(model: &Model, function: &str) -> Result<Vec<(String, Tensor)>> {
 
 fn options(args: &Args) -> LoadOptions {
     let threads = args.threads.map(usize::from);
-    LoadOptions { numerics: args.numerics, threads, units: args.compute_units, ..LoadOptions::default() }
+    LoadOptions {
+        numerics: args.numerics,
+        threads,
+        units: args.compute_units,
+        memory: Some(args.memory_limit),
+        steps: Some(args.step_limit),
+        ..LoadOptions::default()
+    }
 }
 
 /// A prediction that is watched, after one to warm up, in a session of its own.

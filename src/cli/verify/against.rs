@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::prompts;
-use super::{Args, candidates, driver, longest, text, thresholds};
+use super::{Args, candidates, driver, executor, longest, text, thresholds};
 use crate::bundle::Bundle;
 use crate::cli::inputs::open_bundle;
 use crate::cli::output::Output;
@@ -62,7 +62,12 @@ fn bundles(args: &Args, a: &Bundle, b: &Bundle, output: &mut Output) -> Result<S
     let mut candidates = candidates(args, a)?;
     let prompts = prompts::of(args, a, tokenizer.as_ref(), longest(&candidates))?;
     let manifest = b.manifest();
-    let name = format!("the bundle {} ({}) on the CPU runtime", manifest.name, manifest.precision());
+    let name = format!(
+        "the bundle {} ({}) on {}",
+        manifest.name,
+        manifest.precision(),
+        executor(args.runtime_of(b))
+    );
     let mut reference = BundleOracle::new(driver(args, b, None, args.numerics)?, name);
     let mut bar = Steps::new("compared", "runs");
     let report = verify::compare(&mut reference, &mut candidates, &prompts, &options, &mut |done, total| {
@@ -82,7 +87,8 @@ fn bundles(args: &Args, a: &Bundle, b: &Bundle, output: &mut Output) -> Result<S
     if args.json {
         output.json(&report)?;
     } else {
-        text::print(a.manifest(), &report, (tokenizer.as_ref(), "the other bundle"), output)?;
+        let executor = executor(args.runtime_of(a));
+        text::print((a.manifest(), &executor), &report, (tokenizer.as_ref(), "the other bundle"), output)?;
     }
     Ok(if report.passed { Status::Good } else { Status::Failed })
 }
@@ -99,6 +105,11 @@ fn check_vocabulary(a: &Bundle, b: &Bundle) -> Result<()> {
 
 /// Tensors of both bundles in the first form and at the first length that both have; none if they share none.
 fn tensors(args: &Args, a: &Bundle, b: &Bundle, prompts: &[Vec<u32>]) -> Result<Vec<TensorDivergence>> {
+    // The values inside of an asset are not to be seen.
+    let has_packages = |bundle: &Bundle| bundle.manifest().only_runtime().is_none();
+    if !has_packages(a) || !has_packages(b) {
+        return Ok(Vec::new());
+    }
     let forms = args.kv.clone().unwrap_or_else(|| a.manifest().forms());
     let others = b.manifest().forms();
     let form = forms.into_iter().find(|form| others.contains(form));

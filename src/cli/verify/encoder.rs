@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::record::{Sources, package_record};
-use super::{Args, layers, oracle, prompts, thresholds};
+use super::{Args, executed_by, executor, layers, oracle, prompts, thresholds};
 use crate::bundle::{Bundle, EncoderOutput};
 use crate::checkpoint::{self, Checkpoint};
 use crate::cli::output::{Output, warn};
@@ -17,14 +17,14 @@ use crate::report::{Verification, VerifiedLengths};
 use crate::runtime::{self, LoadOptions};
 use crate::verify::trace::{LONGEST, Layers, encoder_layers};
 use crate::verify::{self, EncoderOracle, EncoderReport, PROMPTS, Thresholds, compare_encoder};
-use crate::vocabulary::{Choice, KvForm};
+use crate::vocabulary::{KvForm, RuntimeName};
 
 pub(super) fn run(args: &Args, bundle: &Bundle, path: &Path, output: &mut Output) -> Result<Status> {
     refuse_flags(args)?;
     let (thresholds, _) = thresholds(args)?;
     let checkpoint = checkpoint::open(path)?;
     check_same_model(bundle, &checkpoint)?;
-    let sources = Sources::new(bundle, checkpoint.describe())?;
+    let sources = Sources::new(bundle, args.runtime_of(bundle), checkpoint.describe())?;
     let mut driver = driver(args, bundle, args.numerics)?;
     let texts = texts(args, bundle, &driver)?;
     let seq_lens = args.shapes.clone().unwrap_or_else(|| driver.lengths().to_vec());
@@ -33,8 +33,11 @@ pub(super) fn run(args: &Args, bundle: &Bundle, path: &Path, output: &mut Output
     let compared = compare_encoder(&mut driver, &*reference, &texts, (&seq_lens, &thresholds));
     let mut report = compared.map_err(Failure::bad_input)?;
     report.remarks = remarks(bundle, &sources);
+    report.remarks.extend(executed_by(args, bundle)?);
     report.remarks.iter().for_each(|remark| warn(format_args!("note: {remark}")));
-    if !report.passed || args.layers || args.plot.is_some() {
+    // Only the `cpu` runtime shows hidden states.
+    let is_ours = args.runtime_of(bundle) == RuntimeName::Cpu;
+    if is_ours && (!report.passed || args.layers || args.plot.is_some()) {
         let first = seq_lens.first().copied().unwrap_or(longest);
         report.layers = vec![trace(args, bundle, &*reference, (&texts, first), &thresholds)?];
     }
@@ -43,9 +46,9 @@ pub(super) fn run(args: &Args, bundle: &Bundle, path: &Path, output: &mut Output
     }
     match args.json {
         true => output.json(&report)?,
-        false => print(bundle, &report, thresholds.layer_error, output)?,
+        false => print((bundle, args.runtime_of(bundle)), &report, thresholds.layer_error, output)?,
     }
-    if !args.no_record {
+    if args.is_recorded(bundle) {
         record::write(bundle, &recorded(args, bundle, sources, &report, &thresholds)?)?;
     }
     Ok(if report.passed { Status::Good } else { Status::Failed })
@@ -110,7 +113,7 @@ fn check_same_model(bundle: &Bundle, checkpoint: &Checkpoint) -> Result<()> {
 
 fn driver(args: &Args, bundle: &Bundle, numerics: Numerics) -> Result<EncoderDriver> {
     let load = LoadOptions { numerics, threads: args.threads.map(usize::from), ..LoadOptions::default() };
-    Ok(EncoderDriver::new(bundle, sessions(bundle, &runtime::cpu(), &load)?)?)
+    Ok(EncoderDriver::new(bundle, sessions(bundle, runtime::choose(Some(args.runtime_of(bundle)))?, &load)?)?)
 }
 
 /// The texts to compare on; a model that scores gets each with the next as its pair.
@@ -162,13 +165,19 @@ fn trace(
     found.map_err(|problem| Failure::bad_input(format!("at length {seq_len}: {problem}")))
 }
 
-fn print(bundle: &Bundle, report: &EncoderReport, limit: f64, out: &mut Output) -> Result<()> {
+fn print(
+    (bundle, runtime): (&Bundle, RuntimeName),
+    report: &EncoderReport,
+    limit: f64,
+    out: &mut Output,
+) -> Result<()> {
     let manifest = bundle.manifest();
     let architecture = manifest.architecture.as_ref().map_or("", |architecture| &architecture.name);
     out.line(format_args!(
-        "{} ({architecture}, {}) on the CPU runtime",
+        "{} ({architecture}, {}) on {}",
         manifest.name,
-        manifest.precision()
+        manifest.precision(),
+        executor(runtime)
     ))?;
     out.line(format_args!("against {}", report.reference))?;
     out.line(format_args!("{} of {} texts\n", report.output.name(), report.texts))?;
@@ -210,7 +219,7 @@ fn recorded(
         nan: report.lengths.iter().map(|of| of.nan).sum(),
         inf: report.lengths.iter().map(|of| of.inf).sum(),
         reference: report.reference.clone(),
-        numerics: args.numerics.name().to_owned(),
+        numerics: args.numerics_of(bundle).to_owned(),
         compared: vec![VerifiedLengths {
             kv: KvForm::None,
             seq_lens: report.lengths.iter().map(|of| of.seq_len).collect(),
@@ -218,6 +227,6 @@ fn recorded(
         prompts: report.texts,
         positions: report.lengths.iter().map(|of| of.texts.len()).sum(),
         failures: report.failures(thresholds.layer_error),
-        ..package_record(bundle)?
+        ..package_record(bundle, args.runtime_of(bundle))?
     })
 }

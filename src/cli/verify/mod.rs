@@ -101,14 +101,14 @@ pub(super) struct Args {
     /// fp16 arithmetic of the `cpu` runtime: `fast` rounds where a tensor is stored, `fp16-exact` after every operation.
     #[arg(long, default_value = "fast", value_parser = choice::<Numerics>())]
     numerics: Numerics,
-    /// Runtime that executes the bundle. What another than `cpu` gives is shown and not recorded; only `cpu` shows layers.
-    #[arg(long, value_name = "RUNTIME", default_value = "cpu", value_parser = choice::<RuntimeName>(),
-        conflicts_with_all = ["against", "reference", "layers", "plot"])]
-    runtime: RuntimeName,
+    /// Runtime that executes the bundle; only `cpu` shows layers. What another than the default gives is shown and not recorded
+    /// [default: `cpu`, or `coreai` where there are Core AI assets alone].
+    #[arg(long, value_name = "RUNTIME", value_parser = choice::<RuntimeName>(), conflicts_with_all = ["against", "layers", "plot"])]
+    runtime: Option<RuntimeName>,
     #[command(flatten)]
     python: PythonArg,
     /// Threads of the `cpu` runtime [default: the number of physical cores].
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_parser = crate::cli::threads::count)]
     threads: Option<u16>,
     /// Do not write verify.json beside the packages.
     #[arg(long)]
@@ -117,6 +117,9 @@ pub(super) struct Args {
     #[arg(long)]
     json: bool,
 }
+
+/// What a record says of the arithmetic of Core AI.
+const CORE_AI_NUMERICS: &str = "coreai";
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     args.python.apply();
@@ -141,7 +144,8 @@ fn with_checkpoint(args: &Args, path: &Path, output: &mut Output) -> Result<Stat
     let options = Options { tokens: args.tokens as usize, thresholds };
     let checkpoint = checkpoint::open(checkpoint::locate(path)?)?;
     check_same_model(&bundle, &checkpoint)?;
-    let sources = Sources::new(&bundle, checkpoint.describe())?;
+    let runtime = args.runtime_of(&bundle);
+    let sources = Sources::new(&bundle, runtime, checkpoint.describe())?;
     let remarks = sources.remarks(&bundle);
     remarks.iter().for_each(|remark| warn(format_args!("note: {remark}")));
     let text = Text::open(&bundle, None)?;
@@ -167,11 +171,10 @@ fn with_checkpoint(args: &Args, path: &Path, output: &mut Output) -> Result<Stat
     };
     let mut report = right.with_quality(quality);
     report.remarks = remarks.into_iter().chain(engine).collect();
-    // A record is of the packages, which other runtimes may not execute themselves.
-    let is_ours = args.runtime == RuntimeName::Cpu;
-    let recorded = match args.no_record || !is_ours {
-        true => Ok(()),
-        false => sources.write(&bundle, &report, args.numerics.name()),
+    let is_ours = runtime == RuntimeName::Cpu;
+    let recorded = match args.is_recorded(&bundle) {
+        true => sources.write(&bundle, &report, args.numerics_of(&bundle)),
+        false => Ok(()),
     };
     // Only the `cpu` runtime shows hidden states.
     if is_ours && (!report.is_right() || args.layers || args.plot.is_some()) {
@@ -186,18 +189,50 @@ fn with_checkpoint(args: &Args, path: &Path, output: &mut Output) -> Result<Stat
     if args.json {
         output.json(&report)?;
     } else {
-        text::print(bundle.manifest(), &report, (text.as_ref(), "the checkpoint"), output)?;
+        let executor = executor(runtime);
+        text::print((bundle.manifest(), &executor), &report, (text.as_ref(), "the checkpoint"), output)?;
     }
     recorded?;
     Ok(if report.passed { Status::Good } else { Status::Failed })
 }
 
+impl Args {
+    /// What executes a bundle: what was asked for, or what it needs.
+    fn runtime_of(&self, bundle: &Bundle) -> RuntimeName {
+        self.runtime.or(bundle.manifest().only_runtime()).unwrap_or(RuntimeName::Cpu)
+    }
+
+    /// Whether the result is kept beside the bundle. There is one record: of the packages, by the runtime that is the same
+    /// everywhere, or of the assets where there are no packages.
+    fn is_recorded(&self, bundle: &Bundle) -> bool {
+        let usual = bundle.manifest().only_runtime().unwrap_or(RuntimeName::Cpu);
+        !self.no_record && self.runtime_of(bundle) == usual
+    }
+
+    /// What a record says of the arithmetic.
+    fn numerics_of(&self, bundle: &Bundle) -> &'static str {
+        match self.runtime_of(bundle) {
+            RuntimeName::CoreAi => CORE_AI_NUMERICS,
+            _ => self.numerics.name(),
+        }
+    }
+}
+
+/// What executes a bundle, in words.
+fn executor(runtime: RuntimeName) -> String {
+    match runtime {
+        RuntimeName::Cpu => "the CPU runtime".to_owned(),
+        other => format!("the runtime {other}"),
+    }
+}
+
 /// Who computes, and in what, where that is not the `cpu` runtime: which of two twins was used decides what can be expected.
 fn executed_by(args: &Args, bundle: &Bundle) -> Result<Option<String>> {
-    if args.runtime != RuntimeName::CoreAi {
+    let runtime = args.runtime_of(bundle);
+    if runtime != RuntimeName::CoreAi {
         return Ok(None);
     }
-    let about = runtime::choose(Some(args.runtime))?.about().unwrap_or_default();
+    let about = runtime::choose(Some(runtime))?.about().unwrap_or_default();
     let mut ports =
         bundle.manifest().chunks.iter().flat_map(|chunk| &chunk.functions).flat_map(|of| &of.inputs);
     let twin = match ports.any(|port| port.dtype == "fp32") {
@@ -269,7 +304,7 @@ fn candidates(args: &Args, bundle: &Bundle) -> Result<Vec<Box<dyn Candidate>>> {
 
 fn driver(args: &Args, bundle: &Bundle, form: Option<KvForm>, numerics: Numerics) -> Result<Driver> {
     let load = LoadOptions { numerics, threads: args.threads.map(usize::from), ..LoadOptions::default() };
-    let sessions = sessions(bundle, runtime::choose(Some(args.runtime))?, &load)?;
+    let sessions = sessions(bundle, runtime::choose(Some(args.runtime_of(bundle)))?, &load)?;
     Ok(Driver::new(bundle, sessions, form, Arc::new(SystemClock::default()))?)
 }
 

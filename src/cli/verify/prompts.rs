@@ -1,11 +1,11 @@
 //! The tokens to compare on: the program's own, or those of a file.
 
-use std::fs;
 use std::path::Path;
 
 use super::Args;
 use crate::bundle::Bundle;
 use crate::cli::{Failure, Result};
+use crate::files;
 use crate::generate::{Input, Text};
 use crate::verify::{self, PROMPTS, Sample};
 
@@ -58,7 +58,7 @@ fn calibration(path: &Path, samples: usize, text: Option<&Text>, longest: usize)
 }
 
 pub(super) fn read(path: &Path, empty: &str, help: &str) -> Result<String> {
-    let text = fs::read_to_string(path).map_err(|e| Failure::at(path, e))?;
+    let text = files::read_text(path, files::TEXTS).map_err(|e| Failure::at(path, e))?;
     if text.trim().is_empty() {
         return Err(Failure::at(path, empty).with_help(help));
     }

@@ -34,6 +34,11 @@ impl Comparison<'_> {
     /// Whether the packages are right: their logits against those of a reference with their own weights.
     pub(super) fn right(&self, candidates: &mut [Box<dyn Candidate>]) -> Result<Report> {
         let positions = positions(candidates, self.prompts, self.options.tokens);
+        if self.stored.are_unknown() {
+            let not_judged = "the names of compressed weights are not kept in Core AI assets; logits were compared with the \
+                              checkpoint's (export `coreml,coreai` to have the weights of the packages taken)";
+            return self.with_other_weights(not_judged.to_owned(), positions, candidates);
+        }
         if self.stored.is_empty() {
             let mut reference = oracle::open(self.checkpoint, positions).map_err(Failure::bad_input)?;
             return self.compare(reference.as_mut(), candidates, self.options);
@@ -51,6 +56,16 @@ impl Comparison<'_> {
             reference.unplaced[0]
         );
         drop(reference);
+        self.with_other_weights(not_judged, positions, candidates)
+    }
+
+    /// Against the checkpoint as it is, which shows what is lost and not what is right.
+    fn with_other_weights(
+        &self,
+        not_judged: String,
+        positions: usize,
+        candidates: &mut [Box<dyn Candidate>],
+    ) -> Result<Report> {
         let mut reference = oracle::open(self.checkpoint, positions).map_err(Failure::bad_input)?;
         let thresholds = self.options.thresholds.clone().of_other_weights();
         let report =

@@ -2,30 +2,36 @@
 
 use crate::bundle::{self, Bundle};
 use crate::cli::Result;
-use crate::cli::record::{self, package_digests};
+use crate::cli::record;
 use crate::report::{Record, Verification, VerifiedLengths};
 use crate::verify::{Failure as Beyond, Report};
-use crate::vocabulary::KvForm;
+use crate::vocabulary::{KvForm, RuntimeName};
 
 /// What was compared with what.
 pub(super) struct Sources {
-    /// Digests of the packages as they are on disk.
+    /// What executes the bundle.
+    pub(super) runtime: RuntimeName,
+    /// Digests of what it executes, as that is on disk.
     pub(super) packages: Vec<String>,
     /// The checkpoint as it is on disk.
     pub(super) checkpoint: bundle::Checkpoint,
 }
 
 impl Sources {
-    pub(super) fn new(bundle: &Bundle, checkpoint: bundle::Checkpoint) -> Result<Sources> {
-        Ok(Sources { packages: package_digests(bundle)?, checkpoint })
+    pub(super) fn new(
+        bundle: &Bundle,
+        runtime: RuntimeName,
+        checkpoint: bundle::Checkpoint,
+    ) -> Result<Sources> {
+        Ok(Sources { runtime, packages: bundle.digests_on_disk(runtime)?, checkpoint })
     }
 
     /// What is not as `export.json` says.
     pub(super) fn remarks(&self, bundle: &Bundle) -> Vec<String> {
         let manifest = bundle.manifest();
-        let chunks = manifest.chunks.iter().zip(&self.packages);
-        let changed = chunks.filter(|(chunk, found)| chunk.file.digest != **found).map(|(chunk, found)| {
-            let (name, written) = (&chunk.file.name, &chunk.file.digest);
+        let files = manifest.files_of(self.runtime).zip(&self.packages);
+        let changed = files.filter(|(file, found)| file.digest != **found).map(|(file, found)| {
+            let (name, written) = (&file.name, &file.digest);
             format!("{name} has the digest {found}; export.json says {written}, so it has been changed")
         });
         let mut remarks: Vec<String> = changed.collect();
@@ -70,11 +76,11 @@ impl Sources {
 }
 
 /// A record about the packages as they are on disk, of which nothing was found yet.
-pub(super) fn package_record(bundle: &Bundle) -> Result<Verification> {
+pub(super) fn package_record(bundle: &Bundle, runtime: RuntimeName) -> Result<Verification> {
     Ok(Verification {
         schema: Verification::SCHEMA.to_owned(),
         tool_version: env!("CARGO_PKG_VERSION").to_owned(),
-        package_digests: package_digests(bundle)?,
+        package_digests: bundle.digests_on_disk(runtime)?,
         checkpoint_digest: String::new(),
         checkpoint_is_the_exported_one: false,
         passed: false,

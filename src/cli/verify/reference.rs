@@ -5,18 +5,16 @@ use std::sync::Arc;
 
 use super::Args;
 use super::record::package_record;
-use crate::bundle::Bundle;
+use crate::bundle::{Bundle, Chunk};
 use crate::cli::inputs::open_bundle;
 use crate::cli::output::{Output, warn};
 use crate::cli::record;
 use crate::cli::{Failure, Result, Status};
-use crate::package::Package;
 use crate::render::Table;
 use crate::report::Verification;
-use crate::runtime::{self, LoadOptions, LoadedModel, Runtime};
+use crate::runtime::{self, LoadOptions, LoadedModel};
 use crate::tensor_files;
 use crate::verify::{ReferenceOptions, ReferenceOutput, ReferenceReport, compare_with_reference};
-use crate::vocabulary::Choice;
 
 pub(super) fn run(args: &Args, path: &Path, output: &mut Output) -> Result<Status> {
     if !(args.tolerance >= 0.0 && args.tolerance.is_finite()) {
@@ -36,7 +34,7 @@ pub(super) fn run(args: &Args, path: &Path, output: &mut Output) -> Result<Statu
         true => output.json(&report)?,
         false => print(args, path, &report, output)?,
     }
-    if !args.no_record {
+    if args.is_recorded(&bundle) {
         record::write(&bundle, &recorded(args, path, &bundle, &report)?)?;
     }
     Ok(if report.passed { Status::Good } else { Status::Failed })
@@ -45,11 +43,13 @@ pub(super) fn run(args: &Args, path: &Path, output: &mut Output) -> Result<Statu
 fn packages(args: &Args, bundle: &Bundle) -> Result<Vec<(String, Arc<dyn LoadedModel>)>> {
     let threads = args.threads.map(usize::from);
     let options = LoadOptions { numerics: args.numerics, threads, ..LoadOptions::default() };
-    let load = |name: &String| {
-        let package = Package::open(bundle.path(name))?;
-        Ok((name.clone(), runtime::cpu().load(&package, &options)?))
+    let runtime = runtime::choose(Some(args.runtime_of(bundle)))?;
+    let load = |chunk: &Chunk| {
+        let package = bundle.open_for(chunk, runtime.name())?;
+        let file = chunk.file_of(runtime.name()).unwrap_or(&chunk.file);
+        Ok((file.name.clone(), runtime.load(&package, &options)?))
     };
-    bundle.manifest().chunks.iter().map(|chunk| load(&chunk.file.name)).collect()
+    bundle.manifest().chunks.iter().map(load).collect()
 }
 
 fn print(args: &Args, path: &Path, report: &ReferenceReport, out: &mut Output) -> Result<()> {
@@ -88,11 +88,11 @@ fn recorded(args: &Args, path: &Path, bundle: &Bundle, report: &ReferenceReport)
         cosine_min: cosines.reduce(f64::min),
         nan: report.outputs.iter().map(|output| output.divergence.not_finite).sum(),
         reference: format!("the outputs in {name}"),
-        numerics: args.numerics.name().to_owned(),
+        numerics: args.numerics_of(bundle).to_owned(),
         prompts: report.samples,
         positions: report.outputs.len(),
         failures: failed.map(in_words).collect(),
-        ..package_record(bundle)?
+        ..package_record(bundle, args.runtime_of(bundle))?
     })
 }
 

@@ -20,13 +20,13 @@ const PLACE: [&str; 4] = ["kv", ">length", ">prompt", ">position"];
 const LISTED: usize = 20;
 
 pub(super) fn print(
-    bundle: &Manifest,
+    (bundle, executor): (&Manifest, &str),
     report: &Report,
     (text, against): (Option<&Text>, &str),
     out: &mut Output,
 ) -> Result<()> {
     let architecture = bundle.architecture.as_ref().map_or("adopted", |architecture| &architecture.name);
-    out.line(format_args!("{} ({architecture}, {}) on the CPU runtime", bundle.name, bundle.precision()))?;
+    out.line(format_args!("{} ({architecture}, {}) on {executor}", bundle.name, bundle.precision()))?;
     out.line(format_args!("against {}", report.reference))?;
     out.line(format_args!("{} prompts, up to {} tokens after each\n", report.prompts, report.tokens))?;
     out.text(cells(report))?;

@@ -3,12 +3,15 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::files;
 use super::{
-    Bundle, BundleError, Chunk, File, Function, MANIFEST, Manifest, Origin, Port, SCHEMA, Tokenizer, Tool,
-    digest_text,
+    Asset, AssetFunction, Bundle, BundleError, Chunk, File, Function, MANIFEST, Manifest, Origin, Port,
+    SCHEMA, Tokenizer, Tool,
 };
 use crate::contract;
 use anemeter_base::advice::Remedy;
+use anemeter_coreai::convert::functions as asset_functions;
+use anemeter_coreai::{asset, describe};
 use anemeter_mil::package::Package;
 use anemeter_mil::{Feature, FeatureType, Flexibility, Interface, Model};
 
@@ -53,10 +56,15 @@ fn open(path: &Path, digests: Digests) -> Result<Bundle, BundleError> {
         return Err(BundleError::new(path, "has neither an export.json nor a package in it")
             .with_help(Remedy::ExportOrPackage));
     }
-    let folder = if Package::is_at(path) { folder_of(path) } else { path.to_owned() };
+    let folder = if is_model(path) { folder_of(path) } else { path.to_owned() };
     let (mut manifest, opened) = describe(&packages, name_of(path), digests)?;
     // Functions can be measured one by one even if the files beside the packages are not as they should be.
-    let contract = opened.ask(&manifest, contract::recognise).unwrap_or_else(|error| {
+    let recognise = |packages: &contract::Packages<'_>| match manifest.only_runtime() {
+        // Contracts are those of Core ML packages.
+        Some(_) => Ok(None),
+        None => contract::recognise(packages),
+    };
+    let contract = opened.ask(&manifest, recognise).unwrap_or_else(|error| {
         manifest.warnings.push(error.to_string());
         None
     });
@@ -75,11 +83,16 @@ pub fn is_stage(path: &Path) -> bool {
     path.parent().is_some_and(Package::is_at) && Package::is_at(path)
 }
 
+/// Whether a path is that of a package or of an asset.
+fn is_model(path: &Path) -> bool {
+    Package::is_at(path) || asset::Asset::is_at(path)
+}
+
 /// What a model is called: a package without its ending, or a folder. A model inside a pipeline has the pipeline's name,
 /// too.
 pub fn name_of(path: &Path) -> String {
     let plain = |path: &Path| {
-        let name = path.file_stem().filter(|_| Package::is_at(path)).or(path.file_name());
+        let name = path.file_stem().filter(|_| is_model(path)).or(path.file_name());
         name.map_or_else(|| "packages".to_owned(), |name| name.to_string_lossy().into_owned())
     };
     match path.parent().filter(|_| is_stage(path)) {
@@ -104,16 +117,22 @@ fn folder_of(package: &Path) -> PathBuf {
     }
 }
 
-/// The package at a path, or the packages of a folder by name.
+/// The package or asset at a path, or the packages of a folder by name, or its assets if it has no package.
 pub fn packages_of(path: &Path) -> Result<Vec<PathBuf>, BundleError> {
-    if Package::is_at(path) {
+    if is_model(path) {
         return Ok(vec![with_name(path)]);
     }
     let unreadable = |e: std::io::Error| BundleError::new(path, format!("cannot be read: {e}"));
     let entries =
         fs::read_dir(path).map_err(unreadable)?.collect::<Result<Vec<_>, _>>().map_err(unreadable)?;
-    let mut packages: Vec<PathBuf> =
-        entries.iter().map(fs::DirEntry::path).filter(|path| path.is_dir() && Package::is_at(path)).collect();
+    let folders: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).filter(|path| path.is_dir()).collect();
+    let of = |is_one: fn(&Path) -> bool| -> Vec<PathBuf> {
+        folders.iter().filter(|path| is_one(path)).cloned().collect()
+    };
+    let mut packages = of(Package::is_at);
+    if packages.is_empty() {
+        packages = of(asset::Asset::is_at);
+    }
     packages.sort();
     if packages.len() > MOST_PACKAGES {
         let message = format!("has {} packages, a model at most {MOST_PACKAGES}", packages.len());
@@ -140,9 +159,19 @@ fn describe(paths: &[PathBuf], name: String, digests: Digests) -> Result<(Manife
     let folder = paths.first().map(|path| folder_of(path)).unwrap_or_default();
     let mut opened = Opened { packages: Vec::new(), folder };
     let mut chunks = Vec::new();
+    let mut warnings = Vec::new();
     for path in paths {
-        let package = Package::open(path)?;
-        chunks.push(chunk(path, &package, digests)?);
+        let package = files::open(path)?;
+        let file = file(path, &package, digests)?;
+        let asset = match asset::Asset::is_at(path) {
+            true => Some(itself(&file, package.model())),
+            // It is not what was asked for, so that a broken one is no reason to refuse.
+            false => asset_beside(path, package.model(), digests).unwrap_or_else(|error| {
+                warnings.push(error.to_string());
+                None
+            }),
+        };
+        chunks.push(chunk(file, asset, package.model()));
         opened.packages.push(package);
     }
     let manifest = Manifest {
@@ -160,8 +189,9 @@ fn describe(paths: &[PathBuf], name: String, digests: Digests) -> Result<(Manife
         compression: None,
         sensitivity: None,
         range_repair: None,
+        rotated: None,
         encoder: None,
-        warnings: Vec::new(),
+        warnings,
         profile: Vec::new(),
     };
     Ok((manifest, opened))
@@ -183,26 +213,55 @@ impl Opened {
     }
 }
 
-fn chunk(path: &Path, package: &Package, digests: Digests) -> Result<Chunk, BundleError> {
+fn file(path: &Path, package: &Package, digests: Digests) -> Result<File, BundleError> {
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else {
         return Err(BundleError::new(path, "has a name that is not UTF-8, which export.json cannot hold")
             .with_help("rename the package"));
     };
     let digest = match digests {
-        Digests::Compute => digest_text(package.digest()?),
+        Digests::Compute => files::digest(path)?,
         Digests::Skip => String::new(),
     };
     let weights: u64 = package.weight_files().iter().map(|file| file.bytes).sum();
-    Ok(Chunk {
-        file: File { name: name.to_owned(), bytes: package.model_bytes() + weights, digest },
+    Ok(File { name: name.to_owned(), bytes: package.model_bytes() + weights, digest })
+}
+
+fn chunk(file: File, asset: Option<Asset>, model: &Model) -> Chunk {
+    Chunk {
+        file,
         first_layer: 0,
         layers: 0,
         masks: Vec::new(),
         rotations: Vec::new(),
         query_scales: Vec::new(),
-        functions: functions(package.model()),
-        asset: None,
-    })
+        functions: functions(model),
+        asset,
+    }
+}
+
+/// An asset that is a chunk of its own: its functions are called what they are called in it.
+fn itself(file: &File, model: &Model) -> Asset {
+    let names = model.interfaces().iter().map(|interface| interface.function.clone());
+    let functions = names.map(|name| AssetFunction { function: name.clone(), name, shape: 0 });
+    Asset { file: file.clone(), functions: functions.collect() }
+}
+
+/// The asset of the same name beside a package, if it has functions of the package.
+fn asset_beside(package: &Path, model: &Model, digests: Digests) -> Result<Option<Asset>, BundleError> {
+    let path = package.with_extension("aimodel");
+    if !asset::Asset::is_at(&path) {
+        return Ok(None);
+    }
+    let described = describe::open(&path)?;
+    let has = |name: &str| described.model().interface(name).is_some();
+    let functions = asset_functions(model).filter(|found| has(&found.name));
+    let functions: Vec<AssetFunction> = functions
+        .map(|found| AssetFunction { name: found.name, function: found.function, shape: found.shape })
+        .collect();
+    if functions.is_empty() {
+        return Ok(None);
+    }
+    Ok(Some(Asset { file: file(&path, &described, digests)?, functions }))
 }
 
 /// What a host has to know of the functions of a model.

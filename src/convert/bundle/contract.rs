@@ -3,6 +3,7 @@
 //! A contract is plain data, in `export.json` and in YAML files with the same keys. Known contracts are recognised by
 //! names and types and written down in this form too, so that one driver serves all of them.
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use schemars::JsonSchema;
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use anemeter_base::vocabulary::KvForm;
 
 /// How the packages of a bundle together are one language model.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Contract {
     /// Which contract it is.
@@ -46,7 +47,7 @@ pub enum ContractName {
     SwiftTransformersCaches,
     /// Of ANEMLL: embeddings, chunks with one state for all of them, a head.
     Anemll,
-    /// Of CoreML-LLM: one token per prediction, the token that is picked as output.
+    /// Of CoreML-LLM: the token that is picked as output; one package, or chunks that share keys and values.
     CoremlLlm,
     /// Stated by a file.
     #[default]
@@ -68,7 +69,7 @@ impl fmt::Display for ContractName {
 }
 
 /// What a package does for a token.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ContractPackage {
     /// Name of the package in the bundle.
@@ -78,7 +79,7 @@ pub struct ContractPackage {
 }
 
 /// What a function is for, and the meaning of its inputs and outputs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ContractFunction {
     /// Its name in the package.
@@ -88,6 +89,9 @@ pub struct ContractFunction {
     /// Tokens of one prediction; absent if the shapes of the inputs leave it open.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens: Option<usize>,
+    /// Where given, nothing is padded: it takes `tokens` tokens that end at this position or before, and others are decoded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub whole_pieces_to: Option<usize>,
     /// What its inputs mean.
     pub inputs: ContractInputs,
     /// Caches that are inputs and outputs.
@@ -120,7 +124,7 @@ pub enum ContractRole {
 }
 
 /// The meaning of each input of a function. An input that is not named here, as a cache or as a state is an error.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ContractInputs {
     /// Token ids.
@@ -144,6 +148,63 @@ pub struct ContractInputs {
     /// Tokens so far, those of this prediction included.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub full_sequence_length: Option<String>,
+    /// The slot of the first token in a cache that is written round and round.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ring_position: Option<RingPosition>,
+    /// Outputs of functions that run before, as they are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub passed: Vec<PassedInput>,
+    /// Rows of tables in files beside the packages.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub rows: Vec<TableRows>,
+}
+
+/// The position of the first token within a window.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RingPosition {
+    /// Name of the input.
+    pub input: String,
+    /// Slots of the cache.
+    pub window: usize,
+}
+
+/// An output of a function that is an input of one after it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PassedInput {
+    /// Name of the input.
+    pub input: String,
+    /// Name of the output.
+    pub output: String,
+}
+
+/// An input that is a row of a table for each token.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TableRows {
+    /// Name of the input. Its last size is that of a row.
+    pub input: String,
+    /// What selects a row.
+    pub by: RowsBy,
+    /// The table: an `.npy` file of floats, or with `scales` a file of int8 codes and nothing else.
+    pub file: String,
+    /// A file of one fp16 per row and nothing else: an element is its code times this, divided by 127.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub scales: Option<String>,
+    /// What every element is multiplied by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub factor: Option<f64>,
+}
+
+/// What selects a row of a table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum RowsBy {
+    /// The token's id.
+    Token,
+    /// The token's position.
+    Position,
 }
 
 /// An input that says which positions are seen.
@@ -180,6 +241,12 @@ pub enum MaskKind {
     Padding,
     /// Zeros everywhere: the program makes its own mask, and only the shape counts.
     Zeros,
+    /// Added to the scores of a window whose last column is the latest token: zero for as many columns as there are tokens,
+    /// counted from the end, minus infinity elsewhere.
+    Window,
+    /// Added to the scores of a window that is written round and round: zero for the columns that are written, minus infinity
+    /// elsewhere.
+    Ring,
 }
 
 /// A cache that goes in and comes out.
@@ -250,6 +317,13 @@ impl Contract {
         lengths
     }
 
+    /// Files beside the packages that it needs, each once.
+    pub fn files(&self) -> impl Iterator<Item = &str> {
+        let rows = self.functions().flat_map(|(_, function)| &function.inputs.rows);
+        let files = rows.flat_map(|rows| [Some(&rows.file), rows.scales.as_ref()]).flatten();
+        files.map(String::as_str).collect::<BTreeSet<_>>().into_iter()
+    }
+
     /// Whether a function of a package runs at all.
     pub fn runs(&self, package: &str, function: &str) -> bool {
         self.functions().any(|(of, candidate)| of.package == package && candidate.function == function)
@@ -293,7 +367,11 @@ impl ContractInputs {
         let masks = self.masks.iter().map(|mask| &mask.input);
         let places = [&self.positions, &self.current_position, &self.update_mask, &self.full_sequence_length];
         let ids = self.ids.iter().chain(&self.hidden);
-        ids.chain(masks).chain(places.into_iter().flatten()).map(String::as_str)
+        let ring = self.ring_position.iter().map(|ring| &ring.input);
+        let passed = self.passed.iter().map(|passed| &passed.input);
+        let rows = self.rows.iter().map(|rows| &rows.input);
+        let places = places.into_iter().flatten().chain(ring);
+        ids.chain(rows).chain(masks).chain(places).chain(passed).map(String::as_str)
     }
 }
 

@@ -1,41 +1,11 @@
 //! How a bundle is driven as a language model, whoever made its packages.
 
-use std::path::PathBuf;
-
 use super::contract::Contract;
-use super::{Bundle, BundleError, Chunk, Encoder, EncoderOutput, Function, MANIFEST, Manifest};
+use super::{Bundle, BundleError, Encoder, EncoderOutput, Function, MANIFEST, Manifest};
 use anemeter_base::advice::Remedy;
-use anemeter_base::vocabulary::{FunctionRole, KvForm, RuntimeName};
-
-/// The ending of Core AI assets.
-const ASSET_ENDING: &str = "aimodel";
-
-impl Chunk {
-    /// Names of its functions.
-    pub fn function_names(&self) -> Vec<&str> {
-        self.functions.iter().map(|function| function.name.as_str()).collect()
-    }
-}
+use anemeter_base::vocabulary::{FunctionRole, KvForm};
 
 impl Bundle {
-    /// The file of a chunk that a runtime executes: the package, or the Core AI asset of the same name beside it.
-    pub fn file_for(&self, chunk: &Chunk, runtime: RuntimeName) -> Result<PathBuf, BundleError> {
-        let package = self.path(&chunk.file.name);
-        let is_asset = package.extension().is_some_and(|ending| ending == ASSET_ENDING);
-        if runtime != RuntimeName::CoreAi || is_asset {
-            return Ok(package);
-        }
-        let asset = package.with_extension(ASSET_ENDING);
-        match asset.is_dir() {
-            true => Ok(asset),
-            false => Err(BundleError::new(
-                &package,
-                "has no Core AI asset beside it, and `coreai` executes assets",
-            )
-            .with_help(Remedy::ExportAsset)),
-        }
-    }
-
     /// Whether it is described on disk, where records of it are kept, and not around packages in memory.
     pub fn is_on_disk(&self) -> bool {
         // A package of a bundle alone is not that bundle.

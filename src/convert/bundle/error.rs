@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anemeter_base::advice::{Advice, Remedy};
 use anemeter_base::config::ConfigFileError;
+use anemeter_coreai::AssetError;
 use anemeter_mil::package::PackageError;
 
 use crate::checkpoint::CheckpointError;
@@ -21,6 +22,13 @@ pub struct BundleError {
 /// Of a package that the bundle consists of.
 impl From<PackageError> for BundleError {
     fn from(error: PackageError) -> BundleError {
+        BundleError { message: error.to_string(), remedy: error.remedy() }
+    }
+}
+
+/// Of a Core AI asset that the bundle consists of.
+impl From<AssetError> for BundleError {
+    fn from(error: AssetError) -> BundleError {
         BundleError { message: error.to_string(), remedy: error.remedy() }
     }
 }
@@ -43,6 +51,13 @@ impl BundleError {
     /// Something about a file of a bundle.
     pub fn new(path: &Path, message: impl Into<String>) -> BundleError {
         BundleError { message: format!("{}: {}", path.display(), message.into()), remedy: None }
+    }
+
+    /// The same about a bundle that is known by another path: that of its final place, for one that was staged.
+    #[must_use]
+    pub fn moved(mut self, from: &Path, to: &Path) -> BundleError {
+        self.message = self.message.replace(&*from.to_string_lossy(), &to.to_string_lossy());
+        self
     }
 
     /// The same with what to do about it.

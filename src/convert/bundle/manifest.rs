@@ -61,6 +61,9 @@ pub struct Manifest {
     /// Factors that keep activations within fp16; absent unless they were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub range_repair: Option<RangeRepair>,
+    /// The rotations that are folded into the weights; absent if none were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rotated: Option<Rotated>,
     /// Remarks on the export that its user should know.
     #[serde(default)]
     pub warnings: Vec<String>,
@@ -78,6 +81,25 @@ pub struct Exported<'a> {
     pub checkpoint: &'a Checkpoint,
     /// What was asked for.
     pub settings: &'a Settings,
+}
+
+/// Rotations of a model's coordinates.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rotated {
+    /// Whether the weights have them.
+    pub is_used: bool,
+    /// The map of the residual stream, such as `Hadamard 64 x orthogonal 9`; absent if the model allows none.
+    pub stream: Option<String>,
+    /// The map of each head's values.
+    pub values: Option<String>,
+    /// Why the residual stream has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// Divergence of the compressed model from the uncompressed one on tokens that no code was chosen by, in nats: without
+    /// rotations, and with them. Absent unless they were tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub divergence: Option<[f64; 2]>,
 }
 
 /// What each part of a model lost at each precision.

@@ -5,21 +5,23 @@ mod around;
 pub mod contract;
 mod driving;
 mod error;
+mod files;
 mod manifest;
 mod repair;
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use anemeter_base::advice::Remedy;
+use anemeter_base::files;
 
 pub use anemeter_base::vocabulary::Origin;
 pub use around::{describe_adopted, functions, is_stage, name_of, packages_of};
 pub use error::BundleError;
+pub use files::asset_digest;
 pub use manifest::{
     Architecture, Asset, AssetFunction, Checkpoint, Chunk, Encoder, EncoderOutput, Exported, File, Function,
-    LayerSensitivity, LongRotation, Manifest, Mask, PerLayerLookup, Phase, Port, QueryScale, Rotation,
-    SCHEMA, Sensitivity, Settings, Tokenizer, Tool, digest_text,
+    LayerSensitivity, LongRotation, Manifest, Mask, PerLayerLookup, Phase, Port, QueryScale, Rotated,
+    Rotation, SCHEMA, Sensitivity, Settings, Tokenizer, Tool, digest_text,
 };
 pub use repair::{RangeRepair, RepairedTensor};
 
@@ -44,10 +46,7 @@ impl Bundle {
         log::info!("opens the bundle {}", folder.display());
         let path = folder.join(MANIFEST);
         let unreadable = |e: std::io::Error| BundleError::unreadable(folder, &path, &e);
-        if fs::metadata(&path).map_err(unreadable)?.len() > LARGEST_MANIFEST {
-            return Err(BundleError::new(&path, format!("is larger than {LARGEST_MANIFEST} bytes")));
-        }
-        let text = fs::read_to_string(&path).map_err(unreadable)?;
+        let text = files::read_text(&path, LARGEST_MANIFEST).map_err(unreadable)?;
         let manifest = Manifest::parse(&text).map_err(|error| BundleError::new(&path, error.to_string()))?;
         let bundle = Bundle { folder: folder.to_owned(), source: folder.to_owned(), manifest };
         for name in bundle.files() {
@@ -93,7 +92,8 @@ impl Bundle {
         });
         let tokenizer = manifest.tokenizer.iter().map(|tokenizer| tokenizer.file.name.as_str());
         let embeddings = manifest.host_embeddings.iter().map(|file| file.name.as_str());
-        chunks.chain(tokenizer).chain(embeddings)
+        let tables = manifest.contract.iter().flat_map(contract::Contract::files);
+        chunks.chain(tokenizer).chain(embeddings).chain(tables)
     }
 
     fn check_file(&self, manifest: &Path, name: &str) -> Result<(), BundleError> {

@@ -66,7 +66,7 @@ impl Aside {
 impl Inputs {
     /// What is looked up for each token, and a norm of the projection of its vector.
     fn of(inputs: &PerLayerInputs, ids: &[u32], vectors: &[f32]) -> Inputs {
-        let mut rows = LoadedLinear::load("per_layer_projection", &inputs.projection).apply(vectors);
+        let mut rows = LoadedLinear::load("per_layer_projection", &inputs.projection).apply(vectors, 0);
         normalize(&mut rows, &inputs.norm);
         let all = inputs.all();
         rows.par_chunks_mut(all.max(1)).zip(ids).for_each(|(row, &id)| {

@@ -17,6 +17,8 @@ pub struct Hidden {
     pub rows: Vec<f32>,
     /// What layers see besides.
     pub(super) aside: Aside,
+    /// How many tokens come first that are of the uncompressed model.
+    pub exact: usize,
 }
 
 /// All elements of a weight.
@@ -60,10 +62,24 @@ impl Hidden {
             row.iter_mut().for_each(|x| *x *= decoder.embedding_scale);
         });
         let aside = Aside::of(decoder, &ids, &rows);
-        let mut hidden = Hidden { width, lengths, rows, aside };
+        let mut hidden = Hidden { width, lengths, rows, aside, exact: 0 };
         if let Position::Learned(positions) = &decoder.position {
             hidden.place(positions)?;
         }
+        Ok(hidden)
+    }
+
+    /// The sequences as the uncompressed model takes them, then again with other embeddings.
+    pub fn twins(
+        decoder: &Decoder,
+        sequences: &[Vec<u32>],
+        change: impl Fn(u32, &mut [f32]) + Sync,
+    ) -> Result<Hidden, CalibrateError> {
+        let mut hidden = Hidden::embed(decoder, sequences, |_, _| ())?;
+        let changed = Hidden::embed(decoder, sequences, change)?;
+        hidden.exact = hidden.rows.len() / hidden.width.max(1);
+        hidden.rows.extend(changed.rows);
+        hidden.lengths.extend(changed.lengths);
         Ok(hidden)
     }
 
@@ -79,6 +95,12 @@ impl Hidden {
             rows.iter_mut().zip(&table).for_each(|(x, position)| *x += position);
         }
         Ok(())
+    }
+
+    /// Adds the rows of other sequences.
+    pub(super) fn append(&mut self, other: Hidden) {
+        self.rows.extend(other.rows);
+        self.lengths.extend(other.lengths);
     }
 
     /// The rows of each sequence.

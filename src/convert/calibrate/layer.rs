@@ -5,8 +5,8 @@ use rayon::prelude::*;
 use super::attention::{Projected, attend, place_key_and_value, place_query};
 use super::error::CalibrateError;
 use super::hidden::{Hidden, normalize};
-use super::linear::{LoadedLinear, Observer};
-use crate::model::{Activation, Attention, Decoder, Gate, Layer, Linear, Mlp, PerLayerMix, Residual};
+use super::linear::{Inputs, LoadedLinear, Observer};
+use crate::model::{Activation, Decoder, Gate, Layer, Linear, Mlp, PerLayerMix, Residual};
 use anemeter_kernels::elementwise::{Unary, unary};
 
 /// Takes the hidden states through a layer. Each weight is in memory while it is needed.
@@ -22,14 +22,14 @@ pub fn run_layer(
         Some(norm) => hidden.normalized(Some(norm)),
         None => shared.clone(),
     });
-    let mut mixed = attention(&shared, hidden, (index, &layer.attention), observer)?;
+    let mut mixed = attention(&shared, hidden, (index, layer), observer)?;
     if let Some(norm) = &layer.post_attention_norm {
         normalize(&mut mixed, norm);
     }
     hidden.add(&mixed);
     observer.saw(&format!("layers_{index}_attended"), &hidden.rows);
     let into = aside.unwrap_or_else(|| hidden.normalized(layer.mlp_norm.as_ref()));
-    let mut out = mlp(&into, index, &layer.mlp, observer)?;
+    let mut out = mlp(&into, hidden, (index, layer), observer)?;
     if let Some(norm) = &layer.post_mlp_norm {
         normalize(&mut out, norm);
     }
@@ -37,7 +37,7 @@ pub fn run_layer(
     if let Some(mix) = &layer.per_layer {
         observer.saw(&format!("layers_{index}_mixed"), &hidden.rows);
         let inputs = hidden.aside.inputs(index);
-        let added = per_layer(&hidden.rows, (index, mix), &inputs, observer)?;
+        let added = per_layer(hidden, (index, mix), &inputs, observer)?;
         hidden.add(&added);
     }
     if layer.scale != 1.0 {
@@ -49,36 +49,45 @@ pub fn run_layer(
 
 /// What a layer makes of its own input.
 fn per_layer(
-    rows: &[f32],
+    hidden: &Hidden,
     (index, mix): (usize, &PerLayerMix),
     inputs: &[f32],
     observer: &mut dyn Observer,
 ) -> Result<Vec<f32>, CalibrateError> {
     let place = |name: &str| format!("layers_{index}_per_layer_{name}");
-    let [mut gate] = apply(rows, [(place("gate"), &mix.gate)], observer)?;
+    let [mut gate] = apply(&Inputs::inner(&hidden.rows, hidden), [(place("gate"), &mix.gate)], observer)?;
     activate(&mut gate, mix.activation);
     gate.par_iter_mut().zip(inputs).for_each(|(gate, input)| *gate *= input);
     observer.saw(&place("product"), &gate);
-    let [mut added] = apply(&gate, [(place("projection"), &mix.projection)], observer)?;
+    let [mut added] =
+        apply(&Inputs::inner(&gate, hidden), [(place("projection"), &mix.projection)], observer)?;
     normalize(&mut added, &mix.norm);
     Ok(added)
 }
 
-/// What the head takes: the hidden states of the last layer after the last norm.
-pub fn head_input(hidden: &Hidden, decoder: &Decoder) -> Vec<f32> {
-    hidden.normalized(Some(&decoder.final_norm))
+/// What the head takes: the hidden states of the last layer after the last norm and the map that may follow it.
+pub fn head_input(
+    hidden: &Hidden,
+    decoder: &Decoder,
+    observer: &mut dyn Observer,
+) -> Result<Vec<f32>, CalibrateError> {
+    let rows = hidden.normalized(Some(&decoder.final_norm));
+    let Some(map) = &decoder.head.map else { return Ok(rows) };
+    let inputs = Inputs::inner(&rows, hidden);
+    let [out] = apply(&inputs, [("head_map".to_owned(), map)], observer)?;
+    Ok(out)
 }
 
 /// Applies maps that take the same rows.
 fn apply<const N: usize>(
-    rows: &[f32],
+    inputs: &Inputs<'_>,
     maps: [(String, &Linear); N],
     observer: &mut dyn Observer,
 ) -> Result<[Vec<f32>; N], CalibrateError> {
     let mut loaded = maps.map(|(place, linear)| LoadedLinear::load(&place, linear));
-    observer.before(rows, &mut loaded)?;
+    observer.before(inputs, &mut loaded)?;
     Ok(loaded.map(|map| {
-        let out = map.apply(rows);
+        let out = map.apply(inputs.rows, inputs.exact);
         observer.saw(&map.place, &out);
         out
     }))
@@ -87,15 +96,16 @@ fn apply<const N: usize>(
 fn attention(
     rows: &[f32],
     hidden: &mut Hidden,
-    (index, attention): (usize, &Attention),
+    (index, layer): (usize, &Layer),
     observer: &mut dyn Observer,
 ) -> Result<Vec<f32>, CalibrateError> {
+    let attention = &layer.attention;
     let place = |name: &str| format!("layers_{index}_attention_{name}");
     let ranges = hidden.ranges();
     let query = (place("query"), &attention.query);
     let (mut query, (key, value)) = match attention.shared_from {
         Some(source) => {
-            let [query] = apply(rows, [query], observer)?;
+            let [query] = apply(&Inputs::inner(rows, hidden), [query], observer)?;
             let kept = hidden
                 .aside
                 .kept(source)
@@ -104,7 +114,7 @@ fn attention(
         }
         None => {
             let maps = [query, (place("key"), &attention.key), (place("value"), &attention.value)];
-            let [query, mut key, mut value] = apply(rows, maps, observer)?;
+            let [query, mut key, mut value] = apply(&Inputs::inner(rows, hidden), maps, observer)?;
             place_key_and_value(attention, (&mut key, &mut value), &ranges);
             let made = (key, value);
             hidden.aside.keep(index, &made);
@@ -113,34 +123,40 @@ fn attention(
     };
     place_query(attention, &mut query, &ranges);
     let mixed = attend(attention, &Projected { query, key, value }, &ranges);
-    let [out] = apply(&mixed, [(place("output"), &attention.output)], observer)?;
+    let stream = layer.post_attention_norm.is_none().then_some(&hidden.rows[..]);
+    let inputs = Inputs { stream, ..Inputs::inner(&mixed, hidden) };
+    let [out] = apply(&inputs, [(place("output"), &attention.output)], observer)?;
     Ok(out)
 }
 
 fn mlp(
     rows: &[f32],
-    index: usize,
-    mlp: &Mlp,
+    hidden: &Hidden,
+    (index, layer): (usize, &Layer),
     observer: &mut dyn Observer,
 ) -> Result<Vec<f32>, CalibrateError> {
     let place = |name: &str| format!("layers_{index}_mlp_{name}");
-    let (wide, last) = match mlp {
+    let (wide, last) = match &layer.mlp {
         Mlp::Plain { up, activation, down } => {
-            let [mut wide] = apply(rows, [(place("up"), up)], observer)?;
+            let [mut wide] = apply(&Inputs::inner(rows, hidden), [(place("up"), up)], observer)?;
             activate(&mut wide, *activation);
             (wide, (place("down"), down))
         }
         Mlp::Gated { gate, up, activation, down } => {
-            let [mut gated, wide] = apply(rows, [(place("gate"), gate), (place("up"), up)], observer)?;
+            let maps = [(place("gate"), gate), (place("up"), up)];
+            let [mut gated, wide] = apply(&Inputs::inner(rows, hidden), maps, observer)?;
             activate(&mut gated, *activation);
             gated.par_iter_mut().zip(&wide).for_each(|(gate, x)| *gate *= x);
             (gated, (place("down"), down))
         }
         Mlp::Inner { into, value, gate, how, gate_norm, out } => {
             let Gate { activation, alpha } = *how;
-            let [wide] = apply(rows, [(place("into"), into)], observer)?;
-            let [value, mut gated] =
-                apply(&wide, [(place("value"), value), (place("gate"), gate)], observer)?;
+            let [wide] = apply(&Inputs::inner(rows, hidden), [(place("into"), into)], observer)?;
+            let [value, mut gated] = apply(
+                &Inputs::inner(&wide, hidden),
+                [(place("value"), value), (place("gate"), gate)],
+                observer,
+            )?;
             activate(&mut gated, activation);
             if let Some(norm) = gate_norm {
                 normalize(&mut gated, norm);
@@ -151,7 +167,8 @@ fn mlp(
         }
     };
     observer.saw(&place("product"), &wide);
-    let [out] = apply(&wide, [last], observer)?;
+    let stream = layer.post_mlp_norm.is_none().then_some(&hidden.rows[..]);
+    let [out] = apply(&Inputs { stream, ..Inputs::inner(&wide, hidden) }, [last], observer)?;
     Ok(out)
 }
 

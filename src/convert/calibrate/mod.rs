@@ -8,18 +8,26 @@
 mod aside;
 mod attention;
 mod error;
+mod held_out;
 mod hidden;
 mod layer;
 mod linear;
 mod quantizer;
 mod range;
+mod sensitivity;
 #[cfg(test)]
 mod tests;
 
 pub use error::CalibrateError;
+pub use held_out::HeldOut;
 pub use hidden::Hidden;
 pub use layer::{head_input, run_layer};
+pub use linear::{Inputs, LoadedLinear, Observer};
+pub use quantizer::{Method, Quantized, Quantizer, Text, quantize};
 pub use range::{LargeActivation, RangeRepair, repair_range};
+pub use sensitivity::{Part, Probe, sensitivities};
 
-pub use linear::{LoadedLinear, Observer};
-pub use quantizer::{Quantizer, quantize};
+/// Runs something on a thread of the pool: kernels share work among the threads of the pool that they are called from.
+fn in_pool<T: Send>(run: impl FnOnce() -> T + Send) -> T {
+    rayon::scope(|_| run())
+}

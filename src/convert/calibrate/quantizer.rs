@@ -1,21 +1,61 @@
 //! Codes for the linear maps of a checkpoint, layer after layer.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use super::error::CalibrateError;
+use super::held_out::{HeldOut, Table};
 use super::hidden::{Hidden, read_range};
+use super::in_pool;
 use super::layer::{head_input, run_layer};
-use super::linear::{LoadedLinear, Observer};
+use super::linear::{Inputs, LoadedLinear, Observer, product};
 use crate::compress::{Gram, Plan, PlannedWeight, Precision, SolutionWriter, Solutions, Solver};
 use crate::lower;
 use crate::model::{Decoder, Weight};
+use anemeter_kernels::gemm::{Extents, Matrix, multiply};
 
 /// By how much every error of a tied embedding counts besides that of the head: its rows are looked up as well.
-const TIED_RIDGE: f32 = 0.1;
+pub(super) const TIED_RIDGE: f32 = 0.1;
 
 /// Bits from which a tied embedding is rounded without data: there is nothing to gain that is worth a pass.
 const WIDE: f64 = 8.0;
+
+/// Tokens to choose by, and tokens to judge by.
+#[derive(Debug, Clone, Copy)]
+pub struct Text<'a> {
+    /// Codes are chosen by what is lost on these.
+    pub calibration: &'a [Vec<u32>],
+    /// The loss of the whole model is measured on these, which no code is chosen by; there may be none.
+    pub held_out: &'a [Vec<u32>],
+}
+
+/// What is done besides carrying errors on.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Method {
+    /// How much of what layers before have lost a layer makes up for, if there are many tokens; 0 for nothing.
+    pub correction: f32,
+    /// What is added to the statistics' diagonal for that, as a share of its mean.
+    pub ridge: f32,
+}
+
+impl Default for Method {
+    fn default() -> Method {
+        Method { correction: 1.0, ridge: 0.1 }
+    }
+}
+
+/// Tokens per input at which half of what was lost is made up for. With fewer, more of it would be made up for on these
+/// tokens only.
+const HALF: f32 = 5.0;
+
+/// Codes, and what they cost.
+#[derive(Debug)]
+pub struct Quantized {
+    /// The codes of all weights that a plan stores as integers or palettes.
+    pub solutions: Solutions,
+    /// What the model loses by them on the text that was held out.
+    pub held_out: Option<HeldOut>,
+}
 
 /// Chooses the codes of all weights that a plan stores as integers or palettes. A tied embedding of few bits comes first, by
 /// what the head of the uncompressed model takes; then each layer, by what the layers before it give with their codes; then the head.
@@ -23,44 +63,60 @@ const WIDE: f64 = 8.0;
 pub fn quantize(
     decoder: &Decoder,
     plan: &Plan,
-    sequences: &[Vec<u32>],
+    text: &Text<'_>,
+    method: Method,
     scratch: &Path,
     began: &dyn Fn(&str),
-) -> Result<Solutions, CalibrateError> {
-    let mut quantizer = Quantizer::new(plan, scratch)?;
+) -> Result<Quantized, CalibrateError> {
+    let calibrated: usize = text.calibration.iter().map(Vec::len).sum();
+    let mut quantizer = Quantizer::new(plan, calibrated, method, scratch)?;
+    let sequences = [text.calibration, text.held_out].concat();
     let mut changed = BTreeMap::new();
     if decoder.head.tied
         && let Some(precision) = quantizer.precision("embedding_weight", &decoder.embedding, true)
         && precision.bits() < WIDE
     {
-        let mut hidden = Hidden::embed(decoder, sequences, |_, _| ())?;
+        let mut hidden = Hidden::embed(decoder, text.calibration, |_, _| ())?;
         began("activations of the head");
         for (index, layer) in decoder.layers.iter().enumerate() {
             in_pool(|| run_layer(&mut hidden, index, layer, &mut ()))?;
         }
         began("codes of the embedding");
-        let rows: Vec<u32> = sequences.concat();
         let wanted = (&decoder.embedding, "embedding_weight", precision, TIED_RIDGE);
-        changed = in_pool(|| quantizer.table(&head_input(&hidden, decoder), wanted, &rows))?;
+        let inputs = in_pool(|| head_input(&hidden, decoder, &mut ()))?;
+        changed = in_pool(|| quantizer.table(&inputs, wanted, &sequences.concat()))?;
     }
     let change = |id: u32, row: &mut [f32]| {
         if let Some(read) = changed.get(&id) {
             row.copy_from_slice(read);
         }
     };
-    let mut hidden = Hidden::embed(decoder, sequences, change)?;
+    let mut hidden = Hidden::twins(decoder, &sequences, change)?;
     for (index, layer) in decoder.layers.iter().enumerate() {
         began(&format!("codes of layer {index}"));
         in_pool(|| run_layer(&mut hidden, index, layer, &mut quantizer))?;
     }
+    began("codes of the head");
+    let inputs = in_pool(|| head_input(&hidden, decoder, &mut quantizer))?;
+    let (exact, given) = inputs.split_at(hidden.exact * hidden.width);
     if !decoder.head.tied
         && let Some(precision) = quantizer.precision("head_weight", &decoder.head.weight, false)
     {
-        began("codes of the head");
         let wanted = (&decoder.head.weight, "head_weight", precision, 0.0);
-        in_pool(|| quantizer.table(&head_input(&hidden, decoder), wanted, &[]))?;
+        in_pool(|| quantizer.table(&given[..calibrated * hidden.width], wanted, &[]))?;
     }
-    quantizer.finish()
+    let solutions = quantizer.finish()?;
+    let name = if decoder.head.tied { "embedding_weight" } else { "head_weight" };
+    let table = Table { decoder, solution: solutions.reader(name) };
+    let rows = calibrated * hidden.width..;
+    let held_out = match text.held_out {
+        [] => None,
+        sequences => {
+            began("loss on the text held out");
+            Some(in_pool(|| table.loss(sequences, (&exact[rows.clone()], &given[rows]))))
+        }
+    };
+    Ok(Quantized { solutions, held_out })
 }
 
 /// A weight of so many output channels as the exported program has it.
@@ -69,21 +125,24 @@ fn planned(name: &str, elements: usize, channels: usize) -> PlannedWeight<'_> {
     PlannedWeight { name, elements, channels, opset, is_looked_up: false }
 }
 
-/// Runs something on a thread of the pool: kernels share work among the threads of the pool that they are called from.
-fn in_pool<T: Send>(run: impl FnOnce() -> T + Send) -> T {
-    rayon::scope(|_| run())
-}
-
 /// Chooses codes for the linear maps that it sees, and replaces their weights by what is read back.
 pub struct Quantizer<'a> {
     plan: &'a Plan,
+    /// Tokens that codes are chosen by; those after them are only judged by.
+    calibrated: usize,
+    method: Method,
     writer: SolutionWriter,
 }
 
 impl<'a> Quantizer<'a> {
-    /// Stores weights as a plan says. Codes are kept in a file in `scratch`.
-    pub fn new(plan: &'a Plan, scratch: &Path) -> Result<Quantizer<'a>, CalibrateError> {
-        Ok(Quantizer { plan, writer: SolutionWriter::new(scratch)? })
+    /// Stores weights as a plan says, by the first tokens. Codes are kept in a file in `scratch`.
+    pub fn new(
+        plan: &'a Plan,
+        calibrated: usize,
+        method: Method,
+        scratch: &Path,
+    ) -> Result<Quantizer<'a>, CalibrateError> {
+        Ok(Quantizer { plan, calibrated, method, writer: SolutionWriter::new(scratch)? })
     }
 
     /// All codes.
@@ -112,7 +171,7 @@ impl<'a> Quantizer<'a> {
         let mut solver = Solver::new(&gram, ridge);
         let strip = solver.strip(precision, rows);
         self.writer.begin(name, precision)?;
-        let wanted: std::collections::BTreeSet<u32> = wanted.iter().copied().collect();
+        let wanted: BTreeSet<u32> = wanted.iter().copied().collect();
         let mut found = BTreeMap::new();
         for first in (0..rows).step_by(strip) {
             let last = rows.min(first + strip);
@@ -129,7 +188,7 @@ impl<'a> Quantizer<'a> {
 }
 
 impl Observer for Quantizer<'_> {
-    fn before(&mut self, inputs: &[f32], maps: &mut [LoadedLinear]) -> Result<(), CalibrateError> {
+    fn before(&mut self, inputs: &Inputs<'_>, maps: &mut [LoadedLinear]) -> Result<(), CalibrateError> {
         let plan = self.plan;
         let precision = |map: &LoadedLinear| {
             let planned = planned(&map.name, map.weight.len(), map.outputs);
@@ -138,19 +197,68 @@ impl Observer for Quantizer<'_> {
         if maps.iter().all(|map| precision(map).is_none()) {
             return Ok(());
         }
+        let seen = Seen::new(inputs, &maps[0], self.calibrated);
         let mut gram = Gram::new(maps[0].inputs);
-        gram.add(inputs);
+        gram.add(seen.given);
         let mut solver = Solver::new(&gram, 0.0);
         for map in maps {
             let Some(precision) = precision(map) else { continue };
+            let mut wanted = map.weight.clone();
+            if self.method.correction > 0.0 && inputs.exact > 0 {
+                let more = solver.correction(&seen.lacking(map), self.method.ridge);
+                let (tokens, inputs) = (self.calibrated as f32, map.inputs as f32);
+                let share = self.method.correction * tokens / (tokens + HALF * inputs);
+                wanted.iter_mut().zip(more).for_each(|(weight, more)| *weight += share * more);
+            }
             self.writer.begin(&map.name, precision)?;
             let strip = solver.strip(precision, map.outputs) * map.inputs;
-            for rows in map.weight.chunks_mut(strip) {
+            for rows in wanted.chunks_mut(strip) {
                 let solved = solver.solve(&map.name, rows, precision)?;
                 self.writer.push(&solved, rows.len() / map.inputs)?;
                 rows.copy_from_slice(&solved.read);
             }
+            map.exact = Some(std::mem::replace(&mut map.weight, wanted));
         }
         Ok(())
+    }
+}
+
+/// What some maps take on the calibration text.
+struct Seen<'a> {
+    /// From the uncompressed layers before, and from the compressed ones.
+    exact: &'a [f32],
+    given: &'a [f32],
+    /// What the compressed stream has lost that the maps write to.
+    lost: Option<Vec<f32>>,
+}
+
+impl<'a> Seen<'a> {
+    fn new(inputs: &Inputs<'a>, map: &LoadedLinear, tokens: usize) -> Seen<'a> {
+        let LoadedLinear { inputs: width, outputs, .. } = map;
+        let given = &inputs.rows[inputs.exact * width..][..tokens * width];
+        if inputs.exact == 0 {
+            return Seen { exact: given, given, lost: None };
+        }
+        let lost = inputs.stream.map(|stream| {
+            let (before, after) = stream.split_at(inputs.exact * outputs);
+            before[..tokens * outputs].iter().zip(after).map(|(a, b)| a - b).collect()
+        });
+        Seen { exact: &inputs.rows[..tokens * width], given, lost }
+    }
+
+    /// Sums of what the outputs of a map lack with the inputs given, times each of these (GPTAQ, Li et al. 2025, with what
+    /// the residual stream lacks as in Qronos, Zhang et al. 2025).
+    fn lacking(&self, map: &LoadedLinear) -> Vec<f32> {
+        let (width, outputs) = (map.inputs, map.outputs);
+        let differences: Vec<f32> = self.exact.iter().zip(self.given).map(|(a, b)| a - b).collect();
+        let mut lacking = product(&differences, &map.weight, (width, outputs));
+        if let Some(lost) = &self.lost {
+            lacking.iter_mut().zip(lost).for_each(|(x, lost)| *x += lost);
+        }
+        let extents = Extents { m: outputs, k: lacking.len() / outputs.max(1), n: width };
+        let mut sums = vec![0.0; outputs * width];
+        let lacking = Matrix::row_major(&lacking, outputs).transposed();
+        multiply(extents, lacking, Matrix::row_major(self.given, width), &mut sums);
+        sums
     }
 }

@@ -7,7 +7,7 @@ use half::f16;
 use super::error::CalibrateError;
 use super::hidden::Hidden;
 use super::layer::run_layer;
-use super::linear::{LoadedLinear, Observer};
+use super::linear::{Inputs, LoadedLinear, Observer};
 use crate::model::{Decoder, Layer, LayerRange, RangeScales};
 
 /// No activation of the calibration is to be larger than this: half of what fp16 holds.
@@ -56,7 +56,7 @@ pub fn repair_range(
 struct Peaks(BTreeMap<String, f32>);
 
 impl Observer for Peaks {
-    fn before(&mut self, _: &[f32], _: &mut [LoadedLinear]) -> Result<(), CalibrateError> {
+    fn before(&mut self, _: &Inputs<'_>, _: &mut [LoadedLinear]) -> Result<(), CalibrateError> {
         Ok(())
     }
 

@@ -42,7 +42,8 @@ fn attention(window: Option<usize>) -> Attention {
 
 #[test]
 fn tokens_see_those_before_them_in_their_own_sequence() {
-    let hidden = Hidden { width: 2, lengths: vec![3, 2], rows: vec![0.0; 10], aside: Aside::default() };
+    let hidden =
+        Hidden { width: 2, lengths: vec![3, 2], rows: vec![0.0; 10], aside: Aside::default(), exact: 0 };
     assert_eq!(hidden.ranges(), [0..3, 3..5]);
     // Keys are all the same, so that what is seen is averaged.
     let projected =

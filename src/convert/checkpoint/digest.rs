@@ -23,6 +23,11 @@ impl Checkpoint {
         name.unwrap_or_default().to_string_lossy().into_owned()
     }
 
+    /// Whether it is a GGUF file, which has everything in it.
+    pub fn is_gguf(&self) -> bool {
+        matches!(&self.shards[..], [shard] if shard.bytes.starts_with(b"GGUF"))
+    }
+
     /// Names, sizes and evenly spread samples of the weight files. A checkpoint of many gigabytes is told from another
     /// one in milliseconds; a change of single bytes may go unseen, which the packages' own digests would show.
     pub fn describe(&self) -> bundle::Checkpoint {

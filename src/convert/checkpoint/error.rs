@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use super::ConfigError;
 use anemeter_base::advice::{Advice, Remedy};
 pub(super) use anemeter_base::text::quoted;
+use anemeter_base::text::visible;
 use anemeter_base::zip::ZipError;
 
 pub(super) type Result<T> = std::result::Result<T, CheckpointError>;
@@ -74,12 +75,12 @@ impl fmt::Display for CheckpointError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { message, file, tensor, .. } = &*self.0;
         if let Some(file) = file {
-            write!(f, "{}: ", printable(&file.to_string_lossy()))?;
+            write!(f, "{}: ", visible(&file.to_string_lossy()))?;
         }
         if let Some(tensor) = tensor {
-            write!(f, "tensor {}: ", printable(&quoted(tensor)))?;
+            write!(f, "tensor {}: ", quoted(tensor))?;
         }
-        f.write_str(&printable(message))
+        f.write_str(&visible(message))
     }
 }
 
@@ -93,17 +94,6 @@ impl From<ZipError> for CheckpointError {
     fn from(error: ZipError) -> CheckpointError {
         CheckpointError::new(error.to_string())
     }
-}
-
-/// Text made safe for one line of a terminal.
-fn printable(text: &str) -> String {
-    text.chars().fold(String::with_capacity(text.len()), |mut out, c| {
-        match c.is_control() {
-            true => out.extend(c.escape_default()),
-            false => out.push(c),
-        }
-        out
-    })
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use std::str::FromStr;
 
 use super::error::{CheckpointError, Result, quoted};
 use anemeter_base::advice::Remedy;
+use anemeter_base::files;
 
 /// The revision of a name without one.
 const DEFAULT_REVISION: &str = "main";
@@ -170,7 +171,8 @@ fn commit_of(repository: &Path, revision: &str) -> Result<Option<String>> {
     if !reference.is_file() {
         return Ok(is_hash(revision).then(|| revision.to_owned()));
     }
-    let text = fs::read_to_string(&reference).map_err(|e| CheckpointError::io(&reference, "read", &e))?;
+    let text = files::read_text(&reference, files::SETTINGS)
+        .map_err(|e| CheckpointError::io(&reference, "read", &e))?;
     let commit = text.trim();
     if !is_hash(commit) {
         return Err(CheckpointError::new("holds no commit hash").in_file(&reference));

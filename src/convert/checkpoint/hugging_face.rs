@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::error::{CheckpointError, Result};
 use super::files::{Folder, Mapped};
-use super::{Checkpoint, Config, TextFiles, quantized, sentence, weights};
+use super::{About, Checkpoint, Config, TextFiles, quantized, sentence, weights};
 
 /// What is needed of `tokenizer.json` to find tokens by their text.
 #[derive(Debug, Deserialize)]
@@ -40,6 +40,7 @@ pub(super) fn open(folder: &Folder, only: Option<&Mapped>) -> Result<Checkpoint>
         eos: texts.eos(&config)?,
         chat_template: texts.chat_template(folder)?,
         tokenizer: texts.tokenizer.map(|file| file.bytes.to_vec()),
+        about: About::of_folder(folder, &config)?,
         config,
         shards: weights.shards,
         tensors: weights.tensors,

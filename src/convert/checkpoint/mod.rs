@@ -4,6 +4,7 @@
 //! `config.json`, tensor names and layouts as transformers writes them. Tensors stay mapped and are converted
 //! range by range when they are read.
 
+mod about;
 mod blocks;
 mod config;
 mod digest;
@@ -29,6 +30,7 @@ use files::{Folder, Mapped};
 
 use anemeter_kernels::tensor::Bytes;
 
+pub use about::About;
 pub use blocks::Block;
 pub use config::{Config, ConfigError};
 pub use error::CheckpointError;
@@ -59,6 +61,8 @@ pub struct Checkpoint {
     pub eos: Vec<u32>,
     /// What sentence-transformers says of it, if it does.
     pub sentence: Option<SentenceModules>,
+    /// Who made it, what it may be used for, where it came from.
+    pub about: About,
 }
 
 /// A file that holds weights, mapped.

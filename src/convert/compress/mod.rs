@@ -36,4 +36,4 @@ pub(crate) use plan::Candidate as PlannedWeight;
 pub use plan::{Plan, Rule};
 pub use precision::{Granularity, Linear, Palette, Pattern, Precision};
 pub use rewrite::{Compression, Raised, apply, apply_solved};
-pub use solution::{SolutionWriter, Solutions};
+pub use solution::{SolutionReader, SolutionWriter, Solutions};

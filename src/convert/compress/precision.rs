@@ -80,6 +80,29 @@ pub enum Pattern {
 const WORDS: &[&str] = &["fp16", "int8", "int4", "lut1", "lut2", "lut3", "lut4", "lut6", "lut8", "sparse"];
 
 impl Precision {
+    /// Bytes of a matrix as integers or palettes, with scales, zero points and palettes.
+    pub fn bytes(&self, [rows, columns]: [usize; 2]) -> u64 {
+        let elements = (rows * columns) as u64;
+        let codes = |bits: u32| (elements * u64::from(bits)).div_ceil(8);
+        match *self {
+            Precision::Linear(Linear { bits, symmetric, granularity }) => {
+                let units = match granularity {
+                    Granularity::Tensor => 1,
+                    Granularity::Channel => rows,
+                    Granularity::Block(size) => rows * columns.div_ceil(size.max(1)),
+                } as u64;
+                let zeros = if symmetric { 0 } else { (units * u64::from(bits)).div_ceil(8) };
+                codes(bits) + 2 * units + zeros
+            }
+            Precision::Palette(Palette { bits, group, scaled, .. }) => {
+                let groups = rows.div_ceil(group.unwrap_or(rows).max(1)) as u64;
+                let scales = if scaled { 2 * rows as u64 } else { 0 };
+                codes(bits) + (groups << bits) * 2 + scales
+            }
+            _ => (elements as f64 * self.bits() / 8.0).ceil() as u64,
+        }
+    }
+
     /// Bits of an element, without scales and palettes.
     pub fn bits(&self) -> f64 {
         match self {

@@ -9,11 +9,13 @@ use std::io::{self, BufWriter, Write};
 use std::ops::Range;
 use std::path::Path;
 
+use rayon::prelude::*;
+
 use super::encoder::{EncodedTables, Scheme};
 use super::encoding::Step;
 use super::gptq::SolvedRows;
 use super::precision::{Granularity, Linear, Palette, Precision};
-use super::weight::Weight;
+use super::weight::{Weight, rounded};
 use super::{CompressError, Result};
 use anemeter_kernels::quantize::{Loss, Packer};
 use anemeter_kernels::tensor::{Bytes, DType, shape};
@@ -132,6 +134,11 @@ impl Solutions {
         self.0.is_empty()
     }
 
+    /// What the codes of a weight stand for, if it has any.
+    pub fn reader(&self, name: &str) -> Option<SolutionReader<'_>> {
+        self.0.get(name).map(SolutionReader)
+    }
+
     /// The solution of a weight and the rows of it that one with this name has: a name ends with rows where a program holds
     /// only some, and with a number where a function holds the weight again.
     fn find(&self, name: &str) -> Option<(&Solution, Range<usize>)> {
@@ -189,6 +196,46 @@ impl Solutions {
             return Err(unfit("its pieces have other sizes"));
         }
         Ok(Box::new(SolvedScheme { chosen, codes, tables, loss: solution.loss }))
+    }
+}
+
+/// A weight read back from its codes.
+pub struct SolutionReader<'a>(&'a Solution);
+
+impl SolutionReader<'_> {
+    /// The elements of some rows.
+    pub fn rows(&self, rows: Range<usize>) -> Vec<f32> {
+        let Solution { precision, codes, parameters, scales, rows: count, .. } = self.0;
+        let bits = precision.bits() as usize;
+        let columns = codes.len() * 8 / bits / count.max(&1);
+        let code = |at: usize| {
+            let (byte, shift) = (at * bits / 8, at * bits % 8);
+            let next = codes.get(byte + 1).copied().unwrap_or(0);
+            let word = u16::from_le_bytes([codes[byte], next]) >> shift;
+            usize::from(word) & ((1 << bits) - 1)
+        };
+        let value = |row: usize, column: usize| match precision {
+            Precision::Palette(palette) => {
+                let group = palette.group.unwrap_or(*count).max(1);
+                let entry = parameters[(row / group << bits) + code(row * columns + column)];
+                entry * scales.get(row).copied().unwrap_or(1.0)
+            }
+            Precision::Linear(linear) => {
+                let blocks = parameters.len() / 2;
+                let unit = match linear.granularity {
+                    Granularity::Tensor => 0,
+                    Granularity::Channel => row,
+                    Granularity::Block(size) => row * (blocks / count.max(&1)) + column / size,
+                };
+                let code = code(row * columns + column) as i32;
+                let code =
+                    if linear.symmetric && code >= 1 << (bits - 1) { code - (1 << bits) } else { code };
+                (code as f32 - parameters[2 * unit + 1]) * parameters[2 * unit]
+            }
+            _ => 0.0,
+        };
+        let each = |at: usize| rounded(DType::F16, value(rows.start + at / columns, at % columns));
+        (0..rows.len() * columns).into_par_iter().map(each).collect()
     }
 }
 

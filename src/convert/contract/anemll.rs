@@ -142,6 +142,7 @@ impl<'a> Part<'a> {
             function: seen.interface.function.clone(),
             role,
             tokens,
+            whole_pieces_to: None,
             inputs: ContractInputs { ids: named(IDS), hidden: named(HIDDEN), ..ContractInputs::default() },
             caches: Vec::new(),
             states: Vec::new(),
@@ -172,6 +173,7 @@ impl<'a> Part<'a> {
             function: seen.interface.function.clone(),
             role,
             tokens: Some(tokens),
+            whole_pieces_to: None,
             inputs: ContractInputs {
                 ids: named(IDS),
                 hidden: named(HIDDEN),

@@ -1,8 +1,7 @@
 //! The contract of CoreML-LLM's models of one package: a token per prediction, the likeliest next token as output.
-//! Its chunked models need token vectors and rotations that the host computes from files of their own; those are not
-//! recognised.
 
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 
 use super::features::{Seen, sizes};
 use super::{Packages, beside};
@@ -13,9 +12,9 @@ use crate::bundle::contract::{
 };
 
 /// The file that describes the model.
-const CONFIG: &str = "model_config.json";
+pub(super) const CONFIG: &str = "model_config.json";
 /// Where its tokenizer is.
-const TOKENIZER: &str = "hf_model/tokenizer.json";
+pub(super) const TOKENIZER: &str = "hf_model/tokenizer.json";
 
 /// What is read of the file.
 #[derive(Deserialize)]
@@ -35,7 +34,7 @@ pub(super) fn recognise(packages: &Packages<'_>) -> Result<Option<Contract>, Bun
     if !is_it {
         return Ok(None);
     }
-    let config = config(packages)?;
+    let config: Config = config(packages)?;
     let columns = function.input("causal_mask").and_then(|mask| sizes(mask, -1)?.most());
     let context_length = columns.unwrap_or(config.context_length);
     let conv = CachePair { input: "conv_state_in".to_owned(), output: "conv_state_out".to_owned() };
@@ -44,6 +43,7 @@ pub(super) fn recognise(packages: &Packages<'_>) -> Result<Option<Contract>, Bun
         function: function.interface.function.clone(),
         role: ContractRole::Decode,
         tokens: Some(1),
+        whole_pieces_to: None,
         inputs: ContractInputs {
             ids: name("input_ids"),
             masks: vec![ContractMask {
@@ -77,7 +77,8 @@ pub(super) fn recognise(packages: &Packages<'_>) -> Result<Option<Contract>, Bun
     }))
 }
 
-fn config(packages: &Packages<'_>) -> Result<Config, BundleError> {
+/// Reads what is needed of the file beside the packages.
+pub(super) fn config<T: DeserializeOwned>(packages: &Packages<'_>) -> Result<T, BundleError> {
     let path = packages.folder.join(CONFIG);
     let problem = |problem: String| {
         let help = "it comes with the package and says how large its vocabulary is; or give a contract file";

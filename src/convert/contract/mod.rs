@@ -4,16 +4,16 @@
 mod anemll;
 mod check;
 mod coreml_llm;
+mod coreml_llm_chunks;
 mod features;
 mod swift_transformers;
 mod whole_sequence;
 
-use std::fs;
 use std::path::Path;
 
 use crate::bundle::BundleError;
 use crate::bundle::contract::Contract;
-use anemeter_base::config;
+use anemeter_base::{config, files};
 use anemeter_mil::Model;
 
 /// A tokenizer beside the packages.
@@ -34,8 +34,13 @@ pub struct Packages<'a> {
 type Recognise = fn(&Packages<'_>) -> Result<Option<Contract>, BundleError>;
 
 /// All that are known, the most particular first.
-const CONTRACTS: &[Recognise] =
-    &[anemll::recognise, coreml_llm::recognise, swift_transformers::recognise, whole_sequence::recognise];
+const CONTRACTS: &[Recognise] = &[
+    anemll::recognise,
+    coreml_llm::recognise,
+    coreml_llm_chunks::recognise,
+    swift_transformers::recognise,
+    whole_sequence::recognise,
+];
 
 /// The contract that packages keep; none if they are no language model that is known.
 pub fn recognise(packages: &Packages<'_>) -> Result<Option<Contract>, BundleError> {
@@ -52,7 +57,9 @@ pub fn recognise(packages: &Packages<'_>) -> Result<Option<Contract>, BundleErro
 /// Reads a contract file and checks that the packages can keep it.
 pub fn read(path: &Path, packages: &Packages<'_>) -> Result<Contract, BundleError> {
     let contract: Contract = config::load(path)?;
-    match check::problem(&contract, packages) {
+    // Files that it names are beside it, wherever the packages are.
+    let folder = path.parent().unwrap_or(Path::new("."));
+    match check::problem(&contract, &Packages { folder, ..*packages }) {
         Some(problem) => Err(BundleError::new(path, problem)),
         None => Ok(contract),
     }
@@ -64,10 +71,7 @@ fn beside(path: &Path) -> Result<Option<String>, BundleError> {
     if !path.is_file() {
         return Ok(None);
     }
-    if fs::metadata(path).map_err(unreadable)?.len() > LARGEST_FILE {
-        return Err(BundleError::new(path, format!("is larger than {LARGEST_FILE} bytes")));
-    }
-    fs::read_to_string(path).map(Some).map_err(unreadable)
+    files::read_text(path, LARGEST_FILE).map(Some).map_err(unreadable)
 }
 
 #[cfg(test)]

@@ -61,6 +61,7 @@ fn cached(package: &str, function: Seen<'_>, name: ContractName, caches: &[Cache
         function: function.interface.function.clone(),
         role,
         tokens,
+        whole_pieces_to: None,
         inputs: ContractInputs {
             ids: Some(IDS.to_owned()),
             masks: masks.clone(),

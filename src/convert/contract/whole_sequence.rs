@@ -51,6 +51,7 @@ pub(super) fn of_function(
                 function: function.interface.function.clone(),
                 role: ContractRole::WholeSequence,
                 tokens: None,
+                whole_pieces_to: None,
                 inputs: ContractInputs {
                     ids: has(ids),
                     masks: masks.into_iter().collect(),

@@ -79,27 +79,16 @@ pub(super) fn attention(
     kept: &mut KeysAndValues,
 ) -> Result {
     let heads = Heads::of(graph.scope(), attention)?;
-    let (q_channels, kv_channels) = (heads.queries() * heads.width, heads.kv_channels());
+    let q_channels = heads.queries() * heads.width;
     let query = graph.linear("query", x, &attention.query, (q_channels, hidden))?;
-    let own = match attention.shared_from {
-        Some(_) => None,
-        None => Some((
-            graph.linear("key", x, &attention.key, (kv_channels, hidden))?,
-            graph.linear("value", x, &attention.value, (kv_channels, hidden))?,
-        )),
-    };
-
     let place = Placing { attention, tokens, width: heads.width };
     let query = place.place(graph, "query", query, (heads.queries(), attention.query_norm.as_ref()))?;
     let query = graph.scaled("query_scaled", query, attention.scale / cap(graph.scope(), attention)?)?;
     let query = grown(graph, query, attention.growth, tokens)?;
-    let seen = match (own, attention.shared_from) {
-        (Some((key, value)), _) => {
-            let key = place.place(graph, "key", key, (heads.kv_heads, attention.key_norm.as_ref()))?;
-            let value = place.normed_value(graph, value, heads)?;
-            kept.exchange(graph, (index, heads), tokens, (key, value))?
-        }
-        (None, source) => kept.seen(graph.scope(), source.unwrap_or(index))?,
+
+    let seen = match attention.shared_from {
+        Some(source) => kept.seen(graph.scope(), source)?,
+        None => remember(graph, x, (index, attention), (hidden, tokens), kept)?,
     };
     let mask = tokens.masks.iter().find(|(window, _)| *window == attention.window).map(|&(_, id)| id);
     let mask = mask.ok_or_else(|| LowerError::model(graph.scope(), "the layer's mask is not an input"))?;
@@ -120,6 +109,24 @@ fn grown(graph: &mut Graph<'_>, query: ValueId, growth: Option<QueryGrowth>, tok
     let missing = || LowerError::model(graph.scope(), "the layer's factor of queries is not an input");
     let factor = factor.ok_or_else(missing)?;
     graph.binary("mul", "query_grown", query, factor)
+}
+
+/// Keys and values of a layer over `x`, into the cache; gives what attention is to see.
+pub(super) fn remember(
+    graph: &mut Graph<'_>,
+    x: ValueId,
+    (index, attention): (usize, &Attention),
+    (hidden, tokens): (usize, &Tokens),
+    kept: &mut KeysAndValues,
+) -> Result<AttendedKv> {
+    let heads = Heads::of(graph.scope(), attention)?;
+    let channels = heads.kv_channels();
+    let key = graph.linear("key", x, &attention.key, (channels, hidden))?;
+    let value = graph.linear("value", x, &attention.value, (channels, hidden))?;
+    let place = Placing { attention, tokens, width: heads.width };
+    let key = place.place(graph, "key", key, (heads.kv_heads, attention.key_norm.as_ref()))?;
+    let value = place.normed_value(graph, value, heads)?;
+    kept.exchange(graph, (index, heads), tokens, (key, value))
 }
 
 /// What queries are divided by so that scores come out as shares of their cap; 1 without a cap.

@@ -3,10 +3,12 @@
 //! A state has slots of one size. Where heads differ in number or width, a slot is as large as what divides them all, and keys
 //! of a layer take several.
 
+use super::apple_llm::PairedState;
 use super::attention::{Heads, Tokens};
 use super::error::{LowerError, Result};
 use super::graph::{CHANNELS, Graph};
 use super::pieces::Pieces;
+use crate::model::Layer;
 use anemeter_mil::ValueId;
 
 /// Keys and values that attention is to see.
@@ -30,6 +32,8 @@ pub(super) enum Cache {
     Io { keys: Vec<ValueId>, values: Vec<ValueId>, past: Option<Past> },
     /// Into a state.
     State(KvState),
+    /// Into a state of keys and one of values, as Apple's language models have them.
+    Pair(PairedState),
 }
 
 /// Cache inputs, `[batch, channels of all layers, 1, context]`.
@@ -79,6 +83,7 @@ impl Cache {
                 Ok(AttendedKv::Past { key: past_key, value: past_value, own_key: key, own_value: value })
             }
             Cache::State(state) => state.exchange(graph, heads, tokens, (key, value)),
+            Cache::Pair(state) => state.exchange(graph, heads, tokens, (key, value)),
         }
     }
 }
@@ -189,4 +194,34 @@ pub(super) fn channels(cached: &[(usize, Heads)]) -> Result<usize> {
         fits.ok_or_else(|| LowerError::model(&at, "the caches of all layers are too large together"))
     };
     cached.iter().try_fold(0, sum)
+}
+
+/// `[batch, kv_heads, tokens, width]`.
+pub(super) fn by_position(
+    graph: &mut Graph<'_>,
+    label: &str,
+    x: ValueId,
+    (heads, tokens): (Heads, &Tokens),
+) -> Result {
+    let unit = StateUnit { kv_heads: heads.kv_heads, width: heads.width };
+    unit.by_position(graph, label, x, (1, tokens))
+}
+
+/// The heads that all layers of a state have alike, where a state has one slot for each.
+pub(super) fn shared_heads(layers: &[Layer]) -> Result<(usize, usize)> {
+    let mut shared = None;
+    for (index, layer) in layers.iter().enumerate() {
+        let at = format!("layers_{index}_attention");
+        let heads = Heads::of(&at, &layer.attention)?;
+        let sizes = (heads.kv_heads, heads.width);
+        let &mut (kv_heads, width) = shared.get_or_insert(sizes);
+        if (kv_heads, width) != sizes {
+            let message = format!(
+                "has {} KV heads of width {}, other layers {kv_heads} of {width}; one state cannot hold both here",
+                sizes.0, sizes.1
+            );
+            return Err(LowerError::model(&at, message));
+        }
+    }
+    shared.ok_or_else(|| LowerError::model("layers", "there are none"))
 }

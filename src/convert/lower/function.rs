@@ -16,7 +16,7 @@ use super::weights::{WeightRequest, Weights};
 use crate::model::{Decoder, Layer, Norm, Position, Residual};
 use anemeter_base::vocabulary::{Embeddings, FunctionRole, kv_state_name};
 use anemeter_kernels::tensor::DType;
-use anemeter_mil::{Opset, ValueId};
+use anemeter_mil::ValueId;
 
 /// A chunk whose functions are being built.
 pub(super) struct ChunkBuilder<'a> {
@@ -295,12 +295,14 @@ fn embed(graph: &mut Graph<'_>, decoder: &Decoder, shape: impl Fn(usize) -> [usi
     Ok(Embedded { vectors, looked_up: looked_up.transpose()? })
 }
 
-fn embedding_table(graph: &mut Graph<'_>, decoder: &Decoder) -> Result {
+/// The embedding as a constant.
+pub(super) fn embedding_table(graph: &mut Graph<'_>, decoder: &Decoder) -> Result {
     let shape = [decoder.vocabulary, decoder.hidden];
     graph.within("embedding", |graph| graph.whole("weight", &decoder.embedding, &shape, &shape))
 }
 
-fn layer(
+/// A layer over `x`.
+pub(super) fn layer(
     graph: &mut Graph<'_>,
     x: ValueId,
     (index, layer): (usize, &Layer),
@@ -333,21 +335,8 @@ fn layer(
     graph.scaled("scaled", out, layer.scale)
 }
 
-/// The function of the head alone: the vectors of so many positions in, the logits of all of them out.
-pub(super) fn head_alone(
-    decoder: &Decoder,
-    opset: Opset,
-    positions: usize,
-    weights: &mut Weights,
-) -> Result<Finished> {
-    let mut graph = Graph::new(FunctionRole::MAIN, opset, &[positions], weights);
-    let x = graph.input("hidden", DType::F16, |positions| [1, decoder.hidden, 1, positions]);
-    let logits = head(&mut graph, x, None, (decoder, 1))?;
-    Ok(graph.finish(&logits))
-}
-
 /// Logits of the selected position, or of all, in as many parts as asked for.
-fn head(
+pub(super) fn head(
     graph: &mut Graph<'_>,
     mut x: ValueId,
     select: Option<ValueId>,
@@ -358,7 +347,10 @@ fn head(
         x = graph.reduce("reduce_sum", "last", chosen, SEQUENCE)?;
     }
     let (hidden, vocabulary) = (decoder.hidden, decoder.vocabulary);
-    let x = norm(graph, "final_norm", x, &decoder.final_norm, (CHANNELS, hidden))?;
+    let mut x = norm(graph, "final_norm", x, &decoder.final_norm, (CHANNELS, hidden))?;
+    if let Some(map) = &decoder.head.map {
+        x = graph.linear("head_map", x, map, (hidden, hidden))?;
+    }
     let (at, weight) = match decoder.head.tied {
         true => ("embedding_weight", &decoder.embedding),
         false => ("head_weight", &decoder.head.weight),
@@ -369,19 +361,23 @@ fn head(
         let shape = [rows.len(), hidden, 1, 1];
         let expected = [vocabulary, hidden];
         let weight = graph.weight(&WeightRequest { at, weight, expected: &expected, rows, shape: &shape })?;
-        let mut out = graph.conv("head", x, weight, None)?;
-        if let Some(cap) = decoder.head.softcap {
-            if !(cap > 0.0 && cap.is_finite()) {
-                return Err(LowerError::model("head", format!("logits cannot be capped at {cap}")));
-            }
-            out = graph.scaled("head_share", out, 1.0 / cap)?;
-            out = graph.unary("tanh", "head_bent", out)?;
-            out = graph.scaled("head_capped", out, cap)?;
-        }
+        let out = graph.conv("head", x, weight, None)?;
+        let out = capped(graph, out, decoder.head.softcap)?;
         let name = if parts == 1 { "logits".to_owned() } else { format!("logits_{part}") };
         logits.push((name, out));
     }
     Ok(logits)
+}
+
+/// Logits within their cap, if they have one.
+pub(super) fn capped(graph: &mut Graph<'_>, logits: ValueId, cap: Option<f32>) -> Result {
+    let Some(cap) = cap else { return Ok(logits) };
+    if !(cap > 0.0 && cap.is_finite()) {
+        return Err(LowerError::model("head", format!("logits cannot be capped at {cap}")));
+    }
+    let shares = graph.scaled("head_share", logits, 1.0 / cap)?;
+    let bent = graph.unary("tanh", "head_bent", shares)?;
+    graph.scaled("head_capped", bent, cap)
 }
 
 /// The `index`-th of `parts` near-equal parts of `0..total`.

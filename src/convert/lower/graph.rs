@@ -11,7 +11,7 @@ use super::error::{LowerError, Result};
 use super::weights::{WeightRequest, Weights};
 use crate::model::{Linear, Weight};
 use anemeter_kernels::tensor::{DType, Tensor};
-use anemeter_mil::{Arg, BuildError, Builder, Function, Opset, Pending, TensorType, Type, ValueId};
+use anemeter_mil::{Arg, BuildError, Builder, Function, Literal, Opset, Pending, TensorType, Type, ValueId};
 
 /// Tensors are (batch, channels, 1, sequence) unless a name says otherwise.
 pub(super) const CHANNELS: usize = 1;
@@ -81,7 +81,24 @@ impl<'w> Graph<'w> {
         self.builder.input(name, Type::State(TensorType::fixed(DType::F16, shape)))
     }
 
-    fn flexible(&mut self, name: &str, dtype: DType, shape: impl Fn(usize) -> Vec<usize>) -> ValueId {
+    /// Adds an input of one shape.
+    pub(super) fn fixed(&mut self, name: &str, dtype: DType, shape: &[usize]) -> ValueId {
+        self.flexible(name, dtype, |_| shape.to_vec())
+    }
+
+    /// Adds a constant that is no weight of the model.
+    pub(super) fn constant(&mut self, label: &str, literal: Literal) -> ValueId {
+        let name = self.unique(label);
+        self.builder.constant(&name, literal)
+    }
+
+    /// Adds an input of any rank whose shape may depend on the length.
+    pub(super) fn flexible(
+        &mut self,
+        name: &str,
+        dtype: DType,
+        shape: impl Fn(usize) -> Vec<usize>,
+    ) -> ValueId {
         let dims = self.enumerated.add(name, self.lengths.iter().map(|&length| shape(length)).collect());
         self.used.insert(name.to_owned());
         self.builder.input(name, TensorType::new(dtype, dims))
@@ -120,7 +137,13 @@ impl<'w> Graph<'w> {
         candidate
     }
 
-    fn push(&mut self, kind: &str, label: &str, give: impl FnOnce(Pending<'_>) -> Pending<'_>) -> Result {
+    /// Adds an operation of one result.
+    pub(super) fn push(
+        &mut self,
+        kind: &str,
+        label: &str,
+        give: impl FnOnce(Pending<'_>) -> Pending<'_>,
+    ) -> Result {
         let name = self.unique(label);
         let pushed = give(self.builder.op(kind).named(&name)).push();
         pushed.map_err(|source| self.refused(source))
@@ -192,7 +215,12 @@ impl<'w> Graph<'w> {
     }
 
     /// The same elements in another shape; no size is the sequence's.
-    pub(super) fn reshape(&mut self, label: &str, x: ValueId, shape: [Option<usize>; 4]) -> Result {
+    pub(super) fn reshape<const N: usize>(
+        &mut self,
+        label: &str,
+        x: ValueId,
+        shape: [Option<usize>; N],
+    ) -> Result {
         let shape = shape.map(|size| size.map_or(-1, int));
         self.push("reshape", label, |op| op.arg("x", x).arg("shape", shape))
     }

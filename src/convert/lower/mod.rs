@@ -3,6 +3,7 @@
 //! [`lower`] gives one model per chunk. Weights are streams that are converted to fp16 while a package is
 //! written; all functions of a chunk share them.
 
+mod apple_llm;
 mod attention;
 mod cache;
 mod encoder;
@@ -26,13 +27,14 @@ use std::sync::Arc;
 
 use enumerated::Enumerated;
 use fp16_stream::Fp16Stream;
-use function::{ChunkBuilder, Task, head_alone, share};
+use function::{ChunkBuilder, Task, share};
 use weights::Weights;
 
 use crate::model::{Decoder, Weight};
 use anemeter_base::vocabulary::{Embeddings, FunctionRole, KvForm};
 use anemeter_mil::{Function, Model, Payload};
 
+pub use apple_llm::{AppleLlm, AppleLlmModel, ROTARY_TABLES, lower_apple_llm};
 pub use encoder::lower_encoder;
 pub use error::LowerError;
 use error::Result;
@@ -81,18 +83,6 @@ fn chunk_name(index: usize, count: usize) -> String {
         1 => "model".to_owned(),
         count => format!("model_{:02}of{count:02}", index + 1),
     }
-}
-
-/// The head as a model of its own, which gives the logits of so many positions at once; the functions of [`lower`] give
-/// those of one.
-pub fn lower_head(decoder: &Decoder, positions: usize) -> Result<Model> {
-    let mut weights = Weights::new(Arc::default());
-    let head = head_alone(decoder, Options::default().opset, positions, &mut weights)?;
-    let mut model = Model::single(head.function);
-    if let Some(interface) = model.interface_mut(FunctionRole::MAIN) {
-        head.shapes.declare(interface);
-    }
-    Ok(model)
 }
 
 /// All of a weight as fp16, row by row, converted while it is written.

@@ -114,6 +114,15 @@ impl Options {
     }
 }
 
+/// Refuses lengths that a decoder cannot have.
+pub(super) fn check_decoder_lengths(
+    option: &'static str,
+    lengths: &[usize],
+    decoder: &Decoder,
+) -> Result<()> {
+    check_lengths(option, lengths, Reach::of(decoder))
+}
+
 /// How long sequences of a model can be.
 #[derive(Debug, Clone, Copy)]
 struct Reach {

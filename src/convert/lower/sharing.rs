@@ -115,11 +115,16 @@ impl KeysAndValues {
         self.seen.get(&layer).cloned().ok_or_else(unknown)
     }
 
+    /// The cache alone.
+    pub(super) fn into_cache(self) -> Cache {
+        self.cache
+    }
+
     /// New keys and values of the form `io`, in the order of its caches.
     pub(super) fn new_of_io(self) -> Option<(Vec<ValueId>, Vec<ValueId>)> {
         match self.cache {
             Cache::Io { keys, values, .. } => Some((keys, values)),
-            Cache::None | Cache::State(_) => None,
+            Cache::None | Cache::State(_) | Cache::Pair(_) => None,
         }
     }
 }

@@ -44,6 +44,8 @@ pub enum Position {
 /// The output projection (LM head) and what is done to its logits.
 #[derive(Debug, Clone)]
 pub struct Head {
+    /// A map of the hidden size after the last norm, if rotations left one.
+    pub map: Option<Linear>,
     /// `[vocabulary, hidden]`; the embedding itself if it is tied.
     pub weight: Weight,
     /// Whether it is the embedding.

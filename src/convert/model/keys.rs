@@ -5,6 +5,10 @@ use crate::checkpoint::{Config, ConfigError};
 
 pub(super) type Result<T> = std::result::Result<T, ConfigError>;
 
+/// The numbers above zero that programs and `export.json` can hold.
+const LEAST: f64 = f32::MIN_POSITIVE as f64;
+const MOST: f64 = f32::MAX as f64;
+
 /// A configuration or a section of it.
 pub(super) struct Keys {
     config: Config,
@@ -106,6 +110,10 @@ impl Keys {
             Some(value) if value.is_nan() || value <= 0.0 => {
                 Err(self.wrong(key, &format!("is {value}, expected a number above 0")))
             }
+            Some(value) if !(LEAST..=MOST).contains(&value) => {
+                let problem = format!("is {value:e}, expected {LEAST:.1e} to {MOST:.1e}, which fp32 has");
+                Err(self.wrong(key, &problem))
+            }
             value => Ok(value),
         }
     }
@@ -113,6 +121,14 @@ impl Keys {
     /// A number above zero.
     pub(super) fn positive(&self, key: &str) -> Result<f64> {
         self.opt_positive(key)?.ok_or_else(|| self.wrong(key, "is missing"))
+    }
+
+    /// What a norm adds to a variance.
+    pub(super) fn epsilon(&self, key: &str, default: f64) -> Result<f32> {
+        match self.positive_or(key, default)? {
+            value if value < 1.0 => Ok(value as f32),
+            value => Err(self.wrong(key, &format!("is {value}, expected a number between 0 and 1"))),
+        }
     }
 
     pub(super) fn positive_or(&self, key: &str, default: f64) -> Result<f64> {

@@ -8,6 +8,7 @@ mod keys;
 mod per_layer;
 mod range;
 mod rope;
+mod rotate;
 mod tensors;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -23,4 +24,5 @@ pub use graph::{
 pub use per_layer::{PerLayerInputs, PerLayerMix};
 pub use range::{LayerRange, RangeScales};
 pub use rope::{LongFrequencies, Rope, RopeScaling};
+pub use rotate::{Mapped, Rotated, rotate};
 pub use weight::{Pairs, Source, Weight};

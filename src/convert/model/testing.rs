@@ -24,6 +24,7 @@ pub(super) fn checkpoint(config: &str, tensors: &str) -> Checkpoint {
         bos: None,
         eos: Vec::new(),
         sentence: None,
+        about: Default::default(),
     }
 }
 

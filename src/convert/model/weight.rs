@@ -1,7 +1,9 @@
 //! A weight of the model as a view of a stored tensor, read range by range.
 
 use std::ops::Range;
+use std::sync::Arc;
 
+use super::rotate::Mapped;
 use crate::checkpoint::{QuantizedBlocks, Stored};
 use anemeter_kernels::tensor::{DType, Shape, shape};
 
@@ -36,6 +38,8 @@ pub enum Source {
     Ones(Stored),
     /// Each element of another source times a number.
     Scaled(Box<Source>, f32),
+    /// Another weight with maps of its inputs and outputs in it.
+    Mapped(Arc<Mapped>),
 }
 
 /// Heads in which neighbouring dimensions are rotated against each other.
@@ -119,6 +123,7 @@ impl Weight {
             }
             Source::Halves(stored, pairs) => self.read_halves(stored, *pairs, range, out),
             Source::Ones(_) => out[..range.len()].fill(1.0),
+            Source::Mapped(mapped) => mapped.read(range, out),
             Source::Scaled(inner, factor) => {
                 let out = &mut out[..range.len()];
                 self.read_source(inner, range, out);
@@ -148,6 +153,7 @@ impl Weight {
             | Source::PlusOne(_)
             | Source::Halves(..)
             | Source::Ones(_)
+            | Source::Mapped(_)
             | Source::Scaled(..) => false,
         };
         is_plain.then(|| self.source_bytes(range))
@@ -193,6 +199,7 @@ impl Weight {
     fn range_of<'a>(&self, source: &'a Source, range: Range<usize>) -> (&'a Stored, Range<usize>) {
         let (stored, offset) = match source {
             Source::Scaled(inner, _) => return self.range_of(inner, range),
+            Source::Mapped(mapped) => return mapped.inner().source_range(mapped.needed(range)),
             Source::Stored(stored) | Source::PlusOne(stored) => (stored, 0),
             Source::Rows(stored, row) => (stored, self.row_start(*row)),
             Source::Transposed(stored)
@@ -221,6 +228,7 @@ impl Weight {
             | Source::PlusOne(_)
             | Source::Halves(..)
             | Source::Ones(_)
+            | Source::Mapped(_)
             | Source::Scaled(..) => return None,
         };
         stored.quantized_blocks()?.starting_at(start + first)

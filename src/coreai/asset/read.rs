@@ -1,11 +1,11 @@
 //! Opening an asset: its program is read, its weights stay mapped.
 
 use std::collections::BTreeSet;
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use anemeter_base::files;
 use anemeter_kernels::tensor::Bytes;
 use sha2::{Digest, Sha256};
 
@@ -46,7 +46,7 @@ impl Asset {
         };
         let at = path.join(PROGRAM);
         let io_error = |e: io::Error| AssetError::io(&at, "read", &e);
-        let file = File::open(&at).and_then(|file| Bytes::map(&file)).map_err(io_error)?;
+        let file = files::open(&at).and_then(|file| Bytes::map(&file)).map_err(io_error)?;
         let decoded = decode(&file).map_err(|e| e.in_file(&at))?;
         Ok(Asset { path: path.to_owned(), metadata, file, recorded, decoded })
     }
@@ -54,6 +54,11 @@ impl Asset {
     /// Where it is.
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Where its program and weights are.
+    pub fn program_path(&self) -> PathBuf {
+        self.path.join(PROGRAM)
     }
 
     /// Its program.
@@ -127,7 +132,7 @@ fn read_small(path: &Path) -> Result<Vec<u8>> {
     const LARGEST: u64 = 1 << 20;
     let io_error = |e: io::Error| AssetError::io(path, "read", &e);
     let mut bytes = Vec::new();
-    File::open(path).map_err(io_error)?.take(LARGEST + 1).read_to_end(&mut bytes).map_err(io_error)?;
+    files::open(path).map_err(io_error)?.take(LARGEST + 1).read_to_end(&mut bytes).map_err(io_error)?;
     match bytes.len() as u64 > LARGEST {
         true => Err(AssetError::malformed(format!("expected at most {LARGEST} bytes")).in_file(path)),
         false => Ok(bytes),

@@ -57,6 +57,7 @@ pub(super) mod attribute {
     pub(in crate::bytecode) const PARAM_CONSTANT: u64 = 16;
     pub(in crate::bytecode) const APPROXIMATE: u64 = 19;
     pub(in crate::bytecode) const SCATTER_MODE: u64 = 20;
+    pub(in crate::bytecode) const SPARSE_ENCODING: u64 = 21;
     pub(in crate::bytecode) const FILE: u64 = 30;
     pub(in crate::bytecode) const SOURCE_LOCATION: u64 = 31;
     pub(in crate::bytecode) const COMPILE_UNIT: u64 = 32;
@@ -67,6 +68,10 @@ pub(super) mod attribute {
     pub(in crate::bytecode) const DICTIONARY: u64 = 45;
     pub(in crate::bytecode) const UNIT: u64 = 46;
 }
+
+/// What the record of [`attribute::SPARSE_ENCODING`] has before the number of stored elements, where they are told by a bit
+/// mask: every file that was seen has this.
+pub(super) const BIT_MASK: [u64; 4] = [0, 1, 1, 0];
 
 /// Numbers of types that are no scalars.
 pub(super) mod ty {
@@ -98,6 +103,7 @@ pub(super) static ATTRIBUTES: &[Kind] = {
         Kind { number: PARAM_CONSTANT, fields: &[Attribute, Type] },
         Kind { number: APPROXIMATE, fields: &[Integer] },
         Kind { number: SCATTER_MODE, fields: &[Integer] },
+        Kind { number: SPARSE_ENCODING, fields: &[Integer, Integer, Integer, Integer, Integer] },
         Kind { number: FILE, fields: &[String, String, String] },
         Kind { number: SOURCE_LOCATION, fields: &[Attribute, Integer, Integer, Integer, Integer] },
         Kind { number: COMPILE_UNIT, fields: &[String, Attribute, String, Integer, String, Integer] },

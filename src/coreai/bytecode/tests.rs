@@ -19,8 +19,12 @@ fn ty() -> impl Strategy<Value = Type> {
     );
     let tensor = (vec(dim, 0..6), scalar.clone(), proptest::option::of(constraints))
         .prop_map(|(dims, element, constraints)| Type::Tensor { dims, element, constraints });
+    let some = prop_oneof![3 => (0..=i64::MAX as u64).prop_map(Dim::Fixed), 1 => Just(Dim::Dynamic)];
+    let sparse = (vec(some, 0..6), scalar.clone(), any::<u64>())
+        .prop_map(|(dims, element, stored)| Type::Sparse { dims, element, stored });
     let leaf = prop_oneof![
         4 => tensor,
+        1 => sparse,
         1 => scalar.prop_map(Type::Scalar),
         1 => Just(Type::Token),
         1 => Just(Type::ParamSymbol),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use half::f16;
 
-use crate::program::{Attribute, Dim, Op, Region, Scalar, Type, ValueId};
+use crate::program::{Attribute, Dim, HwConstraints, Op, Region, Scalar, Type, ValueId};
 
 /// Constants of so many bytes are written in place, larger ones as resources.
 pub(super) const INLINE_BYTES: usize = 128;
@@ -265,6 +265,32 @@ impl Body {
         self.push("primitive.cast_v1", &[x], tensor(to, &dims))
     }
 
+    /// The same numbers in memory that nothing is said about, where something is.
+    pub(super) fn unconstrained(&mut self, x: ValueId) -> ValueId {
+        match self.ty(x) {
+            Type::Tensor { dims, element, constraints: Some(_) } => {
+                let ty = Type::Tensor { dims: dims.clone(), element: *element, constraints: None };
+                self.push("ax.copy_discarding_constraints_v1", &[x], ty)
+            }
+            _ => x,
+        }
+    }
+
+    /// The same numbers as they are to lie in memory.
+    pub(super) fn constrained(&mut self, x: ValueId, constraints: &HwConstraints) -> ValueId {
+        match self.ty(x) {
+            Type::Tensor { dims, element, .. } => {
+                let ty = Type::Tensor {
+                    dims: dims.clone(),
+                    element: *element,
+                    constraints: Some(constraints.clone()),
+                };
+                self.push("ax.copy_with_constraints_v1", &[x], ty)
+            }
+            _ => x,
+        }
+    }
+
     /// Values one after the other along an axis.
     pub(super) fn concat(&mut self, values: &[ValueId], axis: usize) -> ValueId {
         if let [only] = values {
@@ -308,7 +334,7 @@ impl Body {
 }
 
 /// Bytes of an element in place; narrower ones take a whole byte.
-fn element_bytes(element: Scalar) -> usize {
+pub(super) fn element_bytes(element: Scalar) -> usize {
     match element {
         Scalar::F64 | Scalar::I64 | Scalar::U64 => 8,
         Scalar::F32 | Scalar::I32 | Scalar::U32 => 4,

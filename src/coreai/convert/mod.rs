@@ -8,11 +8,12 @@ mod composites;
 mod emit;
 mod error;
 mod names;
+mod open;
 pub mod ops;
 mod types;
 mod weights;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use body::Body;
 use emit::FunctionState;
@@ -20,7 +21,7 @@ pub use error::ConvertError;
 use error::Refusal;
 use weights::Weights;
 
-use crate::program::{Attribute, Graph, Port, Program, Type};
+use crate::program::{Attribute, Graph, HwConstraints, Port, Program, Type, ValueId};
 use anemeter_mil::graph::{Graph as MilGraph, graphs};
 use anemeter_mil::propagate::place;
 use anemeter_mil::verify::Verified;
@@ -40,11 +41,45 @@ pub struct FunctionShape {
     pub shape: usize,
 }
 
+/// What of a conversion the MIL program does not say.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Conversion {
+    /// Functions that become one graph of open sizes, where others become one graph for each of their enumerated shapes.
+    pub open: BTreeSet<String>,
+    /// How inputs, outputs and states of a name lie in memory, where that is fixed.
+    pub constraints: BTreeMap<String, HwConstraints>,
+}
+
 /// A MIL program as aicode.
 pub fn from_mil(model: &Verified) -> Result<Program, ConvertError> {
+    from_mil_as(model, &Conversion::default())
+}
+
+/// A MIL program as aicode, with open sizes and layouts in memory.
+pub fn from_mil_as(model: &Verified, conversion: &Conversion) -> Result<Program, ConvertError> {
     let mut weights = Weights::default();
-    let converted = named(model.model()).map(|(graph, name)| function(&graph, name, &mut weights));
-    Ok(Program { version: VERSION, graphs: converted.collect::<Result<_, _>>()? })
+    let mut converted: Vec<Graph> = Vec::new();
+    let mut shapes: Vec<Graph> = Vec::new();
+    let mut named = named(model.model()).peekable();
+    while let Some((graph, name)) = named.next() {
+        let function = &graph.function.name;
+        let is_open = conversion.open.contains(function);
+        let becomes =
+            function_graph(&graph, if is_open { function.clone() } else { name }, &mut weights, conversion)?;
+        if !is_open {
+            converted.push(becomes);
+            continue;
+        }
+        shapes.push(becomes);
+        if named.peek().is_none_or(|(next, _)| next.function.name != *function) {
+            let joined = open::join(&std::mem::take(&mut shapes));
+            converted.push(joined.map_err(|Refusal(message)| ConvertError::Interface {
+                function: function.clone(),
+                message: format!("cannot be written for all sizes at once: {message}"),
+            })?);
+        }
+    }
+    Ok(Program { version: VERSION, graphs: converted })
 }
 
 /// The functions of the aicode that a model becomes, in order.
@@ -64,14 +99,20 @@ fn named(model: &Model) -> impl Iterator<Item = (MilGraph<'_>, String)> {
     })
 }
 
-fn function(graph: &MilGraph<'_>, name: String, weights: &mut Weights) -> Result<Graph, ConvertError> {
+fn function_graph(
+    graph: &MilGraph<'_>,
+    name: String,
+    weights: &mut Weights,
+    conversion: &Conversion,
+) -> Result<Graph, ConvertError> {
     let interface =
         |Refusal(message)| ConvertError::Interface { function: graph.function.name.clone(), message };
-    let inputs = graph.function.inputs.iter().map(|&id| input(graph, id));
+    let inputs = graph.function.inputs.iter().map(|&id| input(graph, id, conversion));
     let inputs = inputs.collect::<Result<Vec<Port>, _>>().map_err(interface)?;
-    let body = Body::new(inputs.iter().map(|port| port.ty.clone()).collect());
-    let values = (0..).map(|index| body.argument(index));
-    let values: HashMap<_, _> = graph.function.inputs.iter().copied().zip(values).collect();
+    let mut body = Body::new(inputs.iter().map(|port| port.ty.clone()).collect());
+    let arguments: Vec<ValueId> = (0..inputs.len()).map(|index| body.argument(index)).collect();
+    let arguments = arguments.into_iter().map(|argument| body.unconstrained(argument));
+    let values: HashMap<_, _> = graph.function.inputs.iter().copied().zip(arguments).collect();
     let mut state = FunctionState { graph, body, weights, values, tokens: HashMap::new() };
     open_states(&mut state);
     for op in graph.runtime_ops() {
@@ -84,7 +125,10 @@ fn function(graph: &MilGraph<'_>, name: String, weights: &mut Weights) -> Result
         returned.push(state.tokens[&id]);
     }
     for &id in &graph.function.body.outputs {
-        let value = state.value(id).map_err(interface)?;
+        let mut value = state.value(id).map_err(interface)?;
+        if let Some(constraints) = conversion.constraints.get(graph.name(id)) {
+            value = state.body.constrained(value, constraints);
+        }
         outputs.push(Port { name: graph.name(id).to_owned(), ty: state.body.ty(value).clone() });
         returned.push(value);
     }
@@ -116,12 +160,18 @@ fn open_states(state: &mut FunctionState<'_, '_>) {
     state.tokens.extend(states.into_iter().map(|id| (id, token)));
 }
 
-fn input(graph: &MilGraph<'_>, id: MilId) -> Result<Port, Refusal> {
+fn input(graph: &MilGraph<'_>, id: MilId, conversion: &Conversion) -> Result<Port, Refusal> {
     let name = graph.name(id);
     let refused = |Refusal(message): Refusal| Refusal(format!("input `{name}`: {message}"));
+    let placed = |ty: Type| match (ty, conversion.constraints.get(name)) {
+        (Type::Tensor { dims, element, .. }, Some(constraints)) => {
+            Type::Tensor { dims, element, constraints: Some(constraints.clone()) }
+        }
+        (ty, _) => ty,
+    };
     let ty = match graph.any_ty(id) {
-        MilType::Tensor(ty) => types::tensor(ty).map_err(refused)?,
-        MilType::State(ty) => Type::Handle(Box::new(types::tensor(ty).map_err(refused)?)),
+        MilType::Tensor(ty) => placed(types::tensor(ty).map_err(refused)?),
+        MilType::State(ty) => Type::Handle(Box::new(placed(types::tensor(ty).map_err(refused)?))),
         other => return Err(Refusal(format!("input `{name}` is a {other}; Core AI takes tensors"))),
     };
     Ok(Port { name: name.to_owned(), ty })

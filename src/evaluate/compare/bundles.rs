@@ -120,10 +120,14 @@ impl<'a> Side<'a> {
         context: &BenchContext<'_>,
     ) -> Result<Side<'a>, CompareError> {
         let planned = || -> Result<Side<'a>, EvaluateError> {
-            let runtime = runtime::choose(request.runtime)?;
+            let runtime = runtime::choose(request.runtime.or(bundle.manifest().only_runtime()))?;
             let plan =
                 Plan::new(request.config.clone(), bundle, runtime.name(), context.mix(), request.soak)?;
-            Ok(Side { facts: BundleFacts::of(bundle)?, plan, observed: Observations::default() })
+            Ok(Side {
+                facts: BundleFacts::of(bundle, runtime.name())?,
+                plan,
+                observed: Observations::default(),
+            })
         };
         planned()
             .map_err(|error| CompareError::Evaluate { bundle: bundle.folder().display().to_string(), error })

@@ -1,6 +1,5 @@
 //! One package on two runtimes: do both give the same, and what does a call take on each?
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -8,19 +7,18 @@ use serde::Serialize;
 
 use super::document::{PackageOnBoth, Runtimes};
 use crate::advice::{Advice, Remedy};
-use crate::bundle::{Bundle, BundleError};
+use crate::bundle::{Bundle, BundleError, Chunk};
 use crate::compare::SCHEMA;
 use crate::generate::{Clock, SystemClock};
 use crate::kernels::convert::to_f32;
 use crate::mil::{Feature, Interface};
 use crate::package::PackageError;
 use crate::runtime::{
-    LoadOptions, LoadedModel, Runtime, RuntimeError, Session, SyntheticInputError, adapted, coreai,
-    synthetic_inputs,
+    LoadOptions, LoadedModel, Runtime, RuntimeError, Session, SyntheticInputError, adapted, synthetic_inputs,
 };
 use crate::stats::{Direction, Ordered, Percentile, cosine};
 use crate::tensor::{Tensor, TensorView};
-use crate::vocabulary::{ComputeUnits, RuntimeName};
+use crate::vocabulary::RuntimeName;
 
 /// Outputs whose cosine is lower are not the same.
 pub const SAME_COSINE: f64 = 0.999;
@@ -135,37 +133,15 @@ impl Advice for OnBothError {
     }
 }
 
-/// What is run on both runtimes.
-pub struct Subject {
-    /// Packages in the order in which they run.
-    packages: Vec<PathBuf>,
-    /// Where operations are meant to run.
-    pub units: ComputeUnits,
-}
-
-impl Subject {
-    /// One package.
-    pub fn package(path: &Path) -> Subject {
-        Subject { packages: vec![path.to_owned()], units: ComputeUnits::default() }
-    }
-
-    /// The packages of a bundle, and its compute units.
-    pub fn bundle(path: &Path) -> Result<Subject, OnBothError> {
-        let bundle = Bundle::open_any(path)?;
-        let chunks = bundle.manifest().chunks.iter();
-        let packages = chunks.map(|chunk| bundle.path(&chunk.file.name)).collect();
-        Ok(Subject { packages, units: bundle.manifest().compute_units() })
-    }
-}
-
-/// Runs every function of a subject, which is called `name`, on both runtimes, `calls` times each.
+/// Runs every function of a bundle, which is called `name`, on both runtimes, `calls` times each.
 pub fn compare(
-    (name, subject): (String, &Subject),
+    (name, bundle): (String, &Bundle),
     runtimes: [&dyn Runtime; 2],
     options: &LoadOptions,
     calls: usize,
 ) -> Result<Runtimes, OnBothError> {
-    let packages = subject.packages.iter().map(|path| package_on_both(path, runtimes, options, calls));
+    let chunks = bundle.manifest().chunks.iter();
+    let packages = chunks.map(|chunk| chunk_on_both((bundle, chunk), runtimes, options, calls));
     let packages: Vec<PackageOnBoth> = packages.collect::<Result<_, _>>()?;
     let [baseline, candidate] = runtimes.map(Runtime::name);
     Ok(Runtimes {
@@ -179,42 +155,36 @@ pub fn compare(
     })
 }
 
-fn package_on_both(
-    path: &Path,
+fn chunk_on_both(
+    (bundle, chunk): (&Bundle, &Chunk),
     runtimes: [&dyn Runtime; 2],
     options: &LoadOptions,
     calls: usize,
 ) -> Result<PackageOnBoth, OnBothError> {
-    let name = path.file_name().map_or_else(|| path.display().to_string(), |n| n.to_string_lossy().into());
+    let name = chunk.file.name.clone();
     let load = |runtime: &dyn Runtime| -> Result<On, OnBothError> {
         let failed = |error| OnBothError::Runtime { package: name.clone(), runtime: runtime.name(), error };
-        let package = match runtime.open(&beside(path, runtime.name())) {
+        let package = match runtime.open(&bundle.file_for(chunk, runtime.name())?) {
             Err(RuntimeError::Package(error)) => return Err(error.into()),
             opened => opened.map_err(failed)?,
         };
         let loaded = runtime.load(&package, options).map_err(failed)?;
         Ok(On { runtime: runtime.name(), loaded })
     };
-    let [first, second] = [load(runtimes[0])?, load(runtimes[1])?];
-    let names: Vec<&str> = first.loaded.model().interfaces().iter().map(|i| i.function.as_str()).collect();
-    let second = On { runtime: second.runtime, loaded: adapted(second.loaded, &names) };
-    let both = [first.clone(), second];
-    let functions = functions_on_both(&both, calls, &SystemClock::default());
+    let both = [load(runtimes[0])?, load(runtimes[1])?];
+    // The functions are those of the package, which an asset has at each of their shapes.
+    let described = match both[0].runtime {
+        RuntimeName::CoreAi => Arc::clone(&both[1].loaded),
+        _ => Arc::clone(&both[0].loaded),
+    };
+    let both =
+        both.map(|on| On { loaded: adapted(on.loaded, &chunk.calls(on.runtime)), runtime: on.runtime });
+    let functions = functions_on_both(&both, described.model().interfaces(), calls, &SystemClock::default());
     let functions = functions.map_err(|problem| match problem {
         Problem::Inputs(error) => OnBothError::Inputs { package: name.clone(), error },
         Problem::Runtime { runtime, error } => OnBothError::Runtime { package: name.clone(), runtime, error },
     })?;
     Ok(PackageOnBoth { package: name, functions })
-}
-
-/// What a runtime executes of a package: itself, or the asset of the same name beside it.
-fn beside(path: &Path, runtime: RuntimeName) -> PathBuf {
-    let (is_asset, wants_asset) = (coreai::is_asset(path), runtime == RuntimeName::CoreAi);
-    match (is_asset, wants_asset) {
-        (false, true) => path.with_extension("aimodel"),
-        (true, false) => path.with_extension("mlpackage"),
-        _ => path.to_owned(),
-    }
 }
 
 /// Why a function was not run on both.
@@ -235,10 +205,10 @@ struct On {
 /// call of each is compared and not timed; `calls` more are timed, in turns.
 fn functions_on_both(
     both: &[On; 2],
+    interfaces: &[Interface],
     calls: usize,
     clock: &dyn Clock,
 ) -> Result<Vec<FunctionOnBoth>, Problem> {
-    let interfaces = both[0].loaded.model().interfaces();
     interfaces.iter().map(|interface| on_both(both, interface, calls, clock)).collect()
 }
 
@@ -341,6 +311,8 @@ mod tests {
 
     use half::f16;
 
+    use std::path::Path;
+
     use super::*;
     use crate::generate::ManualClock;
     use crate::mil::verify::verify;
@@ -394,7 +366,9 @@ mod tests {
                 ms: ms[index],
             }),
         };
-        functions_on_both(&[on(0), on(1)], calls, &clock).unwrap().remove(0)
+        let both = [on(0), on(1)];
+        let interfaces = both[0].loaded.model().interfaces();
+        functions_on_both(&both, interfaces, calls, &clock).unwrap().remove(0)
     }
 
     #[test]

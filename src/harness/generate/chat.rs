@@ -6,7 +6,8 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::time::SystemTime;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use minijinja::value::{Kwargs, ValueKind};
 use minijinja::{Environment, Error, ErrorKind, Output, State, Value, context, escape_formatter};
@@ -14,10 +15,18 @@ use serde::Serialize;
 use serde_json::Value as Json;
 use serde_json::ser::{CompactFormatter, Formatter, PrettyFormatter, Serializer};
 
+use anemeter_base::bounded::{Budget, bounded};
+
 use super::error::{GenerateError, Result};
 
 /// Instructions a template may execute.
-const FUEL: u64 = 10_000_000;
+const FUEL: u64 = 2_000_000;
+/// What it may take besides.
+const BUDGET: Budget = Budget { memory: 256 << 20, time: Duration::from_secs(10) };
+/// Bytes of a template; the longest in use have 30,000.
+const LONGEST_TEMPLATE: usize = 1 << 20;
+/// Bytes of what it may give.
+const LONGEST_TEXT: usize = 64 << 20;
 const NAME: &str = "chat_template";
 
 /// One message of a conversation.
@@ -50,7 +59,7 @@ pub struct ChatContext {
 /// A chat template.
 #[derive(Debug)]
 pub struct ChatTemplate {
-    environment: Environment<'static>,
+    environment: Arc<Environment<'static>>,
     context: ChatContext,
     takes_tools: bool,
 }
@@ -71,9 +80,22 @@ impl ChatTemplate {
         let now = context.now.unwrap_or(SystemTime::UNIX_EPOCH);
         environment
             .add_function("strftime_now", move |format: String| anemeter_base::time::strftime(now, &format));
-        let parsed = environment.add_template_owned(NAME, without_generation_tags(text));
-        parsed.map_err(|e| GenerateError::file(path, format!("is not a chat template: {}", describe(&e))))?;
-        Ok(ChatTemplate { environment, context, takes_tools: text.contains("tools") })
+        let refused =
+            |problem: String| GenerateError::file(path, format!("is not a chat template: {problem}"));
+        if text.len() > LONGEST_TEMPLATE {
+            return Err(refused(format!("it has {} bytes, at most {LONGEST_TEMPLATE} are read", text.len())));
+        }
+        let takes_tools = text.contains("tools");
+        let text = without_generation_tags(text);
+        let parsed = bounded(BUDGET, move || {
+            let parsed = environment.add_template_owned(NAME, text).map_err(|e| describe(&e));
+            parsed.map(|()| environment)
+        });
+        let environment = match parsed {
+            Ok(parsed) => parsed,
+            Err(exceeded) => Err(format!("reading it {exceeded}")),
+        };
+        Ok(ChatTemplate { environment: Arc::new(environment.map_err(refused)?), context, takes_tools })
     }
 
     /// Whether it says anything about tools.
@@ -99,9 +121,20 @@ impl ChatTemplate {
             eos_token => self.context.eos_token,
             add_generation_prompt => true,
         };
-        let template = self.environment.get_template(NAME);
-        let text = template.and_then(|template| template.render(context));
-        text.map_err(|e| GenerateError::Template(describe(&e)))
+        let environment = self.environment.clone();
+        let rendered = bounded(BUDGET, move || {
+            let template = environment.get_template(NAME);
+            template.and_then(|template| template.render(context)).map_err(|e| describe(&e))
+        });
+        let text = match rendered {
+            Ok(rendered) => rendered.map_err(GenerateError::Template)?,
+            Err(exceeded) => return Err(GenerateError::Template(exceeded.to_string())),
+        };
+        if text.len() > LONGEST_TEXT {
+            let problem = format!("gives {} bytes, at most {LONGEST_TEXT} are taken", text.len());
+            return Err(GenerateError::Template(problem));
+        }
+        Ok(text)
     }
 }
 

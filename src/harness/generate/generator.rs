@@ -61,6 +61,9 @@ pub struct SampledToken {
     pub id: u32,
 }
 
+/// Is told a token and the logits that it was picked from, and may break off.
+pub type Each<'a> = dyn FnMut(SampledToken, &[f32]) -> Result<ControlFlow<()>> + 'a;
+
 /// Why a sequence ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -136,7 +139,7 @@ pub fn sessions(bundle: &Bundle, runtime: &dyn Runtime, how: &LoadOptions) -> Re
             opened => opened.map_err(failed)?,
         };
         let loaded = runtime.load(&package, how).map_err(failed)?;
-        Ok(adapted(loaded, &chunk.function_names()).session())
+        Ok(adapted(loaded, &chunk.calls(runtime.name())).session())
     };
     bundle.manifest().chunks.iter().map(session).collect()
 }
@@ -179,6 +182,11 @@ impl Generator {
         request: &Request,
         each: &mut dyn FnMut(SampledToken) -> Result<ControlFlow<()>>,
     ) -> Result<Answer> {
+        self.generate_with_logits(request, &mut |picked, _| each(picked))
+    }
+
+    /// The same; `each` is told the logits as well that a token was picked from.
+    pub fn generate_with_logits(&mut self, request: &Request, each: &mut Each<'_>) -> Result<Answer> {
         let mut run = Run::new(self, request)?;
         let result = run.first().and_then(|()| run.rest(each));
         let answer = run.answer();
@@ -265,7 +273,7 @@ impl<'a> Run<'a> {
     }
 
     /// Goes on until all sequences have ended.
-    fn rest(&mut self, each: &mut dyn FnMut(SampledToken) -> Result<ControlFlow<()>>) -> Result<()> {
+    fn rest(&mut self, each: &mut Each<'_>) -> Result<()> {
         loop {
             self.record(each)?;
             if self.finished.iter().all(Option::is_some) {
@@ -303,7 +311,7 @@ impl<'a> Run<'a> {
     }
 
     /// Notes the picked tokens and which sequences they end.
-    fn record(&mut self, each: &mut dyn FnMut(SampledToken) -> Result<ControlFlow<()>>) -> Result<()> {
+    fn record(&mut self, each: &mut Each<'_>) -> Result<()> {
         let is_full = self.driver.room() == 0;
         for (sequence, &id) in self.latest.iter().enumerate() {
             if self.finished[sequence].is_some() {
@@ -315,7 +323,8 @@ impl<'a> Run<'a> {
                 let top = sample::top(self.driver.logits(sequence), self.request.top_logits);
                 self.top[sequence].push(top);
             }
-            let broke_off = each(SampledToken { sequence, step, id })?.is_break();
+            let broke_off =
+                each(SampledToken { sequence, step, id }, self.driver.logits(sequence))?.is_break();
             self.finished[sequence] = match () {
                 () if self.request.ends.contains(&id) => Some(Finish::Stop),
                 () if broke_off => Some(Finish::Cancelled),

@@ -18,7 +18,7 @@ pub(crate) use driver::RotationTable;
 pub use driver::{Driver, StepTimings};
 pub use error::GenerateError;
 pub use generator::{
-    Answer, Finish, Generator, Prompt, Request, SampledToken, Sequence, Step, Timings, sessions,
+    Answer, Each, Finish, Generator, Prompt, Request, SampledToken, Sequence, Step, Timings, sessions,
 };
 pub use sample::Sampling;
 pub use text::{Input, Text};

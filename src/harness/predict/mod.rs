@@ -12,8 +12,8 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use anemeter_base::advice::Advice;
-use anemeter_base::vocabulary::StateUse;
-use anemeter_convert::bundle::Bundle;
+use anemeter_base::vocabulary::{RuntimeName, StateUse};
+use anemeter_convert::bundle::{Bundle, Chunk};
 use anemeter_measure::report::{Case, InputRange, InputShape, InputSource};
 use anemeter_mil::package::Package;
 use anemeter_mil::{FeatureType, Flexibility, ImageSizes, Interface};
@@ -54,18 +54,19 @@ impl PredictUse {
     pub(crate) fn plan(
         config: &PredictConfig,
         bundle: &Bundle,
+        runtime: RuntimeName,
         seed: u64,
     ) -> Result<(PredictUse, InputSource), PlanError> {
         let chunks = &bundle.manifest().chunks;
-        let open = |name: &String| {
-            let package = Package::open(bundle.path(name)).map_err(|error| PlanError {
+        let open = |chunk: &Chunk| {
+            let package = bundle.open_for(chunk, runtime).map_err(|error| PlanError {
                 problem: error.to_string(),
                 remedy: error.remedy().unwrap_or_else(|| "give a package that can be opened".into()),
             })?;
-            Ok((name.clone(), package))
+            let file = chunk.file_of(runtime).unwrap_or(&chunk.file);
+            Ok((file.name.clone(), package))
         };
-        let packages: Vec<(String, Package)> =
-            chunks.iter().map(|chunk| open(&chunk.file.name)).collect::<Result<_, PlanError>>()?;
+        let packages: Vec<(String, Package)> = chunks.iter().map(open).collect::<Result<_, PlanError>>()?;
         let given =
             config.inputs.as_deref().map(InputSamples::read).transpose().map_err(|error| PlanError {
                 problem: error.to_string(),
@@ -74,7 +75,7 @@ impl PredictUse {
         let cases = cases(&packages, config, given.as_ref())
             .map_err(|error| PlanError { problem: error.problem, remedy: error.remedy })?;
         let wanted = PredictUse {
-            packages: chunks.iter().map(|chunk| bundle.path(&chunk.file.name)).collect(),
+            packages: packages.iter().map(|(name, _)| bundle.path(name)).collect(),
             cases,
             inputs: config.inputs.clone(),
             ranges: config.ranges.clone(),

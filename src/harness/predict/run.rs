@@ -66,7 +66,8 @@ impl Predictor {
             let mut functions: Vec<String> =
                 of_package().map(|planned| planned.case.function.clone()).collect();
             functions.dedup();
-            parts.push(load_part(runtime, name, package, functions, &options)?);
+            let calls: Vec<_> = functions.iter().map(|name| (name.as_str(), vec![name.as_str()])).collect();
+            parts.push(load_part(runtime, name, package, &calls, &options)?);
         }
         let slow = |session: Box<dyn Session>| match model.slow_down_pct {
             Some(percent) => slowed_down(session, Arc::clone(clock), percent),

@@ -52,8 +52,8 @@ fn bundle(folder: &Path, models: Vec<(&str, Model)>) -> Bundle {
 fn planned(model: Model, config: &PredictConfig) -> Result<Vec<String>, String> {
     let folder = tempfile::tempdir().unwrap();
     let bundle = bundle(folder.path(), vec![("m.mlpackage", model)]);
-    let (wanted, _) =
-        PredictUse::plan(config, &bundle, 1).map_err(|error| format!("{error} / {}", error.remedy))?;
+    let (wanted, _) = PredictUse::plan(config, &bundle, RuntimeName::Cpu, 1)
+        .map_err(|error| format!("{error} / {}", error.remedy))?;
     Ok(wanted.cases().into_iter().map(|case| case.name).collect())
 }
 
@@ -117,7 +117,7 @@ fn packages_have_their_names_in_cases_if_there_are_several() {
         ("b.mlpackage", Model::single(relu("main", &[1, 8]))),
     ];
     let bundle = bundle(folder.path(), models);
-    let (wanted, source) = PredictUse::plan(&PredictConfig::default(), &bundle, 9).unwrap();
+    let (wanted, source) = PredictUse::plan(&PredictConfig::default(), &bundle, RuntimeName::Cpu, 9).unwrap();
     let cases: Vec<_> = wanted.cases.iter().map(|of| (of.package, of.case.name.as_str())).collect();
     assert_eq!(cases, [(0, "a main 1x4"), (1, "b main 1x8")]);
     assert_eq!(source, InputSource::MadeUp { seed: 9, ranges: Vec::new() });

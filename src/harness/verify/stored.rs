@@ -22,6 +22,8 @@ pub struct StoredWeights {
     logged: BTreeMap<String, f64>,
     /// Factors of range repair, which the checkpoint's weights have not.
     factors: BTreeMap<String, f32>,
+    /// Whether there are compressed weights in assets alone, whose names are not kept there.
+    unknown: bool,
 }
 
 /// What a matrix of the reference is called in the programs.
@@ -51,9 +53,12 @@ impl StoredWeights {
         let log = manifest.compression.iter().flat_map(|log| &log.tensors);
         let logged = log.map(|TensorLog { name, cosine, .. }| (name.clone(), *cosine)).collect();
         let factors = manifest.range_repair.as_ref().map(|repair| repair.weights.clone()).unwrap_or_default();
-        let mut found = StoredWeights { weights: BTreeMap::new(), logged, factors };
+        let mut found = StoredWeights { weights: BTreeMap::new(), logged, factors, unknown: false };
         for chunk in &manifest.chunks {
-            found.add(&Package::open(bundle.path(&chunk.file.name))?);
+            match chunk.package() {
+                Some(file) => found.add(&Package::open(bundle.path(&file.name))?),
+                None => found.unknown |= manifest.compression.is_some(),
+            }
         }
         Ok(found)
     }
@@ -69,6 +74,11 @@ impl StoredWeights {
                 }
             }
         }
+    }
+
+    /// Whether there are compressed weights that cannot be told: those of Core AI assets without packages.
+    pub fn are_unknown(&self) -> bool {
+        self.unknown
     }
 
     /// Whether no weight is compressed.
@@ -185,7 +195,12 @@ mod tests {
             ((name.to_owned(), shape.len()), decode)
         };
         let logged = weights.iter().map(|(name, ..)| ((*name).to_owned(), 0.99)).collect();
-        StoredWeights { weights: weights.iter().map(entry).collect(), logged, factors: BTreeMap::new() }
+        StoredWeights {
+            weights: weights.iter().map(entry).collect(),
+            logged,
+            factors: BTreeMap::new(),
+            unknown: false,
+        }
     }
 
     const HEAD: Stored<'_> = Stored { name: "head", rank: 4 };

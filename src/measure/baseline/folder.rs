@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use sha2::{Digest, Sha256};
 
 use anemeter_base::atomic::{create_file, lock_file, write_file};
+use anemeter_base::files;
 
 use super::seal::hex;
 use super::storage::{Storage, StorageError, StoredObject, Version};
@@ -64,7 +65,7 @@ fn version_of(bytes: &[u8]) -> Version {
 }
 
 fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    let file = match File::open(path) {
+    let file = match files::open(path) {
         Ok(file) => file,
         Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(None),
         Err(e) => return Err(e),

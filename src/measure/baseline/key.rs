@@ -84,7 +84,8 @@ impl fmt::Display for Key {
 /// and a digest of all of it. Plain names have no `~`, so the two never meet.
 fn part(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let good_ends = !text.starts_with('.') && !text.ends_with('.');
+    // The folder of predecessors ends like that.
+    let good_ends = !text.starts_with('.') && !text.ends_with('.') && !text.ends_with(".history");
     if !text.is_empty() && text.len() <= LONGEST && good_ends && text.chars().all(plain) {
         return text.to_owned();
     }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use super::{RenderError, Result};
 use crate::report::{Figure, Launch, Metric, Outcome, Report};
 use crate::stats::{Direction, Unit};
+use anemeter_base::text::visible;
 use anemeter_base::vocabulary::Choice;
 
 /// A row. Samples have a value; summaries have the rest.
@@ -48,8 +49,13 @@ struct Row<'a> {
 pub fn csv(reports: &[Report]) -> Result<String> {
     let mut writer = csv::Writer::from_writer(Vec::new());
     for report in reports {
-        let names =
-            [&report.subject.name, &report.header.hardware_profile_key, &report.subject.precision].map(plain);
+        let names = [
+            &report.subject.name,
+            &report.header.hardware_profile_key,
+            &report.subject.precision,
+            &report.header.created,
+        ]
+        .map(plain);
         let row = |kind| Row {
             kind,
             model: &names[0],
@@ -59,7 +65,7 @@ pub fn csv(reports: &[Report]) -> Result<String> {
             kl: report.quality_loss().and_then(|loss| loss.kl),
             top1: report.quality_loss().map(|loss| loss.top1),
             perplexity: report.perplexity(),
-            created: &report.header.created,
+            created: &names[3],
             ..Row::default()
         };
         let cases: HashMap<&str, String> =
@@ -137,10 +143,12 @@ fn summary<'a>(figure: &Figure, row: Row<'a>) -> Row<'a> {
     }
 }
 
-/// Text that a spreadsheet does not take for a formula.
+/// Text that a spreadsheet does not take for a formula, nor a log for a command.
 fn plain(text: &String) -> String {
-    let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
-    if is_formula { format!("'{text}") } else { text.clone() }
+    const FORMULA: [char; 9] = ['=', '+', '-', '@', '\t', '\r', '＝', '＋', '＠'];
+    let seen = visible(text);
+    let is_formula = text.trim_start_matches([' ', '\'', '"']).starts_with(FORMULA);
+    if is_formula { format!("'{seen}") } else { seen }
 }
 
 #[cfg(test)]
@@ -169,6 +177,10 @@ mod tests {
         let text = csv(&[report]).unwrap();
         let mut reader = csv::Reader::from_reader(text.as_bytes());
         let row = reader.records().next().unwrap().unwrap();
-        assert_eq!(&row[1], "'=cmd|'/c calc'!A1,\"x\"\n");
+        assert_eq!(&row[1], "'=cmd|'/c calc'!A1,\"x\"\\n");
+        for name in ["+1", "-1", "@SUM(1)", "\t=1", " =1"] {
+            assert!(plain(&name.to_owned()).starts_with('\''), "{name}");
+        }
+        assert_eq!(plain(&"a-b=c".to_owned()), "a-b=c");
     }
 }

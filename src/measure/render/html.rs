@@ -213,14 +213,23 @@ fn size_and_quality(report: &Report) -> Vec<KeyFigure> {
     let package = number::figure(report.subject.package_bytes as f64, Unit::Bytes);
     let mut found = vec![key("packages", package, visible(&report.subject.precision))];
     let loss = report.quality_loss();
-    found.push(match loss {
-        Some(loss) => key(
+    let memory = || {
+        let memory = report.figure_at(Metric::MemoryPeak, None)?;
+        let value = number::maybe(memory.summary.percentiles.p50, memory.unit);
+        Some(key("memory peak", value, "of the process".to_owned()))
+    };
+    match loss {
+        Some(loss) => found.push(key(
             "KL divergence",
             loss.kl.map_or_else(|| number::ABSENT.to_owned(), |kl| QualityFigure::Kl.shown(kl)),
             format!("top-1 {}", QualityFigure::Top1.shown(loss.top1)),
-        ),
-        None => key("KL divergence", number::ABSENT.to_owned(), "nobody measured it".to_owned()),
-    });
+        )),
+        // What gives no logits has no divergence.
+        None if report.is_of_predictions() => found.extend(memory()),
+        None => {
+            found.push(key("KL divergence", number::ABSENT.to_owned(), "nobody measured it".to_owned()));
+        }
+    }
     let increase = loss.and_then(|loss| loss.text.as_ref()).map(TextLoss::increase_pct);
     found.extend(report.perplexity().map(|perplexity| {
         let detail = increase
@@ -260,6 +269,15 @@ mod tests {
         for figure in ["0.0110 nats</b>", "top-1 95.0 %", "20.140</b>", "+0.70 % against the checkpoint"] {
             assert!(page.contains(figure), "{figure}");
         }
+    }
+
+    #[test]
+    fn a_page_of_predictions_says_nothing_of_logits() {
+        let page = html(&[testing::predicted(3, 1.0)]).unwrap();
+        for word in ["KL divergence", "nobody measured it", "TTFT", "TPS"] {
+            assert!(!page.contains(word), "{word}");
+        }
+        assert!(page.contains("memory peak"));
     }
 
     #[test]

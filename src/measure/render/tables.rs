@@ -287,7 +287,10 @@ fn model(report: &Report) -> String {
 
 pub(super) fn runtime(report: &Report) -> String {
     let runtime = &report.runtime;
-    let threads = runtime.threads.map_or(String::new(), |threads| format!(", {threads} threads"));
+    let threads = runtime.threads.map_or(String::new(), |threads| match threads {
+        1 => ", 1 thread".to_owned(),
+        threads => format!(", {threads} threads"),
+    });
     let numerics = runtime.numerics.as_ref().map_or(String::new(), |numerics| format!(", {numerics}"));
     let slowed =
         runtime.slowed_down_pct.map_or(String::new(), |by| format!(", SLOWED DOWN by {by} % on purpose"));

@@ -8,6 +8,7 @@ mod compression;
 mod extend;
 mod figure;
 mod launch;
+mod magnitude;
 mod metric;
 mod place;
 mod prediction;
@@ -40,14 +41,12 @@ pub use residency::{
 pub use soak::{LatencyDrift, LeakVerdict, MemoryTrend, Soak, SoakPoint};
 pub use speed_limit::{MeasuredBandwidth, SpeedLimit};
 
+use anemeter_base::files;
 use anemeter_base::hardware::{Conditions, Machine, Noise};
 use anemeter_base::vocabulary::WorkloadKind;
 
 /// Format and version of reports.
 pub const SCHEMA: &str = "anemeter.report/1";
-
-/// A report is never longer than this.
-const LONGEST: u64 = 1 << 30;
 
 /// Everything that is known of one benchmark.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -138,19 +137,21 @@ pub enum ParseError {
         /// The schema of this version.
         read: &'static str,
     },
+    /// A number in them is larger than anything that is measured.
+    #[error("holds the number {0:e}, and nothing that is measured is above {MOST:e}", MOST = magnitude::MOST)]
+    BeyondMeasure(f64),
 }
 
 impl Report {
+    /// Bytes of the longest report that is read.
+    pub const LONGEST: u64 = 256 << 20;
+
     /// Reads a report file, or `report.json` in a folder.
     pub fn read(path: &Path) -> Result<Report, ReportError> {
         let file = if path.is_dir() { path.join("report.json") } else { path.to_owned() };
         log::debug!("reads {}", file.display());
         let refuse = |problem: String| ReportError { path: file.clone(), problem };
-        let length = std::fs::metadata(&file).map_err(|e| refuse(e.to_string()))?.len();
-        if length > LONGEST {
-            return Err(refuse(format!("has {length} bytes, a report at most {LONGEST}")));
-        }
-        let bytes = std::fs::read(&file).map_err(|e| refuse(e.to_string()))?;
+        let bytes = files::read(&file, Report::LONGEST).map_err(|e| refuse(e.to_string()))?;
         Report::parse(&bytes).map_err(|e| refuse(e.to_string()))
     }
 
@@ -162,7 +163,12 @@ impl Report {
         }
         let unreadable = |error| ParseError::NotOne { what: "report", error };
         let parsed = match serde_json::from_slice::<Report>(bytes) {
-            Ok(report) if report.schema == SCHEMA => return Ok(report),
+            Ok(report) if report.schema == SCHEMA => {
+                return match magnitude::beyond_measure(&report) {
+                    Some(number) => Err(ParseError::BeyondMeasure(number)),
+                    None => Ok(report),
+                };
+            }
             parsed => parsed,
         };
         // Another version explains a field that is missing or not known.

@@ -1,6 +1,5 @@
 //! The configuration of a lint, and waivers in it.
 
-use std::fs;
 use std::path::Path;
 
 use schemars::JsonSchema;
@@ -8,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use wildmatch::WildMatch;
 
 use super::{Device, Finding, LintError, Target};
+use anemeter_base::files;
 
 /// The linter's configuration file.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -58,8 +58,8 @@ impl Waiver {
 impl Config {
     /// Reads a configuration; unknown keys, missing reasons, and names for which `is_rule` is false are errors.
     pub fn read(path: &Path, is_rule: impl Fn(&str) -> bool) -> Result<Config, LintError> {
-        let text =
-            fs::read_to_string(path).map_err(|source| LintError::Io { path: path.to_owned(), source })?;
+        let text = files::read_text(path, files::SETTINGS)
+            .map_err(|source| LintError::Io { path: path.to_owned(), source })?;
         let config =
             Config::parse(&text).map_err(|message| LintError::File { path: path.to_owned(), message })?;
         match config.waivers.iter().find(|waiver| !is_rule(&waiver.rule)) {

@@ -6,6 +6,7 @@
 
 mod collapse;
 mod config;
+mod decoder;
 mod export_config;
 mod finding;
 mod placement;

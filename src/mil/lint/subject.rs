@@ -5,11 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::ExportConfig;
 use crate::Model;
 use crate::package::{ErrorKind, Package, PackageError, Pipeline};
 use anemeter_base::advice::{Advice, Remedy};
+use anemeter_base::files;
 
 /// Metadata keys that name compute units.
 const COMPUTE_UNITS: &[&str] = &["compute_units", "computeUnits"];
@@ -31,6 +33,8 @@ pub struct Subject {
     pub training_seq_lens: Option<Vec<u64>>,
     /// Compute units that runs ask for, if the export says.
     pub compute_units: Option<String>,
+    /// Whether it generates text, if `export.json` says: a contract does, an encoder does not.
+    pub generates_text: Option<bool>,
     /// The configuration file of the export, if the export names one that is there.
     pub export_config: Option<ExportConfig>,
 }
@@ -134,7 +138,11 @@ impl Advice for LintError {
 #[derive(Deserialize)]
 struct ExportNotes {
     #[serde(default)]
-    settings: ExportSettings,
+    settings: Option<ExportSettings>,
+    #[serde(default)]
+    contract: Option<IgnoredAny>,
+    #[serde(default)]
+    encoder: Option<IgnoredAny>,
 }
 
 #[derive(Default, Deserialize)]
@@ -168,23 +176,6 @@ impl Subject {
         }
         subject.read_notes(path)?;
         Ok(subject)
-    }
-
-    /// Whether it generates text: it keeps keys and values, gives logits of tokens, or is a part of such a model.
-    pub(super) fn is_decoder(&self) -> bool {
-        let interfaces = || self.packages.iter().flat_map(|package| package.model.interfaces());
-        let inputs = |is_it: fn(&str) -> bool| {
-            let mut all = interfaces().flat_map(|interface| &interface.inputs);
-            all.any(|feature| is_it(&feature.name.to_ascii_lowercase()))
-        };
-        let gives_logits = interfaces().any(|interface| {
-            let mut outputs = interface.outputs.iter().map(|feature| feature.name.to_ascii_lowercase());
-            outputs.any(|name| name.starts_with("logits"))
-        });
-        self.training_seq_lens.is_some()
-            || interfaces().any(|interface| !interface.states.is_empty())
-            || inputs(|name| name.contains("cache") || matches!(name, "hidden" | "hidden_states"))
-            || (gives_logits && inputs(|name| name.contains("ids")))
     }
 
     /// A model in memory.
@@ -257,7 +248,13 @@ impl Subject {
     fn read_notes(&mut self, folder: &Path) -> Result<(), LintError> {
         let notes = folder.join("export.json");
         if notes.exists() {
-            let ExportNotes { settings: notes } = read_json(&notes)?;
+            let ExportNotes { settings, contract, encoder } = read_json(&notes)?;
+            self.generates_text = match (contract, encoder) {
+                (Some(_), _) => Some(true),
+                (None, Some(_)) => Some(false),
+                (None, None) => None,
+            };
+            let notes = settings.unwrap_or_default();
             self.training_seq_lens = notes.training_seq_lens;
             self.compute_units = notes.compute_units;
             self.export_config = notes.config.and_then(|named| ExportConfig::find(folder, &named));
@@ -274,7 +271,8 @@ impl ActivationRange {
 }
 
 fn read_json<T: for<'a> Deserialize<'a>>(path: &Path) -> Result<T, LintError> {
-    let text = fs::read_to_string(path).map_err(|source| LintError::Io { path: path.to_owned(), source })?;
+    let text = files::read_text(path, files::SETTINGS)
+        .map_err(|source| LintError::Io { path: path.to_owned(), source })?;
     serde_json::from_str(&text)
         .map_err(|error| LintError::File { path: path.to_owned(), message: error.to_string() })
 }

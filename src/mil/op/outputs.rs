@@ -41,7 +41,7 @@ impl Output<'_> {
         let data = match &mut self.buffer {
             OutputBuffer::Placed(data) => &mut **data,
             OutputBuffer::Growable { limit, .. } if bytes > *limit => {
-                refuse!("an output of shape {shape:?} does not fit into memory");
+                refuse!("an output of shape {shape:?} does not fit into the memory limit");
             }
             OutputBuffer::Growable { buffer, .. } => {
                 buffer.resize(bytes);

@@ -303,6 +303,41 @@ mod tests {
     }
 
     #[test]
+    fn compressed_weights_are_multiplied_in_fp32_where_activations_are_fp32() {
+        let floats = |shape: &[usize], value: &dyn Fn(usize) -> f32| {
+            let values: Vec<f32> = (0..shape.iter().product()).map(value).collect();
+            Tensor::from_slice(shape, &values).unwrap()
+        };
+        let codes = anemeter_kernels::tensor::packed::pack((0..24 * 64).map(|i| (i * 37 % 251) as u8), 4);
+        let codes =
+            |dtype| Tensor::new(dtype, [24, 64, 1, 1].as_slice().into(), codes.clone().into()).unwrap();
+        let scale = floats(&[24, 2, 1, 1], &|i| 0.01 + (i % 7) as f32 / 300.0);
+        let lut = floats(&[4, 1, 1, 1, 16, 1], &|i| (i * 29 % 31) as f32 / 16.0 - 1.0);
+        for weight in [
+            constexpr("constexpr_blockwise_shift_scale", &[("data", codes(DType::I4)), ("scale", scale)]),
+            constexpr("constexpr_lut_to_dense", &[("indices", codes(DType::U4)), ("lut", lut)]),
+        ] {
+            let KnownValue::Packed(compressed) = &weight else { unreachable!("made so") };
+            let plain = KnownValue::Tensor(decode_all(&**compressed).unwrap());
+            for positions in [1, 3] {
+                // Of such different sizes that 15 bits in a block do not hold the small ones.
+                let x =
+                    floats(&[1, 64, 1, positions], &|i| if i % 9 == 0 { 100.0 } else { 0.001 * i as f32 });
+                let run = |weight: &KnownValue| {
+                    let args = [("x", x.clone().into()), ("weight", weight.clone())];
+                    call("conv", Numerics::Fast, &args).unwrap()
+                };
+                let (found, expected) = (run(&weight), run(&plain));
+                let pairs =
+                    found.view().slice::<f32>().unwrap().iter().zip(expected.view().slice::<f32>().unwrap());
+                for (found, expected) in pairs {
+                    assert!((found - expected).abs() <= 1e-4, "{found} is not {expected}");
+                }
+            }
+        }
+    }
+
+    #[test]
     fn bias_is_added_per_channel_and_rounded_in_fp16() {
         let args = [
             ("x", halves(&[1, 2, 1], &[2048.0, 1.0]).into()),

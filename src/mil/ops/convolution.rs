@@ -168,7 +168,9 @@ impl Convolution<'_> {
         let extents = Extents { m: self.batch, k: row, n: self.outputs };
         let item = self.groups * self.inputs * self.window.input_len();
         let pointwise = self.window.is_pointwise();
-        let packed = self.filter.packed().filter(|_| self.batch == 1 && !self.round_steps);
+        // Only for fp16, as with several positions: activations as integers have fewer bits than fp32.
+        let is_half = x.dtype() == DType::F16;
+        let packed = self.filter.packed().filter(|_| self.batch == 1 && is_half && !self.round_steps);
         let in_memory = self.filter.in_memory(0..0).is_some();
         let [copy, bias, rows, work] = scratch.floats([
             floats::scratch_len(x),

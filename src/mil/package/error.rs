@@ -1,10 +1,12 @@
 //! The one error of reading and writing packages: what was found, where, and what helps.
 
-use std::fmt::{self, Write as _};
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use anemeter_base::advice::{Advice, Remedy};
+pub(crate) use anemeter_base::text::quoted;
+use anemeter_base::text::visible;
 
 /// Returns the error that a function makes of formatted text, where a condition holds.
 macro_rules! fail_if {
@@ -131,6 +133,17 @@ impl PackageError {
         self
     }
 
+    /// The same about a file that is known by another path: that of its final place, for one that was staged.
+    #[must_use]
+    pub fn moved(mut self, from: &Path, to: &Path) -> PackageError {
+        if let Some(file) = &mut self.0.at.file
+            && let Ok(rest) = file.strip_prefix(from)
+        {
+            *file = to.join(rest);
+        }
+        self
+    }
+
     /// What sort of problem it is.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
@@ -154,7 +167,7 @@ impl fmt::Display for PackageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Inner { message, at, .. } = &*self.0;
         if let Some(file) = &at.file {
-            write!(f, "{}: ", printable(&file.to_string_lossy(), usize::MAX))?;
+            write!(f, "{}: ", visible(&file.to_string_lossy()))?;
         }
         if let Some(function) = &at.function {
             write!(f, "function {}: ", quoted(function))?;
@@ -165,36 +178,13 @@ impl fmt::Display for PackageError {
         if let Some(tensor) = &at.tensor {
             write!(f, "{}: ", quoted(tensor))?;
         }
-        f.write_str(&printable(message, usize::MAX))?;
+        f.write_str(&visible(message))?;
         match (at.offset, at.position) {
             (Some(offset), _) => write!(f, " (at byte {offset})"),
             (None, Some((line, column))) => write!(f, " (line {line}, column {column})"),
             (None, None) => Ok(()),
         }
     }
-}
-
-/// A name from a file in backquotes, made safe for one line of a terminal.
-pub(crate) fn quoted(name: &str) -> String {
-    const LONGEST: usize = 96;
-    format!("`{}`", printable(name, LONGEST))
-}
-
-/// Text without control characters, cut after `longest` of its characters.
-fn printable(text: &str, longest: usize) -> String {
-    let mut out = String::new();
-    for (i, c) in text.chars().enumerate() {
-        if i == longest {
-            out.push('…');
-            break;
-        }
-        if c.is_control() {
-            let _ = write!(out, "{}", c.escape_default());
-        } else {
-            out.push(c);
-        }
-    }
-    out
 }
 
 #[cfg(test)]

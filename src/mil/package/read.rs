@@ -7,7 +7,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::compiled;
 use super::decode::{decode, model_at};
-use super::error::{PackageError, Result};
+use super::error::Result;
 use super::source::{self, Source};
 use super::weights::{WeightFile, WeightFiles};
 use crate::Model;
@@ -60,18 +60,16 @@ impl Package {
     }
 
     /// A Core AI asset whose functions somebody else has described; `program` is the file that all of it is in.
-    pub fn of_asset(path: &Path, model: Model, program: &Path) -> Result<Package> {
-        let bytes =
-            std::fs::metadata(program).map_err(|e| PackageError::io(program, "open the asset", &e))?.len();
-        Ok(Package {
+    pub fn of_asset(path: &Path, model: Model, program: PathBuf, bytes: u64) -> Package {
+        Package {
             path: path.to_owned(),
             form: Form::Asset,
-            model_path: program.to_owned(),
+            model_path: program,
             model_bytes: bytes,
             weight_files: Vec::new(),
             model: Arc::new(model),
             rest: 0,
-        })
+        }
     }
 
     fn decode(source: Source) -> Result<Package> {

@@ -4,8 +4,8 @@
 //! ships with the module: what is tested there is what runs here. Apple's code ends its process where it meets what it
 //! does not handle, so it runs in a process of its own.
 
+mod described;
 mod frame;
-mod interface;
 mod interpreter;
 mod process;
 mod session;
@@ -24,11 +24,13 @@ use serde_json::{Value, json};
 use crate::{Availability, FunctionLoad, LoadOptions, LoadedModel, Loading, Runtime, RuntimeError, Session};
 use anemeter_base::engine::{CallOverhead, Engine, EngineKind};
 use anemeter_base::vocabulary::{Choice, ComputeUnits, RuntimeName};
+use anemeter_coreai::asset::Asset;
+use anemeter_coreai::describe;
 use anemeter_kernels::tensor::{DType, Tensor, TensorView};
 use anemeter_mil::package::Package;
-use anemeter_mil::{FeatureType, Flexibility, Model};
+use anemeter_mil::{FeatureType, Flexibility, Interface, Model};
+use described::Described;
 use frame::{Received, Spec, type_of};
-use interface::Described;
 pub use interpreter::{
     Interpreter, NamedBy, PINNED, PYTHON_VARIABLE, Versions, named_interpreter, use_interpreter,
 };
@@ -38,8 +40,6 @@ use process::{Question, Worker};
 const WORKER: &str = include_str!("worker.py");
 /// The ending of an asset.
 const ENDING: &str = "aimodel";
-/// The file of an asset that its program and weights are in.
-const PROGRAM: &str = "main.mlirb";
 
 /// Time to load numpy and Apple's module, from a cold disk too.
 const START_LIMIT: Duration = Duration::from_secs(180);
@@ -52,7 +52,7 @@ const OVERHEAD_CALLS: usize = 9;
 
 /// Whether a path is that of a Core AI asset, sound or not.
 pub fn is_asset(path: &Path) -> bool {
-    path.extension().is_some_and(|ending| ending == ENDING) || path.join(PROGRAM).is_file()
+    path.extension().is_some_and(|ending| ending == ENDING) || Asset::is_at(path)
 }
 
 /// Core AI.
@@ -118,7 +118,6 @@ impl Hello {
 /// What loading an asset gave.
 #[derive(Deserialize)]
 struct Opened {
-    functions: Vec<String>,
     elapsed_s: f64,
 }
 
@@ -158,16 +157,7 @@ impl Runtime for CoreAiRuntime {
                 executes: "`.aimodel` assets",
             });
         }
-        let (mut worker, _) = self.start()?;
-        let opened = open(&mut worker, path, &LoadOptions::default())?;
-        let mut functions = Vec::new();
-        for name in opened.functions {
-            let described = describe(&mut worker, &name, LoadOptions::default().load_limit)?;
-            functions.push((name, described));
-        }
-        let problem =
-            |problem| RuntimeError::CoreAi { doing: format!("describe {}", path.display()), problem };
-        Ok(Package::of_asset(path, interface::model(&functions).map_err(problem)?, &path.join(PROGRAM))?)
+        Ok(describe::open(path)?)
     }
 
     fn load(&self, package: &Package, options: &LoadOptions) -> Result<Arc<dyn LoadedModel>, RuntimeError> {
@@ -243,10 +233,21 @@ fn open(worker: &mut Worker, path: &Path, options: &LoadOptions) -> Result<Opene
     worker.ask(&question, &mut Vec::new())
 }
 
-fn describe(worker: &mut Worker, function: &str, limit: Duration) -> Result<Described, RuntimeError> {
+/// Has a function loaded, and holds what the worker says of it against the file.
+fn load_function(
+    worker: &mut Worker,
+    interface: &Interface,
+    limit: Duration,
+) -> Result<Duration, RuntimeError> {
+    let function = &interface.function;
     let header = json!({"do": "describe", "function": function});
     let doing = format!("load the function `{function}`");
-    worker.ask(&Question { doing: &doing, header: &header, tensors: &[], limit }, &mut Vec::new())
+    let question = Question { doing: &doing, header: &header, tensors: &[], limit };
+    let described: Described = worker.ask(&question, &mut Vec::new())?;
+    match described.difference(interface) {
+        Some(problem) => Err(RuntimeError::CoreAi { doing, problem }),
+        None => Ok(seconds(described.elapsed_s)),
+    }
 }
 
 /// Seconds that a worker told; nonsense is nothing.
@@ -279,6 +280,13 @@ impl CoreAiLoaded {
 
     fn loading_now(&self) -> MutexGuard<'_, Loading> {
         self.loading.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn interface(&self, function: &str) -> Result<&Interface, RuntimeError> {
+        self.model.interface(function).ok_or_else(|| RuntimeError::NoFunction {
+            name: function.to_owned(),
+            known: self.model.interfaces().iter().map(|interface| interface.function.clone()).collect(),
+        })
     }
 
     fn new_session(&self) -> u64 {
@@ -349,8 +357,8 @@ impl LoadedModel for CoreAiLoaded {
             if self.loading_now().functions.iter().any(|load| load.function == function) {
                 continue;
             }
-            let described = describe(&mut self.worker(), function, self.load_limit)?;
-            let load = FunctionLoad { function: function.to_owned(), elapsed: seconds(described.elapsed_s) };
+            let elapsed = load_function(&mut self.worker(), self.interface(function)?, self.load_limit)?;
+            let load = FunctionLoad { function: function.to_owned(), elapsed };
             self.loading_now().functions.push(load);
         }
         Ok(())

@@ -77,14 +77,6 @@ impl CoreAiSession {
     }
 }
 
-fn interface_of<'a>(loaded: &'a CoreAiLoaded, function: &str) -> Result<&'a Interface, RuntimeError> {
-    let model = loaded.model();
-    model.interface(function).ok_or_else(|| RuntimeError::NoFunction {
-        name: function.to_owned(),
-        known: model.interfaces().iter().map(|interface| interface.function.clone()).collect(),
-    })
-}
-
 /// Checks inputs before Apple's code sees them, which ends its process rather than refuse some of them.
 fn check(
     loaded: &CoreAiLoaded,
@@ -127,7 +119,7 @@ impl Session for CoreAiSession {
     fn predict(&mut self, function: &str, inputs: &[(&str, TensorView<'_>)]) -> Result<(), RuntimeError> {
         self.has_outputs = false;
         let loaded = Arc::clone(&self.loaded);
-        let interface = interface_of(&loaded, function)?;
+        let interface = loaded.interface(function)?;
         let specs = check(&loaded, interface, inputs)?;
         loaded.prepare(&[function])?;
         self.forget_states();
@@ -156,7 +148,7 @@ impl Session for CoreAiSession {
         let wrong = |problem: String| RuntimeError::State { name: name.to_owned(), problem };
         let known = self.states.iter().find(|state| state.name == name);
         let known = known.ok_or_else(|| wrong("the model has no such state".to_owned()))?;
-        let interface = interface_of(&self.loaded, &known.function)?;
+        let interface = self.loaded.interface(&known.function)?;
         let feature = interface.states.iter().find(|feature| feature.name == name);
         if let Some(Feature { ty: FeatureType::State(declared), .. }) = feature {
             let shape: Vec<u64> = value.shape().iter().map(|&size| size as u64).collect();

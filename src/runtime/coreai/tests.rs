@@ -7,8 +7,10 @@ use serde_json::{Value, json};
 
 use super::process::{Question, Worker};
 use super::*;
-use anemeter_base::atomic::write_file;
-use anemeter_mil::{Builder, Opset, TensorType};
+use anemeter_coreai::asset::{AssetMetadata, write};
+use anemeter_coreai::convert::from_mil;
+use anemeter_mil::verify::verify;
+use anemeter_mil::{Builder, Opset, TensorType, Type};
 
 /// The messages of a worker that is not Apple's.
 const FRAME: &str = r#"
@@ -148,24 +150,33 @@ while True:
     elif do == "end_session": states.pop(header["session"]); write({"result": {}})
 "#;
 
-/// A model with the input `x`, the output `y` and the state `count`, in a folder that stands for an asset.
+/// An asset with the input `x` of so many elements, the output `y` and the state `count`.
+fn asset(path: &Path, width: usize) -> Package {
+    let mut main = Builder::new("main", Opset::Ios18);
+    let x = main.input("x", TensorType::fixed(DType::F32, &[width]));
+    main.input("count", Type::State(TensorType::fixed(DType::F32, &[2])));
+    let y = main.op("add").arg("x", x).arg("y", x).named("y").push().unwrap();
+    let model = verify(Model::single(main.finish(&[y]))).unwrap();
+    write(&from_mil(&model).unwrap(), &AssetMetadata::default(), path).unwrap();
+    CoreAiRuntime::new().open(path).unwrap()
+}
+
+/// One whose worker is that engine.
 fn doubling() -> (tempfile::TempDir, Arc<dyn LoadedModel>) {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("double.aimodel");
-    std::fs::create_dir(&path).unwrap();
-    write_file(&path.join(PROGRAM), b"").unwrap();
-    let port = |name: &str| Spec { name: name.to_owned(), dtype: "float32".to_owned(), shape: vec![2] };
-    let described = Described {
-        inputs: vec![port("x")],
-        outputs: vec![port("y")],
-        states: vec![port("count")],
-        elapsed_s: 0.0,
-    };
-    let model = interface::model(&[("main".to_owned(), described)]).unwrap();
-    let package = Package::of_asset(&path, model, &path.join(PROGRAM)).unwrap();
+    let package = asset(&folder.path().join("double.aimodel"), 2);
     let (worker, hello) = greeted(python(DOUBLING)).unwrap();
     let loaded = load_with(worker, &hello, &package, &LoadOptions::default()).unwrap();
     (folder, loaded)
+}
+
+#[test]
+fn a_worker_that_describes_another_function_than_the_file_is_not_believed() {
+    let folder = tempfile::tempdir().unwrap();
+    let package = asset(&folder.path().join("wide.aimodel"), 3);
+    let (worker, hello) = greeted(python(DOUBLING)).unwrap();
+    let loaded = load_with(worker, &hello, &package, &LoadOptions::default()).unwrap();
+    insta::assert_snapshot!(loaded.prepare(&["main"]).unwrap_err(), @"Core AI cannot load the function `main`: its inputs are `x` float32 [3] in the file, and `x` float32 [2] by Apple's module");
 }
 
 fn pair(a: f32, b: f32) -> Tensor {
@@ -218,9 +229,9 @@ fn wrong_inputs_never_reach_the_worker_and_an_abort_ends_only_the_worker() {
 #[test]
 fn runtimes_refuse_files_of_the_other_framework() {
     let folder = tempfile::tempdir().unwrap();
-    let asset = folder.path().join("a.aimodel");
-    std::fs::create_dir(&asset).unwrap();
-    let error = crate::cpu().open(&asset).unwrap_err().to_string();
+    let path = folder.path().join("a.aimodel");
+    let package = asset(&path, 2);
+    let error = crate::cpu().open(&path).unwrap_err().to_string();
     assert!(
         error.ends_with("a.aimodel: is a Core AI asset, and the runtime `cpu` executes Core ML packages"),
         "{error}"
@@ -230,12 +241,6 @@ fn runtimes_refuse_files_of_the_other_framework() {
         error.ends_with("is no Core AI asset, and the runtime `coreai` executes `.aimodel` assets"),
         "{error}"
     );
-    let mut main = Builder::new("main", Opset::Ios18);
-    let x = main.input("x", TensorType::fixed(DType::F32, &[1]));
-    let y = main.op("relu").arg("x", x).push().unwrap();
-    let model = Model::single(main.finish(&[y]));
-    write_file(&asset.join(PROGRAM), b"").unwrap();
-    let package = Package::of_asset(&asset, model, &asset.join(PROGRAM)).unwrap();
     let Err(error) = crate::cpu().load(&package, &LoadOptions::default()) else { panic!("it was loaded") };
     assert!(error.to_string().contains("is a Core AI asset"), "{error}");
 }

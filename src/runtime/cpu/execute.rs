@@ -15,9 +15,6 @@ use anemeter_mil::ops::{classify, slice_update};
 use anemeter_mil::propagate::Finding;
 use anemeter_mil::{Opset, Type};
 
-/// A loop that runs longer than this is taken to be endless.
-const MAX_ITERATIONS: usize = 1 << 24;
-
 /// One prediction in progress.
 pub(super) struct Execution<'a> {
     pub(super) plan: &'a Plan,
@@ -25,6 +22,9 @@ pub(super) struct Execution<'a> {
     pub(super) opset: Opset,
     pub(super) numerics: Numerics,
     pub(super) memory_limit: usize,
+    /// Operations that may still be carried out, and how many could be at first.
+    pub(super) steps_left: u64,
+    pub(super) step_limit: u64,
     pub(super) inputs: &'a [TensorView<'a>],
     pub(super) states: &'a mut [GrowableTensor],
     /// Index into `states` of each state of the plan.
@@ -51,6 +51,7 @@ impl Execution<'_> {
 
     fn steps(&mut self, steps: &[Step]) -> Result<(), RuntimeError> {
         for step in steps {
+            self.steps_left = self.steps_left.checked_sub(1).ok_or_else(|| self.too_many_steps(step))?;
             let started = self.observer.is_some().then(Instant::now);
             match &step.action {
                 Action::Kernel => self.kernel(step).map_err(|e| self.step_failed(step, &e))?,
@@ -75,6 +76,23 @@ impl Execution<'_> {
             }
         }
         Ok(())
+    }
+
+    fn too_many_steps(&self, step: &Step) -> RuntimeError {
+        RuntimeError::Budget(Finding {
+            function: self.function.to_owned(),
+            operation: format!("`{}` = {}", step.name, step.def.name),
+            message: format!(
+                "the prediction did not end within {} operations, the step limit",
+                self.step_limit
+            ),
+        })
+    }
+
+    /// What a value may grow to beside the others.
+    fn room(&self) -> usize {
+        let grown: usize = self.memory.grown.iter().map(|grown| grown.buffer.len()).sum();
+        self.memory_limit.saturating_sub(self.memory.arena.len()).saturating_sub(grown)
     }
 
     fn step_failed(&self, step: &Step, error: &OpError) -> RuntimeError {
@@ -132,7 +150,8 @@ impl Execution<'_> {
                 _ => return Err(OpError::new("an output has no place")),
             }
         }
-        let result = self.call(step, kernel, &shapes, &mut ranges, &mut taken);
+        let room = self.room();
+        let result = self.call(step, kernel, (&shapes[..], room), &mut ranges, &mut taken);
         for (slot, grown) in taken {
             self.memory.grown[slot] = grown;
         }
@@ -143,7 +162,7 @@ impl Execution<'_> {
         &mut self,
         step: &Step,
         kernel: fn(&Call<'_>, &mut Outputs<'_, '_>) -> Result<(), OpError>,
-        shapes: &[Option<Shape>],
+        (shapes, room): (&[Option<Shape>], usize),
         ranges: &mut [std::ops::Range<usize>],
         taken: &mut [(usize, GrowableTensor)],
     ) -> Result<(), OpError> {
@@ -160,7 +179,7 @@ impl Execution<'_> {
                     let at = at.expect("`kernel` has taken the range of every output in the arena");
                     OutputBuffer::Placed(std::mem::take(&mut writable[at]))
                 }
-                _ => OutputBuffer::Growable { buffer: buffers.remove(0), limit: self.memory_limit },
+                _ => OutputBuffer::Growable { buffer: buffers.remove(0), limit: room },
             };
             slots.push(Output { dtype: values[value].dtype, shape: shape.clone(), buffer });
         }
@@ -196,6 +215,7 @@ impl Execution<'_> {
         let call =
             Call::new(step.def, self.opset, step.outputs.len(), &bindings).with_numerics(self.numerics);
         let types = (step.def.infer)(&call)?;
+        let room = self.room();
         types
             .iter()
             .map(|ty| {
@@ -203,10 +223,10 @@ impl Execution<'_> {
                 let Some(concrete) = ty.concrete() else { return Ok(None) };
                 let bytes = shape::element_count(&concrete).and_then(|n| ty.dtype.byte_len(n));
                 match bytes {
-                    Some(bytes) if bytes <= self.memory_limit => Ok(Some(concrete)),
-                    _ => {
-                        Err(OpError::new(format!("an output of shape {concrete:?} does not fit into memory")))
-                    }
+                    Some(bytes) if bytes <= room => Ok(Some(concrete)),
+                    _ => Err(OpError::new(format!(
+                        "an output of shape {concrete:?} does not fit into the memory limit"
+                    ))),
                 }
             })
             .collect()
@@ -327,7 +347,9 @@ impl Execution<'_> {
                 target.and_then(|to| self.assign_operand(to, *operand)).map_err(|e| fail(self, e))?;
             }
         }
-        for _ in 0..MAX_ITERATIONS {
+        loop {
+            // A loop of no operations counts as one.
+            self.steps_left = self.steps_left.checked_sub(1).ok_or_else(|| self.too_many_steps(step))?;
             self.steps(&condition.steps)?;
             let goes_on =
                 condition.outputs.first().ok_or_else(|| OpError::new("the condition yields nothing"));
@@ -340,7 +362,6 @@ impl Execution<'_> {
             self.steps(&body.steps)?;
             self.carry(condition, body).map_err(|e| fail(self, e))?;
         }
-        Err(fail(self, OpError::new(format!("the loop did not end within {MAX_ITERATIONS} rounds"))))
     }
 
     /// Carries what the body yields into the next round; all at once, since outputs may be inputs permuted.

@@ -19,6 +19,7 @@ mod session;
 mod states;
 mod views;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::{Availability, LoadOptions, LoadedModel, Runtime, RuntimeError, Session};
@@ -32,6 +33,8 @@ use anemeter_mil::{Function, Model, Type, verify};
 
 /// Constants up to this size are computed once at load.
 const FOLD_BYTES: usize = 64 << 20;
+/// Operations of one prediction, where nothing else is said: a long one has ten thousand, and loops a multiple.
+const STEP_LIMIT: u64 = 10_000_000;
 
 /// The embedded runtime.
 #[derive(Debug, Clone, Copy, Default)]
@@ -75,6 +78,7 @@ struct CpuLoaded {
     fuses: bool,
     pool: Option<rayon::ThreadPool>,
     memory_limit: usize,
+    step_limit: u64,
 }
 
 impl CpuLoaded {
@@ -84,6 +88,7 @@ impl CpuLoaded {
             return Err(RuntimeError::Program(findings));
         }
         let memory_limit = options.memory.unwrap_or_else(machine_memory);
+        let step_limit = options.steps.unwrap_or(STEP_LIMIT);
         let mut facts = Vec::new();
         for function in &model.program.functions {
             let (known, problems) = propagate::propagate(function, &[], fold_options(options.numerics, true));
@@ -98,6 +103,7 @@ impl CpuLoaded {
             }
             findings.extend(impossible_states(function, memory_limit));
         }
+        findings.extend(states_together(&model, memory_limit));
         if !findings.is_empty() {
             return Err(RuntimeError::Program(findings));
         }
@@ -113,7 +119,7 @@ impl CpuLoaded {
         };
         let numerics = options.numerics;
         let fuses = options.fuse && numerics == Numerics::Fast;
-        Ok(CpuLoaded { model, facts, numerics, fuses, pool, memory_limit })
+        Ok(CpuLoaded { model, facts, numerics, fuses, pool, memory_limit, step_limit })
     }
 
     /// Has all threads give back what they keep from one prediction to the next: a prompt needs more than the tokens
@@ -150,6 +156,25 @@ fn impossible_states(function: &Function, memory_limit: usize) -> impl Iterator<
         };
         let operation = format!("state `{}`", value.name);
         Some(Finding { function: function.name.clone(), operation, message })
+    })
+}
+
+/// What states take together, if that is more than there is memory.
+fn states_together(model: &Model, memory_limit: usize) -> Option<Finding> {
+    let mut sizes: BTreeMap<&str, usize> = BTreeMap::new();
+    for function in &model.program.functions {
+        for value in function.inputs.iter().map(|&id| function.value(id)) {
+            if let Type::State(ty) = &value.ty {
+                sizes.insert(&value.name, session::state_size(ty).map_or(0, |size| size.1));
+            }
+        }
+    }
+    let bytes = sizes.values().fold(0usize, |sum, &size| sum.saturating_add(size));
+    let function = model.program.functions.first()?.name.clone();
+    (bytes > memory_limit).then(|| Finding {
+        function,
+        operation: "states".to_owned(),
+        message: format!("take {bytes} bytes together, the limit is {memory_limit}"),
     })
 }
 

@@ -39,6 +39,8 @@ struct Planner<'f> {
     growable: usize,
     /// Values of the top block whose size is known, to be placed in the arena.
     sized: Vec<usize>,
+    /// Whether a value is one of these.
+    is_sized: Vec<bool>,
     aliases: Aliases,
 }
 
@@ -55,6 +57,7 @@ impl<'f> Planner<'f> {
             inputs: Vec::new(),
             growable: 0,
             sized: Vec::new(),
+            is_sized: vec![false; count],
             aliases: Aliases::new(count),
         };
         for &id in &function.inputs {
@@ -125,7 +128,7 @@ impl<'f> Planner<'f> {
             return false;
         };
         let root = self.aliases.root(*x);
-        let placed = matches!(self.places[root], Place::Input(_)) || self.sized.contains(&root);
+        let placed = matches!(self.places[root], Place::Input(_)) || self.is_sized[root];
         let sized =
             |value: usize| storage_type(&self.facts.types[value]).is_ok_and(|ty| ty.concrete().is_some());
         if !placed || !sized(*x) || !sized(id.index()) {
@@ -147,6 +150,7 @@ impl<'f> Planner<'f> {
         }
         if sized {
             self.sized.push(id.index());
+            self.is_sized[id.index()] = true;
         } else {
             self.places[id.index()] = self.add_growable();
         }

@@ -15,7 +15,7 @@ use crate::{HeldState, Observer, RuntimeError, Session, check_inputs};
 use anemeter_kernels::parallel;
 use anemeter_kernels::tensor::{AlignedBuf, DType, Shape, Tensor, TensorView, shape};
 use anemeter_mil::op::KnownValue;
-use anemeter_mil::propagate;
+use anemeter_mil::propagate::{self, Finding};
 use anemeter_mil::{DefaultValue, Feature, FeatureType, Function, Interface, TensorType, Type, ValueId};
 
 /// Plans kept per session; the oldest goes first.
@@ -120,11 +120,15 @@ impl CpuSession {
         let plan =
             plan(function, facts, loaded.fuses).map_err(|finding| RuntimeError::Program(vec![finding]))?;
         if plan.arena_bytes > loaded.memory_limit {
-            return Err(RuntimeError::Environment(format!(
-                "function `{name}` needs {} MB at these shapes, the limit is {} MB",
-                plan.arena_bytes >> 20,
-                loaded.memory_limit >> 20
-            )));
+            return Err(RuntimeError::Budget(Finding {
+                function: name.to_owned(),
+                operation: "all operations".to_owned(),
+                message: format!(
+                    "need {} MB at these shapes, the memory limit is {} MB",
+                    plan.arena_bytes >> 20,
+                    loaded.memory_limit >> 20
+                ),
+            }));
         }
         let state_slots = self.state_slots(function, &plan)?;
         let given = inputs.iter().map(|(n, v)| ((*n).to_owned(), v.dtype(), v.shape().into())).collect();
@@ -200,6 +204,8 @@ impl CpuSession {
             opset: function.opset,
             numerics: self.loaded.numerics,
             memory_limit: self.loaded.memory_limit,
+            steps_left: self.loaded.step_limit,
+            step_limit: self.loaded.step_limit,
             inputs: &views,
             states: &mut self.states,
             state_slots: &cached.state_slots,

@@ -23,9 +23,10 @@ pub(super) fn use_in_place(
             _ => None,
         })
         .collect();
+    let uses = UseTable::new(steps, outputs, aliases);
     let mut in_place = Vec::new();
     for (at, state, value) in reads {
-        let last = Uses::of(steps, outputs, aliases, value).last;
+        let last = uses.of(value).last;
         let written = (at + 1..steps.len()).find(|&i| writes(&steps[i], state));
         // An update reads nothing of what it changes.
         let lasts = written.is_none_or(|w| last < w || last == w && updates(&steps[w], state));
@@ -42,14 +43,13 @@ pub(super) fn use_in_place(
 
 /// Finds reads that are updated and written back, and nothing else.
 fn update_in_place(steps: &mut Vec<Step>, outputs: &[(String, usize)], aliases: &Aliases) {
+    let mut uses_of = UseTable::new(steps, outputs, aliases);
     for read in 0..steps.len() {
         let (&Action::ReadState { state }, &[value]) = (&steps[read].action, &steps[read].outputs[..]) else {
             continue;
         };
-        let uses = Uses::of(steps, outputs, aliases, value);
-        let update = uses.last;
-        let Some((step, written)) =
-            steps.get(update).zip(written_back(steps, outputs, aliases, update, state))
+        let update = uses_of.of(value).last;
+        let Some((step, written)) = steps.get(update).zip(written_back(steps, &uses_of, update, state))
         else {
             continue;
         };
@@ -57,11 +57,11 @@ fn update_in_place(steps: &mut Vec<Step>, outputs: &[(String, usize)], aliases: 
         let once =
             step.arguments.iter().flatten().filter(|operand| aliases.reads(**operand, value)).count() == 1;
         let undisturbed = (read + 1..written).all(|i| i == update || !writes(&steps[i], state));
-        let unseen = earlier_reads(steps, state, update)
-            .all(|other| Uses::of(steps, outputs, aliases, other).last <= update);
+        let unseen = earlier_reads(steps, state, update).all(|other| uses_of.of(other).last <= update);
         if is_operand && once && undisturbed && unseen {
             steps[update].action = Action::UpdateState { state };
-            steps[update].outputs.clear();
+            let results = std::mem::take(&mut steps[update].outputs);
+            results.iter().for_each(|&result| uses_of.forget(result));
             steps[written].action = Action::Nothing;
             steps[written].arguments.clear();
         }
@@ -70,19 +70,13 @@ fn update_in_place(steps: &mut Vec<Step>, outputs: &[(String, usize)], aliases: 
 }
 
 /// The step that writes the result of a `slice_update` to the state, if that is its only use.
-fn written_back(
-    steps: &[Step],
-    outputs: &[(String, usize)],
-    aliases: &Aliases,
-    update: usize,
-    state: usize,
-) -> Option<usize> {
+fn written_back(steps: &[Step], uses: &UseTable, update: usize, state: usize) -> Option<usize> {
     let step = steps.get(update)?;
     let &[result] = &step.outputs[..] else { return None };
     if step.def.name != "slice_update" || !matches!(step.action, Action::Kernel) {
         return None;
     }
-    let uses = Uses::of(steps, outputs, aliases, result);
+    let uses = uses.of(result);
     let write = steps.get(uses.last)?;
     let is_write = matches!(write.action, Action::WriteState { state: s } if s == state);
     (uses.count == 1 && is_write && write.outputs.is_empty()).then_some(uses.last)
@@ -112,34 +106,54 @@ fn touches_state(block: &NestedBlock) -> bool {
 
 /// How often a value is used, through its views as well, and the last step that does; as an output it is used
 /// after the last step.
+#[derive(Clone, Copy)]
 struct Uses {
     count: usize,
     last: usize,
 }
 
-impl Uses {
-    fn of(steps: &[Step], outputs: &[(String, usize)], aliases: &Aliases, value: usize) -> Uses {
-        let mut uses = Uses { count: 0, last: 0 };
+/// The uses of every value, through views too, counted once for all.
+struct UseTable(Vec<Uses>);
+
+impl UseTable {
+    fn new(steps: &[Step], outputs: &[(String, usize)], aliases: &Aliases) -> UseTable {
+        let mut table = UseTable(vec![Uses { count: 0, last: 0 }; aliases.len()]);
         for (at, step) in steps.iter().enumerate() {
-            let count = uses_in(step, aliases, value);
-            if count > 0 {
-                uses = Uses { count: uses.count + count, last: at };
+            table.visit(step, at, aliases);
+        }
+        // However often it is given, it is given at the end.
+        let mut given: Vec<usize> = outputs.iter().map(|&(_, output)| aliases.root(output)).collect();
+        given.sort_unstable();
+        given.dedup();
+        given.into_iter().for_each(|root| table.add(root, steps.len()));
+        table
+    }
+
+    fn visit(&mut self, step: &Step, at: usize, aliases: &Aliases) {
+        for operand in step.arguments.iter().flatten() {
+            if let Operand::Value(value) = operand {
+                self.add(aliases.root(*value), at);
             }
         }
-        if outputs.iter().any(|&(_, output)| aliases.root(output) == value) {
-            uses = Uses { count: uses.count + 1, last: steps.len() };
+        for block in step.action.nested() {
+            block.outputs.iter().for_each(|&output| self.add(aliases.root(output), at));
+            block.steps.iter().for_each(|step| self.visit(step, at, aliases));
         }
-        uses
     }
-}
 
-fn uses_in(step: &Step, aliases: &Aliases, value: usize) -> usize {
-    let own = step.arguments.iter().flatten().filter(|operand| aliases.reads(**operand, value)).count();
-    let inner = step.action.nested().map(|block| {
-        let yielded = block.outputs.iter().filter(|&&output| aliases.root(output) == value).count();
-        yielded + block.steps.iter().map(|step| uses_in(step, aliases, value)).sum::<usize>()
-    });
-    own + inner.sum::<usize>()
+    fn add(&mut self, root: usize, at: usize) {
+        let uses = &mut self.0[root];
+        *uses = Uses { count: uses.count + 1, last: at };
+    }
+
+    /// The uses of a value that is no view.
+    fn of(&self, value: usize) -> Uses {
+        self.0[value]
+    }
+
+    fn forget(&mut self, value: usize) {
+        self.0[value] = Uses { count: 0, last: 0 };
+    }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::schema::assert_valid;
 use crate::support::checkpoints::write_text;
 use crate::support::command::{Outcome, json, program, run};
 use crate::support::fixtures::{accumulator, enumerated_mlp};
-use crate::support::packages::{convolutions, write, write_samples};
+use crate::support::packages::{convolutions, write, write_samples, write_values};
 use crate::support::scene::Scene;
 
 /// Little work for a launch of a package.
@@ -212,12 +212,20 @@ fn states_are_fresh_or_kept() {
     let scene = Scene::empty();
     write_text(&scene.path("bench.yaml"), WORKLOAD);
     write(&scene.path("sum.mlpackage"), accumulator());
-    // Sums of fp16 go beyond its range if they are kept long enough, and stay where they are if not.
-    write_samples(&scene.path("x.safetensors"), "x", &[&[1, 4]]);
-    for states in ["fresh", "kept"] {
-        let args = ["--states", states, "--inputs", "x.safetensors", "--launches", "1"];
-        scene.measured("sum.mlpackage", &args).good();
-        assert_eq!(json(&scene.path("out/report.json"))["workload"]["states"], states);
+    // A sum of infinities of both signs is no number; either alone is infinite.
+    let infinite = |value: f32| (&[1, 4][..], vec![value; 4]);
+    let samples = [infinite(f32::INFINITY), infinite(f32::NEG_INFINITY)];
+    write_values(&scene.path("x.safetensors"), "x", &samples);
+    for (states, code, said) in [("fresh", 0, None), ("kept", 1, Some("output `sum` of main 1x4 holds NaN"))]
+    {
+        let args = ["--states", states, "--inputs", "x.safetensors", "--launches", "1", "--soak", "8"];
+        let outcome = scene.measured("sum.mlpackage", &args);
+        assert_eq!(outcome.code, code, "{states}: {}{}", outcome.stdout, outcome.stderr);
+        let report = json(&scene.path("out/report.json"));
+        assert_eq!(report["workload"]["states"], states);
+        let found = report["soak"]["not_finite"].as_str();
+        assert_eq!(found.is_some(), said.is_some(), "{states}: {found:?}");
+        assert!(found.zip(said).is_none_or(|(found, said)| found.starts_with(said)), "{found:?}");
     }
 }
 

@@ -13,6 +13,8 @@ pub(crate) struct Decoder {
     pub(crate) places: Vec<f32>,
     /// Query, key and value of each layer.
     pub(crate) layers: Vec<[Vec<f32>; 3]>,
+    /// Positions that the first layer sees.
+    pub(crate) window: usize,
 }
 
 impl Decoder {
@@ -25,6 +27,7 @@ impl Decoder {
             table: matrix(VOCABULARY),
             places: matrix(CONTEXT),
             layers: (0..LAYERS).map(|_| std::array::from_fn(|_| matrix(HIDDEN))).collect(),
+            window: CONTEXT,
         }
     }
 
@@ -36,14 +39,17 @@ impl Decoder {
             .enumerate()
             .map(|(position, &id)| sum(&row(&self.table, id as usize), &row(&self.places, position)))
             .collect();
-        for [query, key, value] in &self.layers {
+        for (layer, [query, key, value]) in self.layers.iter().enumerate() {
+            let window = if layer == 0 { self.window } else { CONTEXT };
             let project =
                 |matrix: &[f32]| -> Vec<Vec<f32>> { x.iter().map(|x| product(matrix, x)).collect() };
             let (queries, keys, values) = (project(query), project(key), project(value));
             for (position, query) in queries.iter().enumerate() {
-                let weights: Vec<f32> = keys[..=position].iter().map(|key| dot(query, key).exp()).collect();
+                let first = (position + 1).saturating_sub(window);
+                let weights: Vec<f32> =
+                    keys[first..=position].iter().map(|key| dot(query, key).exp()).collect();
                 let total: f32 = weights.iter().sum();
-                for (weight, value) in weights.iter().zip(&values) {
+                for (weight, value) in weights.iter().zip(&values[first..]) {
                     let part: Vec<f32> = value.iter().map(|value| value * weight / total).collect();
                     x[position] = sum(&x[position], &part);
                 }

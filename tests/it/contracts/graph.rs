@@ -140,6 +140,12 @@ impl<'a> Graph<'a> {
         self.op("slice_by_index", [("x", shape.into()), ("begin", [axis].into()), ("end", [axis + 1].into())])
     }
 
+    /// Values one after the other along an axis.
+    pub(crate) fn concat(&mut self, name: &str, values: &[ValueId], axis: i32) -> ValueId {
+        let concat = self.function.op("concat").args("values", values);
+        concat.arg("axis", axis).arg("interleave", false).named(name).push().unwrap()
+    }
+
     /// Numbers one after the other.
     pub(crate) fn vector(&mut self, parts: &[Part]) -> ValueId {
         let parts: Vec<ValueId> = parts.iter().map(|part| self.part(part)).collect();

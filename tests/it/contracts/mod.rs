@@ -1,6 +1,8 @@
 //! Language models in the shapes that others export: recognised, adopted and driven; tokens against a direct computation.
 
+mod checkpoint;
 mod decoder;
+mod gemma;
 mod graph;
 mod packages;
 
@@ -12,6 +14,7 @@ use crate::support::command::{Outcome, anemeter, arg, json};
 use crate::support::packages::write as write_package;
 use crate::support::scene::Scene;
 use decoder::{CONTEXT, Decoder, VOCABULARY};
+use gemma::Kept;
 use packages::{Head, Packages};
 
 const PROMPT: [u32; 6] = [3, 17, 5, 11, 2, 20];
@@ -135,6 +138,47 @@ fn each_contract_gives_the_tokens_of_the_decoder() {
             let (found, _) = tokens(&generate(&bundle, prompt, 2, &[]));
             assert_eq!(found, decoder.greedy(prompt, 2)[..found.len()], "{} {prompt:?}", shape.told);
         }
+    }
+}
+
+#[test]
+fn chunks_that_share_keys_and_values_are_driven_with_the_tables_beside_them() {
+    let (scene, (decoder, files)) = (Scene::empty(), gemma::decoder(5));
+    let told = [
+        "CoreML-LLM: hidden_states, per_layer_raw, cos_s, sin_s, cos_f, sin_f, causal_mask_full, \
+         causal_mask_sliding, update_mask, per_layer_combined, kv13_v, kv14_k; caches K_sliding_in, V_sliding_in, \
+         K_full_in, V_full_in",
+        "CoreML-LLM: hidden_states, per_layer_raw, cos_s, sin_s, cos_f, sin_f, causal_mask_full, \
+         causal_mask_sliding, current_pos, ring_pos, per_layer_combined, kv13_v, kv14_k; states kv_cache_sliding, \
+         kv_cache_full",
+    ];
+    for ((name, kept), told) in [("caches", Kept::Caches), ("states", Kept::States)].into_iter().zip(told) {
+        let source = scene.path(&format!("{name}-source"));
+        let packages = write(&source, gemma::chunks(&decoder, kept), &[]);
+        for (file, bytes) in &files {
+            anemeter::atomic::write_file(&source.join(file), bytes).unwrap();
+        }
+        let packages: Vec<&str> = packages.iter().map(|path| arg(path)).collect();
+        let bundle = scene.path(name);
+        let adopted = anemeter(&[&["adopt"], &packages[..], &["-o", arg(&bundle)]].concat());
+        assert_eq!(adopted.code, 0, "{}", adopted.stderr);
+        let said = format!("{}{}", adopted.stdout, adopted.stderr);
+        assert!(said.contains(told), "`{told}` is not in {said}");
+        // Within the window and beyond it, with pieces that fit and tokens that are left over.
+        for prompt in [&PROMPT[..1], &PROMPT[..3], &PROMPT[..4], &PROMPT, &[7, 3, 9, 1, 4, 20, 8, 2]] {
+            let expected = decoder.greedy(prompt, CONTEXT - prompt.len());
+            for what in [&bundle, &source] {
+                let (found, _) = tokens(&generate(what, prompt, CONTEXT - prompt.len(), &[]));
+                assert_eq!(found, expected[..found.len()], "{name} {prompt:?}");
+                assert!(found.len() >= CONTEXT - gemma::WINDOW - 4, "{found:?}");
+            }
+        }
+        let gone = source.join("embed_tokens_scales.bin");
+        std::fs::remove_file(&gone).unwrap();
+        let refused = anemeter(&[&["adopt"], &packages[..], &["-o", arg(&scene.path("no"))]].concat());
+        assert_eq!(refused.code, 2);
+        let problem = "model_config.json: needs the file `embed_tokens_scales.bin`, which is not beside it";
+        assert!(refused.stderr.contains(problem), "{}", refused.stderr);
     }
 }
 

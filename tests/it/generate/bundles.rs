@@ -44,6 +44,7 @@ pub(crate) fn write(
         compression: None,
         sensitivity: None,
         range_repair: None,
+        rotated: None,
         encoder: None,
         warnings: Vec::new(),
         profile: Vec::new(),

@@ -23,7 +23,7 @@ fn tokenizer() -> Vec<u8> {
     document.to_string().into_bytes()
 }
 
-fn bundle(folder: &Path, chat_template: Option<&str>, batch: usize) {
+pub(crate) fn bundle(folder: &Path, chat_template: Option<&str>, batch: usize) {
     let chat_template = chat_template.map(ToOwned::to_owned);
     let described = Tokenizer { file: file("tokenizer.json"), chat_template, bos: Some(1), eos: vec![36] };
     write(&llama(TINY, 31), &options(batch), Some((&tokenizer(), described)), folder);

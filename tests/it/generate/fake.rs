@@ -1,6 +1,7 @@
 //! A runtime that follows a script: each function takes its time and the logits are written down beforehand.
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -85,7 +86,7 @@ pub(crate) fn session(clock: &ManualClock, script: &[[f32; VOCABULARY]]) -> Box<
 pub(crate) fn generator(clock: &ManualClock, script: &[[f32; VOCABULARY]]) -> Generator {
     let session = session(clock, script);
     let clock = Arc::new(clock.clone());
-    let driver = Driver::over(&manifest(), None, vec![session], None, clock.clone()).unwrap();
+    let driver = Driver::over(&manifest(), Path::new(""), vec![session], None, clock.clone()).unwrap();
     Generator::new(driver, None, clock)
 }
 
@@ -161,6 +162,7 @@ pub(crate) fn manifest() -> Manifest {
         compression: None,
         sensitivity: None,
         range_repair: None,
+        rotated: None,
         encoder: None,
         warnings: Vec::new(),
         profile: Vec::new(),

@@ -1,6 +1,7 @@
 //! Requests: what they take, how they end, and what is refused.
 
 use std::ops::ControlFlow;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -129,7 +130,7 @@ fn descriptions_that_make_no_sense_are_refused() {
         change(&mut manifest);
         let clock = Arc::new(ManualClock::default());
         let session = fake::session(&ManualClock::default(), &[]);
-        let driver = Driver::over(&manifest, None, vec![session], None, clock);
+        let driver = Driver::over(&manifest, Path::new(""), vec![session], None, clock);
         driver.and_then(|mut driver| driver.prefill(&[&[1]], None)).unwrap_err().to_string()
     };
     insta::assert_snapshot!(refused(|m| m.architecture.as_mut().unwrap().hidden = usize::MAX), @"export.json: `hidden` is 18446744073709551615, should be 1 to 1048576");

@@ -1,5 +1,6 @@
 //! Lowered models against a plain f32 reference, in every form.
 
+mod apple_llm;
 mod features;
 mod host;
 pub(crate) mod models;
@@ -182,7 +183,7 @@ pub(crate) fn gemma() -> Decoder {
     let mut decoder = llama(Sizes { kv_heads: 1, ..TINY }, 6);
     let mut random = Random { seed: 60_000 };
     decoder.embedding_scale = (TINY.hidden as f32).sqrt();
-    decoder.head = Head { weight: decoder.embedding.clone(), tied: true, softcap: Some(5.0) };
+    decoder.head = Head { map: None, weight: decoder.embedding.clone(), tied: true, softcap: Some(5.0) };
     for (i, layer) in decoder.layers.iter_mut().enumerate() {
         layer.post_attention_norm = Some(random.norm(NormKind::Rms, TINY.hidden));
         layer.post_mlp_norm = Some(random.norm(NormKind::Rms, TINY.hidden));

@@ -112,7 +112,12 @@ pub(crate) fn llama(sizes: Sizes, seed: u32) -> Decoder {
         per_layer: None,
         layers,
         final_norm: random.norm(NormKind::Rms, hidden),
-        head: Head { weight: random.weight(&[vocabulary, hidden], 0.5), tied: false, softcap: None },
+        head: Head {
+            map: None,
+            weight: random.weight(&[vocabulary, hidden], 0.5),
+            tied: false,
+            softcap: None,
+        },
     }
 }
 

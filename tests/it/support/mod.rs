@@ -1,5 +1,6 @@
 //! What tests are made of: checkpoints, models, damaged packages, and the program itself.
 
+pub(crate) mod apple_python;
 pub(crate) mod architectures;
 pub(crate) mod checkpoints;
 pub(crate) mod command;
@@ -13,5 +14,6 @@ pub(crate) mod gguf;
 pub(crate) mod mlmodelc;
 pub(crate) mod numbers;
 pub(crate) mod packages;
+pub(crate) mod report;
 pub(crate) mod scene;
 pub(crate) mod tiny;

@@ -40,16 +40,17 @@ pub(crate) fn write_with_samples(folder: &Path) {
 
 /// Writes samples of an input as `input.0`, `input.1` and so on.
 pub(crate) fn write_samples(path: &Path, input: &str, shapes: &[&[usize]]) {
-    let bytes: Vec<Vec<u8>> = shapes
-        .iter()
-        .enumerate()
-        .map(|(seed, shape)| {
-            let values = numbers(shape.iter().product(), seed as u32);
-            values.iter().flat_map(|value| value.to_f32().to_le_bytes()).collect()
-        })
-        .collect();
-    let views = shapes.iter().zip(&bytes).enumerate().map(|(number, (shape, bytes))| {
-        let view = TensorView::new(Dtype::F32, shape.to_vec(), bytes).unwrap();
+    let samples = shapes.iter().enumerate().map(|(seed, shape)| {
+        let values = numbers(shape.iter().product(), seed as u32);
+        (*shape, values.iter().map(|value| value.to_f32()).collect())
+    });
+    write_values(path, input, &samples.collect::<Vec<_>>());
+}
+
+/// Writes samples of an input as `input.0`, `input.1` and so on, with these values.
+pub(crate) fn write_values(path: &Path, input: &str, samples: &[(&[usize], Vec<f32>)]) {
+    let views = samples.iter().enumerate().map(|(number, (shape, values))| {
+        let view = TensorView::new(Dtype::F32, shape.to_vec(), bytemuck::cast_slice(values)).unwrap();
         (format!("{input}.{number}"), view)
     });
     let stored = safetensors::serialize(views, None::<HashMap<String, String>>).unwrap();

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use anemeter::bundle::Bundle;
 use anemeter::harness::records;
 use anemeter::report::Verification;
+use anemeter::vocabulary::RuntimeName;
 use serde_json::{Value, json};
 
 use super::{export, verify, verify_json};
@@ -98,7 +99,8 @@ fn right_and_good_are_two_answers() {
     assert!(outcome.stdout.contains("good (within the limits of quality): NO: mean KL is 0."));
     assert!(outcome.stdout.contains("weights that lose most: "), "{}", outcome.stdout);
     assert!(!outcome.stdout.contains("hidden states"), "no layer is to blame");
-    let record: Verification = records::read(&Bundle::open(&bundle).unwrap()).unwrap().unwrap();
+    let record: Verification =
+        records::read(&Bundle::open(&bundle).unwrap(), RuntimeName::Cpu).unwrap().unwrap();
     assert!(record.passed && !record.is_good() && record.cosine_min > Some(0.9999));
     assert_eq!(record.quality.unwrap().limits.kl, 0.0);
 }

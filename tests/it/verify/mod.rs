@@ -13,6 +13,7 @@ use anemeter::advice::{Advice, Remedy};
 use anemeter::bundle::Bundle;
 use anemeter::harness::records;
 use anemeter::report::Verification;
+use anemeter::vocabulary::RuntimeName;
 use half::f16;
 use serde_json::{Value, json};
 
@@ -130,12 +131,12 @@ fn what_was_found_is_recorded_beside_the_bundle() {
     let checkpoint = sound.write(folder.path());
     let bundle = export(&checkpoint, folder.path(), &[]);
     let opened = Bundle::open(&bundle).unwrap();
-    assert_eq!(records::read::<Verification>(&opened).unwrap(), None);
+    assert_eq!(records::read::<Verification>(&opened, RuntimeName::Cpu).unwrap(), None);
 
     let few = ["--kv", "io,state", "--shapes", "16,24", "--tokens", "2"];
     let outcome = verify(&bundle, &checkpoint, &few);
     assert!(!outcome.stderr.contains("note:"), "{}", outcome.stderr);
-    let found: Verification = records::read(&opened).unwrap().unwrap();
+    let found: Verification = records::read(&opened, RuntimeName::Cpu).unwrap().unwrap();
     assert!(found.passed && found.checkpoint_is_the_exported_one && found.cosine_min > Some(0.9999));
     assert_eq!((found.nan, found.inf, found.positions, found.failures.len()), (0, 0, 2 * 2 * 2 * 8, 0));
     assert_eq!(
@@ -153,7 +154,7 @@ fn what_was_found_is_recorded_beside_the_bundle() {
         "{}",
         outcome.stderr
     );
-    let found: Verification = records::read(&opened).unwrap().unwrap();
+    let found: Verification = records::read(&opened, RuntimeName::Cpu).unwrap().unwrap();
     assert!(!found.passed && !found.checkpoint_is_the_exported_one && !found.failures.is_empty());
 
     exported_again_is_not_verified(&checkpoint, &bundle);
@@ -166,9 +167,13 @@ fn exported_again_is_not_verified(checkpoint: &Path, bundle: &Path) {
     assert!(!bundle.join("verify.json").exists(), "a new bundle takes the place of the whole folder");
     put(&bundle.join("verify.json"), &kept);
     let opened = Bundle::open(bundle).unwrap();
-    assert_eq!(records::read::<Verification>(&opened).unwrap(), None, "the record is of other packages");
+    assert_eq!(
+        records::read::<Verification>(&opened, RuntimeName::Cpu).unwrap(),
+        None,
+        "the record is of other packages"
+    );
     write_text(&bundle.join("verify.json"), "{");
-    let error = records::read::<Verification>(&opened).unwrap_err();
+    let error = records::read::<Verification>(&opened, RuntimeName::Cpu).unwrap_err();
     assert!(error.to_string().contains("verify.json: is not the record of a verification"), "{error}");
     assert_eq!(error.remedy(), Some(Remedy::VerifyAgain));
 }

@@ -53,6 +53,24 @@ pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome
                 continue;
             }
             "compiled" => &compiled,
+            "tokenizer" => {
+                fs::copy(project.root.join("src/quickstart/model/tokenizer.json"), folder.join("tiny"))?;
+                continue;
+            }
+            "chat_template" => {
+                write_templates(project, &folder)?;
+                continue;
+            }
+            "report" => {
+                let report =
+                    anemeter::import::llm_benchmark(LLM_BENCHMARK, "2026-01-31T12:00:00Z".to_owned())?;
+                fs::write(folder.join("tiny"), serde_json::to_string(&report)?)?;
+                continue;
+            }
+            "configuration" => {
+                copy_files(&project.root.join("src/base/configs"), &folder)?;
+                continue;
+            }
             other => bail!("there is no seed for the fuzz target `{other}`"),
         };
         fs::write(folder.join("tiny"), seed)?;
@@ -91,6 +109,19 @@ fn copy_programs(from: &Path, to: &Path) -> Result<()> {
     }
     Ok(())
 }
+
+/// The templates of the tests.
+fn write_templates(project: &Project, folder: &Path) -> Result<()> {
+    let cases = fs::read(project.root.join("src/harness/generate/testdata/chat.json"))?;
+    let cases: serde_json::Value = serde_json::from_slice(&cases)?;
+    for (name, text) in cases["templates"].as_object().into_iter().flatten() {
+        fs::write(folder.join(name), text.as_str().unwrap_or_default())?;
+    }
+    Ok(())
+}
+
+/// A result of Apple's llm-benchmark, which becomes a small report.
+const LLM_BENCHMARK: &[u8] = include_bytes!("llm_benchmark.json");
 
 /// `run` makes a program of any bytes, but of few bytes only a short one, so it starts from long noise as well.
 const PROGRAM_SEEDS: u64 = 64;

@@ -15,6 +15,8 @@ const COREMLTOOLS: Requirements = Requirements("xtask/python/requirements.txt");
 const CLUSTERING: Requirements = Requirements("xtask/python/requirements-compress.txt");
 const TORCH: Requirements = Requirements("xtask/python/requirements-torch.txt");
 const COREAI: Requirements = Requirements("xtask/python/requirements-coreai.txt");
+const OLDEST_COREAI: Requirements = Requirements("xtask/python/requirements-coreai-oldest.txt");
+const COREAI_TORCH: Requirements = Requirements("xtask/python/requirements-coreai-torch.txt");
 const MOTO: Requirements = Requirements("xtask/python/requirements-remote.txt");
 const PEERS: Requirements = Requirements("xtask/python/requirements-peers.txt");
 const MODELS: Requirements = Requirements("xtask/python/requirements-packages.txt");
@@ -73,6 +75,25 @@ pub(crate) fn interpreter_with_coreai(project: &Project) -> Result<Option<PathBu
         eprintln!("{error:#}");
         None
     }))
+}
+
+/// The interpreter with Apple's converter from torch to Core AI, in an environment of its own; nothing where it cannot be
+/// installed. The first time takes minutes and gigabytes.
+pub(crate) fn interpreter_with_coreai_torch(project: &Project) -> Result<Option<PathBuf>> {
+    Ok(COREAI_TORCH.in_environment(project, "venv-coreai-torch").unwrap_or_else(|error| {
+        eprintln!("{error:#}");
+        None
+    }))
+}
+
+/// The interpreters with the oldest and the newest wheel of Apple's runtime for Core AI; nothing where either cannot be
+/// installed.
+pub(crate) fn interpreters_with_coreai(project: &Project) -> Result<Option<[PathBuf; 2]>> {
+    let oldest = OLDEST_COREAI.in_environment(project, "venv-coreai-oldest").unwrap_or_else(|error| {
+        eprintln!("{error:#}");
+        None
+    });
+    Ok(oldest.zip(interpreter_with_coreai(project)?).map(|(oldest, newest)| [oldest, newest]))
 }
 
 impl Requirements {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use super::error::{CheckpointError, Result, quoted};
 use super::files::Mapped;
-use super::{Block, Checkpoint, Config, Elements, Encoding, GgufEncoding, Order, Stored};
+use super::{About, Block, Checkpoint, Config, Elements, Encoding, GgufEncoding, Order, Stored};
 use anemeter_kernels::tensor::{DType, Shape};
 use architecture::{Architecture, ROPE_FREQS, ROPE_LONG, ROPE_SHORT};
 use reader::{Parts, TensorInfo, key_error, opt_text, opt_u64};
@@ -73,7 +73,18 @@ fn read(file: &Mapped) -> Result<Checkpoint> {
         bos: tokens.bos,
         eos: tokens.eos,
         sentence: None,
+        about: About::of_gguf(&GeneralTexts(&parts))?,
     })
+}
+
+/// The general keys that are texts.
+pub(super) struct GeneralTexts<'a>(&'a Parts<'a>);
+
+impl<'a> GeneralTexts<'a> {
+    /// The text of a key, without `general.`; nothing where it is absent.
+    pub(super) fn get(&self, key: &str) -> Result<Option<&'a str>> {
+        opt_text(&self.0.metadata, &format!("general.{key}"))
+    }
 }
 
 fn find_architecture(parts: &Parts<'_>) -> Result<&'static Architecture> {

@@ -256,6 +256,26 @@ fn a_sentence_piece_tokenizer_is_rebuilt() {
 }
 
 #[test]
+fn the_general_keys_say_who_made_a_model_and_where_it_came_from() {
+    let mut metadata = settings("llama");
+    let said = [
+        ("general.organization", "org"),
+        ("general.license", "mit"),
+        ("general.license.name", "MIT License"),
+        ("general.description", " "),
+        ("general.repo_url", "https://example.org/org/model"),
+    ];
+    metadata.extend(said.map(|(key, text)| (key.to_owned(), V::Text(text))));
+    let about = attempt(&metadata, &[embedding()]).unwrap().about;
+    assert_eq!((about.author.as_deref(), about.license.as_deref()), (Some("org"), Some("mit")));
+    assert_eq!((about.description, about.revision), (None, None));
+    assert_eq!(about.source.as_deref(), Some("https://example.org/org/model"));
+    metadata.push(("general.author".to_owned(), V::U32(1)));
+    let error = attempt(&metadata, &[embedding()]).unwrap_err().to_string();
+    assert!(error.contains("general.author"), "{error}");
+}
+
+#[test]
 fn broken_tables_are_refused() {
     let message =
         |metadata: &[(String, V)], tensors: &[T]| attempt(metadata, tensors).unwrap_err().to_string();

@@ -209,7 +209,9 @@ impl<'a> Vocabulary<'a> {
             .filter(|(_, kind)| matches!(**kind, NORMAL | USER_DEFINED))
             .map(|((&token, score), _)| (token, score))
             .collect();
-        let merges: Vec<_> = merges::implied(&joined, &self.ids).iter().map(|(a, b)| json!([a, b])).collect();
+        let merges = merges::implied(&joined, &self.ids)
+            .ok_or_else(|| key_error(TOKENS, "implies too many merges: its pieces are made of each other"))?;
+        let merges: Vec<_> = merges.iter().map(|(a, b)| json!([a, b])).collect();
         let prefixes = opt_bool(metadata, "tokenizer.ggml.add_space_prefix")?.unwrap_or(true);
         let unknown = self.special(metadata, "unknown")?.map(|id| self.tokens[id as usize]);
         let mut normalizers = vec![json!({"type": "Replace", "pattern": {"String": " "}, "content": SPACE})];

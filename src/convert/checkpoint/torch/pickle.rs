@@ -5,6 +5,10 @@ use std::collections::HashMap;
 
 use super::super::error::{CheckpointError, Result, quoted};
 
+/// Operations that are carried out; each may leave a value, a container or a memo behind, of a byte of the file. A tensor
+/// takes some forty.
+const MOST_STEPS: usize = 6_000_000;
+
 /// A value; containers are kept in the machine, so that values are cheap to share and never nest.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Value<'a> {
@@ -46,7 +50,7 @@ pub(super) struct Machine<'a> {
 pub(super) fn run(bytes: &[u8]) -> Result<(Value<'_>, Machine<'_>)> {
     let mut machine = Machine::default();
     let mut input = Input { bytes, at: 0 };
-    loop {
+    for _ in 0..MOST_STEPS {
         let at = input.at;
         match machine.step(&mut input) {
             Ok(None) => {}
@@ -54,6 +58,7 @@ pub(super) fn run(bytes: &[u8]) -> Result<(Value<'_>, Machine<'_>)> {
             Err(problem) => return Err(CheckpointError::new(format!("pickle, byte {at}: {problem}"))),
         }
     }
+    Err(CheckpointError::new(format!("pickle, byte {}: has more than {MOST_STEPS} operations", input.at)))
 }
 
 type Step<T> = std::result::Result<T, String>;

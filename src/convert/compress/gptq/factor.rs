@@ -31,6 +31,8 @@ pub(super) struct Factor {
     pub(super) feedback: Vec<f32>,
     /// `D`.
     pub(super) pivots: Vec<f32>,
+    /// What sums over tokens are multiplied by to be in the units of the statistics.
+    scale: f32,
 }
 
 impl Factor {
@@ -69,7 +71,17 @@ impl Factor {
             }
         });
         let pivots = (0..columns).map(|k| pivot(k) * pivot(k)).collect();
-        Factor { order, statistics, feedback, pivots }
+        Factor { order, statistics, feedback, pivots, scale }
+    }
+
+    /// Of inputs of which nothing is known: every error counts the same, and none is carried on.
+    pub(super) fn blind(columns: usize) -> Factor {
+        let order = (0..columns).collect();
+        Factor { order, statistics: Vec::new(), feedback: Vec::new(), pivots: vec![1.0; columns], scale: 0.0 }
+    }
+
+    pub(super) fn is_blind(&self) -> bool {
+        self.feedback.is_empty()
     }
 
     pub(super) fn columns(&self) -> usize {
@@ -85,6 +97,30 @@ impl Factor {
             to.iter_mut().zip(&self.order).for_each(|(to, &column)| *to = from[column]);
         });
         arranged
+    }
+
+    /// Rows `z` with `z H = g`, where `g` are sums over tokens in the order of the weight's columns.
+    pub(super) fn solve(&self, sums: &[f32]) -> Vec<f32> {
+        let columns = self.columns().max(1);
+        let mut rows = self.arrange(sums);
+        let mut solved = vec![0.0; rows.len()];
+        let each = rows.par_chunks_mut(columns).zip(solved.par_chunks_mut(columns));
+        each.for_each(|(row, solved)| {
+            row.iter_mut().for_each(|x| *x *= self.scale);
+            for k in (0..columns).rev() {
+                let line = &self.feedback[k * columns + k + 1..(k + 1) * columns];
+                row[k] -= dot(line, &row[k + 1..]);
+            }
+            row.iter_mut().zip(&self.pivots).for_each(|(x, pivot)| *x /= pivot);
+            for k in 0..columns {
+                let (value, line) = (row[k], &self.feedback[k * columns + k + 1..(k + 1) * columns]);
+                row[k + 1..].iter_mut().zip(line).for_each(|(x, factor)| *x -= value * factor);
+            }
+            for (value, &column) in row.iter().zip(&self.order) {
+                solved[column] = *value;
+            }
+        });
+        solved
     }
 
     /// What the outputs lose by errors: `e H` for each row of them.
@@ -111,6 +147,21 @@ fn order(gram: &Gram, block: usize) -> Vec<usize> {
     blocks.concat()
 }
 
+/// The product of two vectors, in as many sums as a register has: one sum would wait for itself.
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    const LANES: usize = 16;
+    let (a, a_rest) = a.as_chunks::<LANES>();
+    let (b, b_rest) = b.as_chunks::<LANES>();
+    let mut sums = [0.0f32; LANES];
+    for (a, b) in a.iter().zip(b) {
+        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+            *sum += a * b;
+        }
+    }
+    let rest: f32 = a_rest.iter().zip(b_rest).map(|(a, b)| a * b).sum();
+    sums.iter().sum::<f32>() + rest
+}
+
 fn damp(statistics: &mut [f32], columns: usize, share: f32) {
     statistics.iter_mut().step_by(columns + 1).for_each(|value| *value += share);
 }
@@ -134,7 +185,7 @@ fn cholesky(a: &mut [f32], n: usize) -> bool {
         below.par_chunks_mut(n).for_each(|row| {
             for j in start..end {
                 let line = &diagonal[(j - start) * n..];
-                let sum: f32 = row[start..j].iter().zip(&line[start..j]).map(|(a, b)| a * b).sum();
+                let sum = dot(&row[start..j], &line[start..j]);
                 row[j] = (row[j] - sum) / line[j];
             }
         });
@@ -209,6 +260,19 @@ mod tests {
                     assert!((product - expected).abs() < 1e-4, "{i} {j}: {product} for {expected}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn solutions_give_the_sums_back() {
+        let (columns, gram) = (70, gram(70, 300));
+        let factor = Factor::new(&gram, 1, 0.1);
+        let sums = normal(3 * columns, 11);
+        let solved = factor.solve(&sums);
+        let products = factor.gradients(&factor.arrange(&solved));
+        for (product, sum) in products.iter().zip(factor.arrange(&sums)) {
+            let wanted = sum * factor.scale;
+            assert!((product - wanted).abs() < 1e-4 * (1.0 + wanted.abs()), "{product} for {wanted}");
         }
     }
 

@@ -59,6 +59,9 @@ impl Chunk<'_> {
             let (place, miss) = (self.start + k, targets[k] - read);
             loss += self.factor.pivots[place] * miss * miss;
             (codes[k], errors[k]) = (code, self.weights[k] - read);
+            if self.factor.is_blind() {
+                continue;
+            }
             let feedback = &self.factor.feedback[place * columns + place + 1..][..len - k - 1];
             carry(errors[k], feedback, &mut targets[k + 1..len]);
         }
@@ -95,9 +98,11 @@ impl<'a, G: Grid + Clone> Rows<'a, G> {
         for start in (0..columns).step_by(chunk.clamp(1, CHUNK)) {
             let end = columns.min(start + chunk.clamp(1, CHUNK));
             let mut targets = vec![0.0; rows * (end - start)];
-            let extents = Extents { m: rows, k: start, n: end - start };
-            let feedback = Matrix::row_major(&self.factor.feedback[start..], columns);
-            multiply(extents, Matrix::row_major(&self.errors, columns), feedback, &mut targets);
+            if !self.factor.is_blind() {
+                let extents = Extents { m: rows, k: start, n: end - start };
+                let feedback = Matrix::row_major(&self.factor.feedback[start..], columns);
+                multiply(extents, Matrix::row_major(&self.errors, columns), feedback, &mut targets);
+            }
             let each = targets.par_chunks_mut(end - start).zip(self.weights.par_chunks(columns));
             let each = each.zip(self.errors.par_chunks_mut(columns)).zip(&mut self.coded);
             each.for_each(|(((targets, weights), errors), coded)| {
@@ -117,6 +122,9 @@ impl<'a, G: Grid + Clone> Rows<'a, G> {
         after: impl Fn(&Factor, &mut CodedRow<G>, &mut [f32], &mut [f32]) + Sync,
     ) {
         let (factor, columns) = (self.factor, self.factor.columns().max(1));
+        if factor.is_blind() {
+            return;
+        }
         let mut gradients = factor.gradients(&self.errors);
         let rows = self.errors.par_chunks_mut(columns).zip(gradients.par_chunks_mut(columns));
         let rows = rows.zip(self.weights.par_chunks(columns)).zip(&mut self.coded);

@@ -34,7 +34,9 @@ const DTYPE: DType = DType::F16;
 
 /// Chooses codes for weights that take the same inputs.
 pub struct Solver<'a> {
-    gram: &'a Gram,
+    /// Statistics of the inputs; none if nothing is known of them.
+    gram: Option<&'a Gram>,
+    columns: usize,
     ridge: f32,
     /// Factors by how many columns stay together.
     factors: BTreeMap<usize, Factor>,
@@ -57,7 +59,12 @@ pub struct SolvedRows {
 impl<'a> Solver<'a> {
     /// For inputs with these statistics. `ridge` is the share of their mean weight by which every error counts besides.
     pub fn new(gram: &'a Gram, ridge: f32) -> Solver<'a> {
-        Solver { gram, ridge, factors: BTreeMap::new() }
+        Solver { gram: Some(gram), columns: gram.columns(), ridge, factors: BTreeMap::new() }
+    }
+
+    /// For so many inputs of which nothing is known: each element is rounded for itself.
+    pub fn blind(columns: usize) -> Solver<'static> {
+        Solver { gram: None, columns, ridge: 0.0, factors: BTreeMap::new() }
     }
 
     /// How many of so many rows to solve at a time.
@@ -68,7 +75,7 @@ impl<'a> Solver<'a> {
             _ => 1,
         };
         let group = group.max(1);
-        (STRIP / self.gram.columns().max(1) / group).max(1) * group
+        (STRIP / self.columns.max(1) / group).max(1) * group
     }
 
     /// Chooses codes for some rows of a weight.
@@ -76,13 +83,13 @@ impl<'a> Solver<'a> {
     /// # Panics
     /// If the rows have not as many elements as the statistics have inputs.
     pub fn solve(&mut self, weight: &str, rows: &[f32], precision: Precision) -> Result<SolvedRows> {
-        let columns = self.gram.columns();
+        let columns = self.columns;
         assert!(rows.len().is_multiple_of(columns.max(1)), "rows are whole");
         if let Some(bad) = rows.iter().find(|value| !value.is_finite()) {
             let message = format!("weight `{weight}` has an element that is {bad} and cannot be compressed");
             return Err(CompressError::new(message));
         }
-        if !self.gram.is_finite() {
+        if self.gram.is_some_and(|gram| !gram.is_finite()) {
             let message = format!("the inputs of weight `{weight}` on the calibration text are not finite");
             return Err(CompressError::new(message).with_help("calibrate with another text"));
         }
@@ -96,13 +103,25 @@ impl<'a> Solver<'a> {
         }
     }
 
+    /// What has to be added to a weight so that its outputs, with the inputs of the statistics, come close to others: `sums` are
+    /// those of what the outputs lack times each input, a row for each output.
+    pub fn correction(&self, sums: &[f32], ridge: f32) -> Vec<f32> {
+        match self.gram {
+            Some(gram) => Factor::new(gram, 1, ridge).solve(sums),
+            None => vec![0.0; sums.len()],
+        }
+    }
+
     fn factor(&mut self, block: usize) -> &Factor {
-        let (gram, ridge) = (self.gram, self.ridge);
-        self.factors.entry(block).or_insert_with(|| Factor::new(gram, block, ridge))
+        let (gram, columns, ridge) = (self.gram, self.columns, self.ridge);
+        self.factors.entry(block).or_insert_with(|| match gram {
+            Some(gram) => Factor::new(gram, block, ridge),
+            None => Factor::blind(columns),
+        })
     }
 
     fn integers(&mut self, weights: &[f32], linear: Linear) -> Result<SolvedRows> {
-        let columns = self.gram.columns().max(1);
+        let columns = self.columns.max(1);
         let block = integers::block(linear, columns);
         let factor = self.factor(if block < columns { block } else { 1 });
         let rows = integers::solve(factor, weights, linear, DTYPE);
@@ -124,7 +143,7 @@ impl<'a> Solver<'a> {
     }
 
     fn palettes(&mut self, weights: &[f32], palette: Palette) -> Result<SolvedRows> {
-        let columns = self.gram.columns().max(1);
+        let columns = self.columns.max(1);
         let count = weights.len() / columns;
         let group = palette.group.unwrap_or(count).clamp(1, count.max(1));
         let scales: Vec<f32> = match palette.scaled {

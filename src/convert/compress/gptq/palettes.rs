@@ -69,7 +69,7 @@ pub(super) fn solve<'a>(
         chunk.round(&coded.grids[0], errors, codes);
     });
     rows.descend(columns, |_, _, _, _| ());
-    if count <= MOST_REFITTED {
+    if count <= MOST_REFITTED && !factor.is_blind() {
         for _ in 0..ROUNDS {
             refit(&mut rows, group, dtype, scale);
             rows.descend(columns, |_, _, _, _| ());

@@ -46,6 +46,8 @@ fn extreme_weights_and_statistics_are_defined() {
                 assert!(found.loss.noise.is_finite(), "{kind}");
             }
         }
+        let more = Solver::new(&gram, 0.0).correction(&weights[3], 0.1);
+        assert!(more.len() == weights[3].len() && more.iter().all(|x| x.is_finite()));
         assert_eq!(solve(&gram, &weights[0], "int4").read, weights[0], "zeros stay zeros");
         assert_eq!(solve(&gram, &weights[0], "lut4").read, weights[0]);
         let constant = solve(&gram, &weights[1], "lut4:group=4").read;
@@ -93,5 +95,21 @@ fn strips_of_rows_give_what_all_rows_give() {
         let halves: Vec<SolvedRows> = weights.chunks(16 * 48).map(|rows| solve(&gram, rows, kind)).collect();
         assert_eq!(whole.codes, [&halves[0].codes[..], &halves[1].codes].concat(), "{kind}");
         assert_eq!(whole.parameters, [&halves[0].parameters[..], &halves[1].parameters].concat(), "{kind}");
+    }
+}
+
+#[test]
+fn without_statistics_each_element_is_rounded_for_itself() {
+    let weights = normal(32 * 64, 12);
+    let mut silent = Gram::new(64);
+    silent.add(&[0.0; 64]);
+    for kind in KINDS {
+        let precision = kind.parse().unwrap();
+        let blind = Solver::blind(64).solve("w", &weights, precision).unwrap();
+        let same = Solver::new(&silent, 0.0).solve("w", &weights, precision).unwrap();
+        let squares = |solved: &SolvedRows| -> f64 {
+            weights.iter().zip(&solved.read).map(|(a, b)| f64::from(a - b).powi(2)).sum()
+        };
+        assert!(squares(&blind) < 1.05 * squares(&same), "{kind}: {} {}", squares(&blind), squares(&same));
     }
 }

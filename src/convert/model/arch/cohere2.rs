@@ -19,7 +19,7 @@ pub(super) const DEF: Architecture = Architecture {
 fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
     let keys = Keys::new(config, &[("max_position_embeddings", 8192), ("sliding_window_pattern", 4)]);
     let family = Family {
-        epsilon: keys.positive_or("layer_norm_eps", 1e-5)? as f32,
+        epsilon: keys.epsilon("layer_norm_eps", 1e-5)?,
         norm_kind: NormKind::Layer,
         tied_by_default: true,
         ..Family::read(DEF.name, &keys, tensors)?

@@ -18,7 +18,7 @@ pub(super) const DEF: Architecture = Architecture {
 
 fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
     let keys = Keys::new(config, &[("max_position_embeddings", 131_072), ("head_dim", 128)]);
-    let epsilon = keys.positive_or("rms_norm_eps", 1e-5)? as f32;
+    let epsilon = keys.epsilon("rms_norm_eps", 1e-5)?;
     let family = Family { epsilon, tied_by_default: true, ..Family::read(DEF.name, &keys, tensors)? };
     let rotary = family.rotary_or(&keys, Defaults { base: 500_000.0, ..USUAL })?;
     let bias = keys.bool_or("use_bias", false)?;

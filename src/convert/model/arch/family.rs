@@ -68,7 +68,7 @@ impl Family {
             intermediate: keys.size("intermediate_size")?,
             head_dim: keys.head_dim(Some("head_dim"), &hidden, &heads)?,
             layers: keys.layers("num_hidden_layers", tensors.count())?,
-            epsilon: keys.positive_or("rms_norm_eps", 1e-6)? as f32,
+            epsilon: keys.epsilon("rms_norm_eps", 1e-6)?,
             activation: activation(keys, "hidden_act", Activation::Silu)?,
             hidden,
             heads,

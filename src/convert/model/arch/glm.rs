@@ -24,7 +24,7 @@ pub(super) fn build(
     change: fn(&Family, &mut Tensors<'_>, &str, Layer) -> Layer,
 ) -> Result<Decoder> {
     let keys = Keys::new(config, &[("max_position_embeddings", 131_072), ("head_dim", 128)]);
-    let epsilon = keys.positive_or("rms_norm_eps", 1.5625e-7)? as f32;
+    let epsilon = keys.epsilon("rms_norm_eps", 1.5625e-7)?;
     let family = Family { epsilon, ..Family::read(name, &keys, tensors)? };
     let rotary = family.rotary_or(&keys, Defaults { partial: 0.5, ..USUAL })?;
     let bias = keys.bool_or("attention_bias", true)?;

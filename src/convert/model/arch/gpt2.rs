@@ -58,7 +58,7 @@ impl Trunk {
             positions: keys.size("n_positions")?,
             head_dim: keys.head_dim(None, &hidden, &heads)?,
             layers: keys.layers("n_layer", tensors.count())?,
-            epsilon: keys.positive_or("layer_norm_epsilon", 1e-5)? as f32,
+            epsilon: keys.epsilon("layer_norm_epsilon", 1e-5)?,
             scales_scores: keys.bool_or("scale_attn_weights", true)?,
             scales_by_layer: keys.bool_or("scale_attn_by_inverse_layer_idx", false)?,
             hidden,

@@ -36,7 +36,7 @@ fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
     let tied = whole.has("text_config").then(|| !tensors.has_head());
     let keys = whole.section("text_config")?.unwrap_or(whole);
     let keys = keys.with_defaults(&[("max_position_embeddings", 262_144), ("head_dim", 128)]);
-    let epsilon = keys.positive_or("rms_norm_eps", 1e-5)? as f32;
+    let epsilon = keys.epsilon("rms_norm_eps", 1e-5)?;
     let family = Family { epsilon, tied, ..Family::read(DEF.name, &keys, tensors)? };
     let rotary = family.rotary(&keys)?;
     let growth = growth(&keys)?;

@@ -167,7 +167,7 @@ fn head(tied: bool, tensors: &mut Tensors<'_>, embedding: &Weight, shape: [&Size
         tensors.tie(embedding);
     }
     let weight = if tied { embedding.clone() } else { tensors.head(&shape) };
-    Head { weight, tied, softcap: None }
+    Head { map: None, weight, tied, softcap: None }
 }
 
 /// The activation that a key names, or the default where it is left out.

@@ -24,7 +24,7 @@ fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
 }
 
 pub(super) fn family(name: &'static str, keys: &Keys, tensors: &Tensors<'_>) -> Result<Family> {
-    let epsilon = keys.positive_or("rms_norm_eps", 1e-5)? as f32;
+    let epsilon = keys.epsilon("rms_norm_eps", 1e-5)?;
     Ok(Family { epsilon, ..Family::read(name, keys, tensors)? })
 }
 

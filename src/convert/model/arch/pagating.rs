@@ -29,7 +29,7 @@ fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
     let keys = Keys::new(config, &[]);
     let trunk = gpt2::Trunk::read(&keys, tensors)?;
     let activation = unit(&keys)?;
-    let epsilon = keys.positive_or("gate_norm_eps", 1e-5)? as f32;
+    let epsilon = keys.epsilon("gate_norm_eps", 1e-5)?;
     let (hidden, inner) = (&trunk.hidden, &trunk.inner);
     trunk.decoder(DEF.name, &keys, tensors, |tensors, at| {
         let norm = format!("{at}.act.gate_norm");

@@ -13,10 +13,8 @@ pub(super) const DEF: Architecture =
 fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
     let defaults = &[("max_position_embeddings", 4096), ("original_max_position_embeddings", 4096)];
     let keys = Keys::new(config, defaults);
-    let family = Family {
-        epsilon: keys.positive_or("rms_norm_eps", 1e-5)? as f32,
-        ..Family::read(DEF.name, &keys, tensors)?
-    };
+    let family =
+        Family { epsilon: keys.epsilon("rms_norm_eps", 1e-5)?, ..Family::read(DEF.name, &keys, tensors)? };
     let rotary = family.rotary(&keys)?;
     let window = keys.opt_size("sliding_window")?.map(|size| size.value);
     let (query, key) = (family.query_width(), family.key_width());

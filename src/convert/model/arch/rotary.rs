@@ -47,7 +47,8 @@ pub(super) fn scaled(
     let partial = keys.positive_or("partial_rotary_factor", defaults.partial)?;
     let Some(section) = section else {
         let dims = rotated(keys, head_dim, partial)?;
-        return Ok(Rotary { rope: Rope { base, dims, scaling: RopeScaling::None }, max_positions });
+        let rope = Rope { base, dims, scaling: RopeScaling::None };
+        return finite(keys, Rotary { rope, max_positions });
     };
     let base = section.positive_or("rope_theta", base)?;
     let partial = section.positive_or("partial_rotary_factor", partial)?;
@@ -57,7 +58,21 @@ pub(super) fn scaled(
     }
     let dims = rotated(keys, head_dim, partial)?;
     let context = Context { keys, section, base, dims, max_positions };
-    Ok(Rotary { rope: Rope { base, dims, scaling: context.scaling()? }, max_positions })
+    finite(section, Rotary { rope: Rope { base, dims, scaling: context.scaling()? }, max_positions })
+}
+
+/// Refuses keys that are numbers each and an infinite angle together.
+fn finite(keys: &Keys, rotary: Rotary) -> Result<Rotary> {
+    let rope = &rotary.rope;
+    let long = rope.long_frequencies().map(|long| long.frequencies).unwrap_or_default();
+    let mut numbers = rope.frequencies().into_iter().chain(long).chain([rope.magnitude()]);
+    match numbers.find(|number| !(*number as f32).is_finite()) {
+        None => Ok(rotary),
+        Some(bad) => {
+            let problem = format!("gives, with the keys beside it, a rotation by {bad:e} a position");
+            Err(keys.wrong("rope_theta", &problem))
+        }
+    }
 }
 
 /// Frequencies of whole heads, of which only a share of the pairs is rotated.

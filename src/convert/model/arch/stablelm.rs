@@ -25,7 +25,7 @@ fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
         ));
     }
     let family = Family {
-        epsilon: keys.positive_or("layer_norm_eps", 1e-5)? as f32,
+        epsilon: keys.epsilon("layer_norm_eps", 1e-5)?,
         norm_kind: NormKind::Layer,
         norm_bias: true,
         ..Family::read(DEF.name, &keys, tensors)?

@@ -19,7 +19,7 @@ fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
     let keys = Keys::new(config, &[("max_position_embeddings", 4096)]);
     let family = Family {
         activation: activation(&keys, "hidden_act", Activation::GeluTanh)?,
-        epsilon: keys.positive_or("norm_epsilon", 1e-5)? as f32,
+        epsilon: keys.epsilon("norm_epsilon", 1e-5)?,
         norm_kind: NormKind::Layer,
         norm_bias: true,
         tied_by_default: true,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::super::kinds::{ATTRIBUTES, Field, Kind, OTHER_SCALARS, SCALARS, TYPES, attribute, ty};
+use super::super::kinds::{ATTRIBUTES, BIT_MASK, Field, Kind, OTHER_SCALARS, SCALARS, TYPES, attribute, ty};
 use super::super::{properties, section};
 use super::Budget;
 use super::cursor::Cursor;
@@ -188,11 +188,10 @@ impl<'f> Tables<'f> {
                 let Type::Scalar(element) = self.next_ty(&mut cursor, depth)? else {
                     return Err(start.unsupported("expected a tensor of scalars"));
                 };
-                let constraints = match kind {
-                    ty::ENCODED_TENSOR => Some(self.constraints(&mut cursor)?),
-                    _ => None,
-                };
-                Type::Tensor { dims, element, constraints }
+                match kind {
+                    ty::ENCODED_TENSOR => self.encoded(dims, element, &mut cursor)?,
+                    _ => Type::Tensor { dims, element, constraints: None },
+                }
             }
             ty::FUNCTION => {
                 let [outputs, inputs] = [self.types(&mut cursor, depth)?, self.types(&mut cursor, depth)?];
@@ -230,15 +229,31 @@ impl<'f> Tables<'f> {
         (0..count).map(dim).collect()
     }
 
-    fn constraints(&mut self, cursor: &mut Cursor<'_>) -> Result<HwConstraints> {
+    /// A tensor with an attribute that says how it lies in memory, or which of its elements are stored.
+    fn encoded(&mut self, dims: Vec<Dim>, element: Scalar, cursor: &mut Cursor<'_>) -> Result<Type> {
         let start = cursor.clone();
         let mut record = self.attributes[cursor.index(self.attributes.len(), "an attribute")?].clone();
-        let kind = record.integer("the kind of an attribute")?;
-        if kind != attribute::HW_CONSTRAINTS {
-            return Err(start.unsupported(format!(
-                "expected constraints of a tensor, found an attribute of kind {kind}"
-            )));
+        match record.integer("the kind of an attribute")? {
+            attribute::HW_CONSTRAINTS => {
+                Ok(Type::Tensor { dims, element, constraints: Some(self.constraints(record)?) })
+            }
+            attribute::SPARSE_ENCODING => {
+                for expected in BIT_MASK {
+                    let at = record.clone();
+                    let found = record.integer("a sparse encoding")?;
+                    if found != expected {
+                        return Err(at.unsupported("expected a sparse encoding by a bit mask"));
+                    }
+                }
+                Ok(Type::Sparse { dims, element, stored: record.integer("a number of stored elements")? })
+            }
+            kind => Err(start.unsupported(format!(
+                "expected constraints or a sparse encoding of a tensor, found an attribute of kind {kind}"
+            ))),
         }
+    }
+
+    fn constraints(&mut self, mut record: Cursor<'_>) -> Result<HwConstraints> {
         self.budget.take(record.left().len() * size_of::<i64>(), &record)?;
         let mut integers = || {
             let count = record.count("integers")?;

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
-use super::super::kinds::{SCALARS, attribute, ty};
+use super::super::kinds::{BIT_MASK, SCALARS, attribute, ty};
 use super::super::{properties, varint};
 use super::resources::Resources;
 use crate::error::{AssetError, Result};
@@ -230,6 +230,16 @@ impl Tables {
                 if let Some(constraints) = constraints {
                     varint::push(&mut out, self.constraints(constraints));
                 }
+            }
+            Type::Sparse { dims, element, stored } => {
+                varint::push(&mut out, ty::ENCODED_TENSOR);
+                varint::push(&mut out, dims.len() as u64);
+                for dim in dims {
+                    varint::push_signed(&mut out, dim_code(*dim)?);
+                }
+                varint::push(&mut out, self.scalar(*element));
+                let encoding = [&BIT_MASK[..], &[*stored]].concat();
+                varint::push(&mut out, self.record(attribute::SPARSE_ENCODING, &encoding));
             }
             Type::Handle(inner) => {
                 let inner = self.ty(inner)?;

@@ -4,7 +4,7 @@ use super::Emitter;
 use crate::convert::body::tensor;
 use crate::convert::emit::Emit;
 use crate::convert::error::{Result, refuse};
-use crate::program::{Scalar, ValueId};
+use crate::program::{Dim, Scalar, Type, ValueId};
 use anemeter_kernels::convert;
 use anemeter_kernels::tensor::{DType, Tensor};
 use anemeter_mil::Literal;
@@ -13,6 +13,10 @@ pub(super) const OPS: &[(&str, Emitter)] = &[
     ("constexpr_affine_dequantize", affine),
     ("constexpr_blockwise_shift_scale", blockwise),
     ("constexpr_lut_to_dense", palette),
+    ("constexpr_lut_to_sparse", sparse_palette),
+    ("constexpr_sparse_blockwise_shift_scale", sparse_blockwise),
+    ("constexpr_sparse_to_dense", sparse),
+    ("dequantize", dequantize),
 ];
 
 /// `scale * (data - offset)`, with a scale and an offset for each block.
@@ -51,6 +55,21 @@ fn affine(e: &mut Emit<'_, '_, '_>) -> Result<Vec<ValueId>> {
     let scale = e.shaped(&scale, scale_type, &blocks)?;
     let zero = e.shaped(&zero, data_type, &blocks)?;
     Ok(vec![shift_scale(e, data, scale, Some(zero))])
+}
+
+/// Integers that are computed or given at run time, with one scale or one for each index of an axis.
+fn dequantize(e: &mut Emit<'_, '_, '_>) -> Result<Vec<ValueId>> {
+    let data = e.arg("input")?;
+    let dims = e.body().dims(data);
+    let mut blocks = vec![1; dims.len()];
+    let (scale, zero) = (e.arg("scale")?, e.opt_arg("zero_point")?);
+    if let [channels] = e.body().dims(scale)[..] {
+        blocks[e.call.axis("axis", dims.len())?] = channels;
+    }
+    // Of the rank of the data: Apple's interpreter traps on scales of rank 0.
+    let scale = e.body().reshape(scale, &blocks);
+    let zero = zero.map(|zero| e.body().reshape(zero, &blocks));
+    Ok(vec![shift_scale(e, data, scale, zero)])
 }
 
 /// A number for each of so many blocks.
@@ -92,6 +111,97 @@ fn palette(e: &mut Emit<'_, '_, '_>) -> Result<Vec<ValueId>> {
     };
     let axis = e.body().splat(Scalar::I16, &[], vector_axis as f64);
     Ok(vec![e.body().push("primitive.lut_to_dense_v1", &[indices, tables, axis], ty)])
+}
+
+/// A tensor of the stored elements and the bit mask of where they belong.
+fn masked(e: &mut Emit<'_, '_, '_>, values: ValueId, mask: ValueId) -> Result<ValueId> {
+    let body = e.body();
+    let (&[stored], dims) = (&body.dims(values)[..], body.dims(mask)) else {
+        refuse!("stored elements are no list")
+    };
+    let dims = dims.into_iter().map(Dim::Fixed).collect();
+    let ty = Type::Sparse { dims, element: body.element(values), stored };
+    Ok(body.push("primitive.build_sparse_with_bitmask_v1", &[values, mask], ty))
+}
+
+fn to_dense(e: &mut Emit<'_, '_, '_>, sparse: ValueId) -> ValueId {
+    match e.body().ty(sparse).clone() {
+        Type::Sparse { dims, element, .. } => {
+            let ty = Type::Tensor { dims, element, constraints: None };
+            e.body().push("primitive.sparse_with_bitmask_to_dense_v1", &[sparse], ty)
+        }
+        _ => sparse,
+    }
+}
+
+/// What is stored and a mask, or what one of the operations below made of them already.
+fn sparse(e: &mut Emit<'_, '_, '_>) -> Result<Vec<ValueId>> {
+    let (values, dims) = (e.arg("nonzero_data")?, e.result_dims()?);
+    let is_made = matches!(e.body().ty(values), Type::Sparse { .. }) || e.body().dims(values) == dims;
+    if is_made && dims.len() > 1 {
+        return Ok(vec![to_dense(e, values)]);
+    }
+    // The older form has a list of bytes, and the shape apart.
+    let mask = match e.call.ty("mask")?.dtype == DType::U8 {
+        true => {
+            let stored = e.stored("mask")?;
+            e.shaped(stored, DType::U1, &dims)?
+        }
+        false => e.arg("mask")?,
+    };
+    let sparse = masked(e, values, mask)?;
+    Ok(vec![to_dense(e, sparse)])
+}
+
+/// Integers of which only some are stored: zeros stay zeros, since they have no offset.
+fn sparse_blockwise(e: &mut Emit<'_, '_, '_>) -> Result<Vec<ValueId>> {
+    if e.call.has("offset") {
+        refuse!("has offsets, with which elements that are not stored would not be zero");
+    }
+    let (mask, scale, dtype) = (e.arg("data_mask")?, e.arg("scale")?, e.call.ty("nonzero_data")?.dtype);
+    let sparse = match dtype {
+        DType::I4 => signed_nibbles(e, mask)?,
+        _ => {
+            let values = e.arg("nonzero_data")?;
+            masked(e, values, mask)?
+        }
+    };
+    let codes = to_dense(e, sparse);
+    Ok(vec![mask, shift_scale(e, codes, scale, None)])
+}
+
+/// Signed integers of four bits as those of eight. Apple's runtime makes no dense tensor of the former; as unsigned ones they are
+/// indices of what they stand for.
+fn signed_nibbles(e: &mut Emit<'_, '_, '_>, mask: ValueId) -> Result<ValueId> {
+    let stored = e.stored("nonzero_data")?;
+    let Some(count) = e.call.ty("nonzero_data")?.concrete().and_then(|shape| shape.first().copied()) else {
+        refuse!("stored elements are no list")
+    };
+    let values = e.shaped(stored, DType::U4, &[count as u64])?;
+    let sparse = masked(e, values, mask)?;
+    let Type::Sparse { dims, stored, .. } = e.body().ty(sparse).clone() else { refuse!("is not sparse") };
+    let table: Vec<u8> = (0..8i8).chain(-8..0).map(i8::cast_unsigned).collect();
+    let mut sizes = vec![1; dims.len()];
+    sizes.extend([table.len() as u64, 1]);
+    let table = e.body().constant(tensor(Scalar::I8, &sizes), &table);
+    let axis = e.body().splat(Scalar::I16, &[], 0.0);
+    let ty = Type::Sparse { dims, element: Scalar::I8, stored };
+    Ok(e.body().push("primitive.lut_to_sparse_with_bitmask_v1", &[sparse, table, axis], ty))
+}
+
+/// Indices of which only some are stored.
+fn sparse_palette(e: &mut Emit<'_, '_, '_>) -> Result<Vec<ValueId>> {
+    let (values, mask, tables) = (e.arg("indices_nonzero_data")?, e.arg("indices_mask")?, e.arg("lut")?);
+    if e.call.has("vector_axis") {
+        refuse!(
+            "has vectors in its tables; only tables of numbers have an aicode form here where elements are sparse"
+        );
+    }
+    let sparse = masked(e, values, mask)?;
+    let Type::Sparse { dims, stored, .. } = e.body().ty(sparse).clone() else { refuse!("is not sparse") };
+    let ty = Type::Sparse { dims, element: e.body().element(tables), stored };
+    let axis = e.body().splat(Scalar::I16, &[], 0.0);
+    Ok(vec![mask, e.body().push("primitive.lut_to_sparse_with_bitmask_v1", &[sparse, tables, axis], ty)])
 }
 
 /// The older form: one table, and indices packed into bytes.

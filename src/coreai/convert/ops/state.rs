@@ -27,13 +27,20 @@ fn read(e: &mut Emit<'_, '_, '_>, parameter: &str) -> Result<Vec<ValueId>> {
     let results =
         e.body().push_op("dataflow.read_handle_v1", &[handle, token], types, Vec::new(), Vec::new());
     e.function.tokens.insert(id, results[1]);
-    Ok(vec![results[0]])
+    Ok(vec![e.body().unconstrained(results[0])])
 }
 
 fn write(e: &mut Emit<'_, '_, '_>, parameter: &str, data: &str) -> Result<()> {
     let (id, handle, data) = (e.mil_id(parameter)?, e.arg(parameter)?, e.arg(data)?);
     let Some(&token) = e.function.tokens.get(&id) else {
         refuse!("`{parameter}` is no state of the function")
+    };
+    let data = match e.body().ty(handle).clone() {
+        Type::Handle(content) => match *content {
+            Type::Tensor { constraints: Some(constraints), .. } => e.body().constrained(data, &constraints),
+            _ => data,
+        },
+        _ => data,
     };
     let token = e.body().push("dataflow.write_handle_v1", &[handle, data, token], Type::Token);
     e.function.tokens.insert(id, token);

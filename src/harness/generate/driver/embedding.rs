@@ -8,6 +8,7 @@ use safetensors::SafeTensors;
 use super::call::TokenBatch;
 use super::layout::Layout;
 use crate::generate::error::{GenerateError, Result};
+use anemeter_base::files;
 use anemeter_convert::bundle::Architecture;
 use anemeter_kernels::convert::to_f32;
 use anemeter_kernels::tensor::{Bytes, DType, Tensor, TensorView};
@@ -27,7 +28,7 @@ impl HostTable {
     /// `[positions, hidden]`, and where layers have inputs of their own `per_layer_embeddings` `[vocabulary, per_layer.width]`.
     pub(super) fn open(path: &Path, layout: &Layout, sizes: &Architecture) -> Result<HostTable> {
         let failed = |e: std::io::Error| GenerateError::file(path, e.to_string());
-        let bytes = Bytes::map(&std::fs::File::open(path).map_err(failed)?).map_err(failed)?;
+        let bytes = Bytes::map(&files::open(path).map_err(failed)?).map_err(failed)?;
         let tensors = SafeTensors::deserialize(&bytes)
             .map_err(|e| GenerateError::file(path, format!("is not a safetensors file: {e}")))?;
         let tokens = read(path, &bytes, &tensors, "token_embeddings", layout.hidden)?;

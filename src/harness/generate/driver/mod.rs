@@ -103,24 +103,25 @@ impl Driver {
         form: Option<KvForm>,
         clock: Arc<dyn Clock>,
     ) -> Result<Driver> {
-        let manifest = bundle.manifest();
-        let host = manifest.host_embeddings.as_ref().map(|file| bundle.path(&file.name));
-        Driver::over(manifest, host.as_deref(), sessions, form, clock)
+        Driver::over(bundle.manifest(), bundle.folder(), sessions, form, clock)
     }
 
-    /// A driver over a description, with the file of the host's token vectors if there is one.
+    /// A driver over a description, with the folder of the files that it names.
     pub fn over(
         manifest: &Manifest,
-        host: Option<&Path>,
+        folder: &Path,
         sessions: Vec<Box<dyn Session>>,
         form: Option<KvForm>,
         clock: Arc<dyn Clock>,
     ) -> Result<Driver> {
         let engine: Box<dyn Engine> = match &manifest.contract {
             Some(contract) => {
-                Box::new(ContractEngine::new(manifest, contract, sessions, form, Arc::clone(&clock))?)
+                Box::new(ContractEngine::new(manifest, contract, sessions, folder, form, Arc::clone(&clock))?)
             }
-            None => Box::new(ExportEngine::new(manifest, host, sessions, form, Arc::clone(&clock))?),
+            None => {
+                let host = manifest.host_embeddings.as_ref().map(|file| folder.join(&file.name));
+                Box::new(ExportEngine::new(manifest, host.as_deref(), sessions, form, Arc::clone(&clock))?)
+            }
         };
         Ok(Driver { engine, clock, timings: StepTimings::default() })
     }

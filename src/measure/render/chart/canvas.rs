@@ -21,6 +21,9 @@ const TITLE: i32 = 30;
 const LEGEND: i32 = 22;
 /// Height of both together, with a little room.
 pub(super) const HEAD: i32 = TITLE + LEGEND + 6;
+/// Numbers that an axis has no steps for.
+const TINY: f64 = 1e-100;
+const HUGE: f64 = 1e110;
 const FONT: &str = "sans-serif";
 
 /// Placeholders for text and axes, for lines behind the data, and for the ground. Nothing else has these colours.
@@ -138,7 +141,7 @@ where
     X: AsRangedCoord,
     X::CoordDescType: ValueFormatter<<X::CoordDescType as Ranged>::ValueType>,
 {
-    let top = if highest > 0.0 { highest * 1.15 } else { 1.0 };
+    let top = if highest > TINY { highest * 1.15 } else { 1.0 };
     plot_between(area, frame, (x, label_x, labels), 0.0..top, &|y| tick(*y))
 }
 
@@ -157,6 +160,11 @@ where
     X: AsRangedCoord,
     X::CoordDescType: ValueFormatter<<X::CoordDescType as Ranged>::ValueType>,
 {
+    let size = y.start.abs().max(y.end.abs());
+    // Steps along an axis are added up, which must come to an end.
+    if !(size <= HUGE && y.end - y.start > size * 1e-9) {
+        return Err(format!("numbers from {:e} to {:e} have no axis", y.start, y.end));
+    }
     let mut plot = ChartBuilder::on(area)
         .margin(10)
         .margin_top(if frame.series.is_empty() { TITLE + 4 } else { HEAD })

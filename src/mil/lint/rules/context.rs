@@ -81,7 +81,7 @@ mod examples {
 
     pub(super) fn cached(length: usize) -> Case {
         case(|b| {
-            let kept = state(b, "kept", &[2, 4, length, 32]);
+            let kept = state(b, "kv_cache", &[2, 4, length, 32]);
             let content = read(b, kept);
             vec![unary(b, "relu", content)]
         })

@@ -55,7 +55,10 @@ pub(super) static LAYER_COUNT_LIMIT: Rule = Rule {
     }),
     #[cfg(test)]
     examples: (|| examples::layered(18), || examples::layered(17)),
-    ..Rule::warning("A49", "layer-count-limit", SingleReport).needing(Needs::Ios).decided_by("chunks")
+    ..Rule::warning("A49", "layer-count-limit", SingleReport)
+        .needing(Needs::Ios)
+        .decided_by("chunks")
+        .of_decoders()
 };
 
 pub(super) static SMALL_FUNCTION: Rule = Rule {
@@ -90,11 +93,12 @@ mod examples {
     }
 
     pub(super) fn layered(layers: usize) -> Case {
-        let case = on_input(&[1, 64, 1, 32], |b, mut x| {
+        let case = case(|b| {
+            let mut x = input(b, "hidden", DType::F16, &[1, 64, 1, 32]);
             for layer in 0..layers {
                 x = b.op("relu").arg("x", x).named(&format!("layers_{layer}_out")).push().unwrap();
             }
-            x
+            vec![x]
         });
         case.on(Target::Ios18)
     }

@@ -100,7 +100,11 @@ fn store(ty: &TensorType, data: &LiteralData, blobs: &mut BlobWriter<'_>) -> Res
         LiteralData::Blob(bytes) => blobs.put(ty.dtype, elements, bytes),
         _ => return Err(model_error(format!("a {ty} has no bytes"))),
     };
-    stored.map_err(|e| PackageError::new(ErrorKind::Io, format!("cannot write {FILE}: {e}")))
+    stored.map_err(|e| match e.kind() {
+        // What is wrong is in the weight, not in the file that it was to go to.
+        std::io::ErrorKind::InvalidData => model_error(e.to_string()),
+        _ => PackageError::new(ErrorKind::Io, format!("cannot write {FILE}: {e}")),
+    })
 }
 
 fn immediate(out: &mut Writer, literal: &Literal, blobs: &mut BlobWriter<'_>, depth: usize) -> Result<()> {

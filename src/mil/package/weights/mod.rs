@@ -12,6 +12,7 @@
 //! A program names a blob by the file and the offset of its record. The format is that of coremltools, in
 //! `mlmodel/src/MILBlob/Blob/StorageFormat.hpp`.
 
+mod finite;
 mod reader;
 mod sample;
 mod sink;

@@ -11,6 +11,7 @@ use std::io::{self, Write};
 
 use xxhash_rust::xxh3::Xxh3;
 
+use super::finite::FiniteCheck;
 use super::sample::Sampler;
 use super::{SENTINEL, Sink, UNIT, VERSION, padding_bits};
 use crate::Payload;
@@ -121,8 +122,13 @@ impl<'s> BlobWriter<'s> {
         let before = self.len;
         let offset = self.begin(kind)?;
         let sampler = Sampler::new(kind.len);
-        let mut stream = Stream { sink: &mut *self.sink, left: kind.len, sampler, hash: Xxh3::new() };
+        let finite = FiniteCheck::new(kind.dtype);
+        let mut stream = Stream { sink: &mut *self.sink, left: kind.len, sampler, hash: Xxh3::new(), finite };
         payload.write_to(&mut stream)?;
+        if let Some(element) = stream.finite.found() {
+            let message = format!("element {element} of a weight is infinite or no number");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+        }
         if stream.left > 0 {
             let written = kind.len - stream.left;
             return Err(io::Error::other(format!("a weight of {} bytes gave only {written}", kind.len)));
@@ -270,6 +276,7 @@ struct Stream<'s> {
     left: u64,
     sampler: Sampler,
     hash: Xxh3,
+    finite: FiniteCheck,
 }
 
 impl Write for Stream<'_> {
@@ -280,6 +287,7 @@ impl Write for Stream<'_> {
         self.left = left;
         self.sampler.update(bytes);
         self.hash.update(bytes);
+        self.finite.update(bytes);
         self.sink.append(bytes)?;
         Ok(bytes.len())
     }

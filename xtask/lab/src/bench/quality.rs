@@ -8,6 +8,7 @@ use anemeter::bundle::Bundle;
 use anemeter::compress::TensorLog;
 use anemeter::harness::records;
 use anemeter::report::{Quality, Record};
+use anemeter::vocabulary::RuntimeName;
 use anyhow::{Context, Result, bail, ensure};
 use pico_args::Arguments;
 
@@ -52,6 +53,13 @@ const FORMS: &[(&str, Wish, bool)] = &[
     (INT4_CALIBRATED, Wish::Flags(&["--precision", "int4"]), true),
     (LUT6_CALIBRATED, Wish::Flags(&["--precision", "lut6:group=16"]), true),
     (LUT4_CALIBRATED, Wish::Flags(&["--precision", "lut4:group=16"]), true),
+    ("fp16, rotated", Wish::Flags(&["--precision", "fp16", "--rotate", "on"]), false),
+    ("int4, rotated and calibrated", Wish::Flags(&["--precision", "int4", "--rotate", "on"]), true),
+    (
+        "lut4:group=16, rotated and calibrated",
+        Wish::Flags(&["--precision", "lut4:group=16", "--rotate", "on"]),
+        true,
+    ),
     (UNIFORM_CALIBRATED, Wish::Every("lut4:group=16"), true),
     (AUTO_CALIBRATED, Wish::Flags(&["--precision", "auto", "--target-bits", "4.5"]), true),
 ];
@@ -201,8 +209,8 @@ fn measure(
 /// What an export and an evaluation of it left behind.
 fn row(name: &'static str, folder: &Path, (seconds, cpu_seconds): (f64, f64)) -> Result<Row> {
     let bundle = Bundle::open(folder)?;
-    let quality: Quality =
-        records::read(&bundle)?.with_context(|| format!("there is no {}", Quality::FILE))?;
+    let quality: Quality = records::read(&bundle, RuntimeName::Cpu)?
+        .with_context(|| format!("there is no {}", Quality::FILE))?;
     let found = quality.perplexity.context("the evaluation has no perplexity")?;
     ensure!(found.tokens >= LEAST_TOKENS, "only {} tokens were scored", found.tokens);
     let manifest = bundle.manifest();

@@ -1,12 +1,13 @@
 //! `cargo xtask check coreai-runtime`: the runtime `coreai` with Apple's own module: every asset that Apple's tools made and
 //! that lies beside the repository, by `anemeter run`. Each gives its outputs, or fails as it is known to.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 
 use anyhow::{Context, Result, bail, ensure};
 use pico_args::Arguments;
 
+use super::coreai_assets;
 use crate::python;
 use xtask::outcome::Outcome;
 use xtask::process::succeed;
@@ -17,17 +18,14 @@ const WHAT: &str = "the runtime coreai";
 const SAMPLES: &str = "samples-coreai";
 
 /// Functions that are run besides the default one, or instead of it where that is not one to be called.
-const FUNCTIONS: &[(&str, &[&str])] = &[(
-    "qwen_ios_none_float16.aimodel",
-    &["load_embeddings", "gather_embeddings_8", "extend_512_8", "rope_gather_jvxvxbqm"],
-)];
+const FUNCTIONS: &[(&str, &[&str])] =
+    &[("qwen_ios_none_float16.aimodel", &["load_embeddings", "gather_embeddings_8", "extend_512_8"])];
 
 /// Functions that are known to fail, and words of the error. Inputs of Apple's iOS recipe lie interleaved in memory, and the
-/// module takes such arrays only from other functions; the last is a graph that others call.
+/// module takes such arrays only from other functions.
 const KNOWN_FAILURES: &[(&str, &str, &str)] = &[
     ("qwen_ios_none_float16.aimodel", "gather_embeddings_8", "embedding_table has an invalid interleave"),
     ("qwen_ios_none_float16.aimodel", "extend_512_8", "embedding_table has an invalid interleave"),
-    ("qwen_ios_none_float16.aimodel", "rope_gather_jvxvxbqm", "was ended by SIGILL"),
 ];
 
 /// What a prediction came to.
@@ -43,9 +41,10 @@ pub(crate) fn run(project: &Project, arguments: Arguments) -> Result<Outcome> {
     if !samples.is_dir() {
         return Ok(Outcome::not_checked(WHAT, &format!("there is no {SAMPLES} beside the repository")));
     }
-    let Some(python) = python::interpreter_with_coreai(project)? else {
-        return Ok(Outcome::not_checked(WHAT, "Apple's wheel coreai-core cannot be installed here"));
+    let Some(pythons) = python::interpreters_with_coreai(project)? else {
+        return Ok(Outcome::not_checked(WHAT, "Apple's wheels coreai-core cannot be installed here"));
     };
+    let python = &pythons[1];
     succeed(&mut project.cargo(&["build", "--quiet", "--package", "anemeter", "--bin", "anemeter"]))?;
     let folder = project.target.join("coreai/samples");
     make_empty(&folder)?;
@@ -59,7 +58,7 @@ pub(crate) fn run(project: &Project, arguments: Arguments) -> Result<Outcome> {
     let (mut ran, mut known) = (0, 0);
     for name in &names {
         for function in functions(name) {
-            match predict(project, &python, &samples.join(name), function, &folder)
+            match predict(project, python, &samples.join(name), function, &folder)
                 .with_context(|| format!("{name}, function {}", function.unwrap_or("by default")))?
             {
                 Found::Ran => ran += 1,
@@ -67,8 +66,10 @@ pub(crate) fn run(project: &Project, arguments: Arguments) -> Result<Outcome> {
             }
         }
     }
+    let paths: Vec<PathBuf> = names.iter().map(|name| samples.join(name)).collect();
+    let rewritten = coreai_assets::rewritten(project, &pythons, &paths, &folder)?;
     Ok(Outcome::Checked(format!(
-        "{} assets of Apple's tools: {ran} functions ran, {known} failed as they are known to",
+        "{} assets of Apple's tools: {ran} functions ran, {known} failed as they are known to; {rewritten}",
         names.len()
     )))
 }

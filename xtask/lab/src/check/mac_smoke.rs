@@ -35,29 +35,46 @@ pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome
             }
         },
     };
-    let folder = project.target.join("mac-smoke");
-    fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
-    let mut smoke =
-        Smoke { anemeter: project.release("anemeter")?, folder, results: String::new(), failed: Vec::new() };
+    let mut smoke = Smoke::new(project, "mac-smoke")?;
     smoke.all(&checkpoint)?;
-    let path = smoke.folder.join("results.md");
-    fs::write(&path, &smoke.results).with_context(|| format!("write {}", path.display()))?;
-    println!("\nresults: {} (docs/coreml-testing.md says where they go)", path.display());
-    match smoke.failed.is_empty() {
-        true => Ok(Outcome::Checked(format!("Core ML on this Mac; {}", path.display()))),
-        false => bail!("not as expected: {}; {} has the details", smoke.failed.join(", "), path.display()),
-    }
+    smoke.finish("Core ML on this Mac", "docs/coreml-testing.md")
 }
 
 /// The steps so far.
-struct Smoke {
+pub(super) struct Smoke {
     anemeter: PathBuf,
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
+    /// The Python with Apple's module, where the steps need it.
+    pub(super) python: Option<PathBuf>,
     results: String,
     failed: Vec<String>,
 }
 
 impl Smoke {
+    /// No steps yet; results go to a folder below `target/`.
+    pub(super) fn new(project: &Project, name: &str) -> Result<Smoke> {
+        let folder = project.target.join(name);
+        fs::create_dir_all(&folder).with_context(|| format!("make {}", folder.display()))?;
+        Ok(Smoke {
+            anemeter: project.release("anemeter")?,
+            folder,
+            python: None,
+            results: String::new(),
+            failed: Vec::new(),
+        })
+    }
+
+    /// Keeps what was printed, and fails if a step did.
+    pub(super) fn finish(self, what: &str, page: &str) -> Result<Outcome> {
+        let path = self.folder.join("results.md");
+        fs::write(&path, &self.results).with_context(|| format!("write {}", path.display()))?;
+        println!("\nresults: {} ({page} says where they go)", path.display());
+        match self.failed.is_empty() {
+            true => Ok(Outcome::Checked(format!("{what}; {}", path.display()))),
+            false => bail!("not as expected: {}; {} has the details", self.failed.join(", "), path.display()),
+        }
+    }
+
     fn all(&mut self, checkpoint: &Path) -> Result<()> {
         let (checkpoint, bundle) = (text(checkpoint), text(&self.folder.join("bundle")));
         self.step("machine", &["doctor"])?;
@@ -65,7 +82,7 @@ impl Smoke {
         let export = ["export", &checkpoint, "-o", &bundle, "--shapes", "512", "--kv", "io,state"];
         self.step("export", &export)?;
         for form in FORMS {
-            self.same_tokens(&bundle, form)?;
+            self.same_tokens(&bundle, form, ["cpu", "coreml"])?;
         }
         for (form, units) in [("io", "cpu+ane"), ("state", "cpu+ane"), ("auto", "cpu+ane"), ("io", "cpu+gpu")]
         {
@@ -76,10 +93,12 @@ impl Smoke {
     }
 
     /// Runs the program and keeps what it prints. A step that fails does not end the others.
-    fn step(&mut self, title: &str, arguments: &[&str]) -> Result<Option<String>> {
+    pub(super) fn step(&mut self, title: &str, arguments: &[&str]) -> Result<Option<String>> {
         println!("-- {title}: anemeter {}", arguments.join(" "));
         let began = Instant::now();
-        let output = Program::new(&self.anemeter).args(arguments).output().context("start anemeter")?;
+        let python = self.python.iter().map(|python| ("ANEMETER_PYTHON", python));
+        let output =
+            Program::new(&self.anemeter).args(arguments).envs(python).output().context("start anemeter")?;
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         let seconds = began.elapsed().as_secs_f64();
         let shown = if arguments.contains(&"--json") { "" } else { out.trim_end() };
@@ -97,15 +116,15 @@ impl Smoke {
     }
 
     /// The same prompt on both runtimes, one token after the other.
-    fn same_tokens(&mut self, bundle: &str, form: &str) -> Result<()> {
+    pub(super) fn same_tokens(&mut self, bundle: &str, form: &str, runtimes: [&str; 2]) -> Result<()> {
         let mut all = Vec::new();
-        for runtime in ["cpu", "coreml"] {
+        for runtime in runtimes {
             let arguments = ["generate", bundle, "--token-ids", PROMPT, "--max-tokens", "32", "--kv", form];
             let arguments = [&arguments[..], &["--runtime", runtime, "--json"]].concat();
             let printed = self.step(&format!("tokens, {form}, {runtime}"), &arguments)?;
             all.push(printed.and_then(|text| tokens(&text)));
         }
-        let same = matches!(&all[..], [Some(cpu), Some(core_ml)] if cpu == core_ml);
+        let same = matches!(&all[..], [Some(first), Some(second)] if first == second);
         writeln!(
             self.results,
             "Same tokens with `{form}`: {}\n\n{all:?}\n",
@@ -134,7 +153,7 @@ fn tokens(document: &str) -> Option<Vec<u64>> {
     ids.iter().map(Value::as_u64).collect()
 }
 
-fn text(path: &Path) -> String {
+pub(super) fn text(path: &Path) -> String {
     path.display().to_string()
 }
 

@@ -24,6 +24,8 @@ const VERDICTS: &[i32] = &[0, 1, 3];
 const ROUNDINGS: f64 = 2.0;
 /// What fp16 rounding may do to any output, as a share of the largest value.
 const LEAST_TOLERANCE: f64 = 0.002;
+/// The same of a twin that computes in fp32, where sums are only taken in another order.
+const EXACT_TOLERANCE: f64 = 1e-4;
 
 /// What the script says of a case.
 #[derive(Deserialize)]
@@ -66,6 +68,8 @@ struct Row {
     error: Option<f64>,
     /// That of torch in fp16.
     half_error: Option<f64>,
+    /// The largest error of the twin that computes in fp32.
+    exact: Option<f64>,
     /// Tokens that are those of transformers.
     tokens: Option<usize>,
     /// The smallest cosine of logits with those of the checkpoint; none if the packages give no logits.
@@ -132,7 +136,11 @@ impl Bench<'_> {
         let mut adopt = self.command(&["adopt"]);
         adopt.args(&packages).args(["-o", "bundle"]);
         expect(&mut adopt, &[0])?;
-        let error = case.half_error.map(|half| self.against_torch(source, half)).transpose()?;
+        let against = |what: &Path, tolerance: f64| self.against_torch(what, source, tolerance);
+        let tolerance = |half: f64| (ROUNDINGS * half).max(LEAST_TOLERANCE);
+        let error = case.half_error.map(|half| against(Path::new("bundle"), tolerance(half))).transpose()?;
+        let twin = source.join("exact/model.mlpackage");
+        let exact = case.half_error.map(|_| against(&twin, EXACT_TOLERANCE)).transpose()?;
         let (tokens, cosine) = match case.kind {
             Kind::Language => {
                 (Some(self.against_transformers(case)?), self.against_checkpoint(source, case)?)
@@ -141,15 +149,14 @@ impl Bench<'_> {
         };
         let (gate, compare) = self.measure(case)?;
         let (name, half_error) = (case.name.clone(), case.half_error);
-        Ok(Row { name, packages: packages.len(), error, half_error, tokens, cosine, gate, compare })
+        Ok(Row { name, packages: packages.len(), error, half_error, exact, tokens, cosine, gate, compare })
     }
 
     /// The outputs of torch.
-    fn against_torch(&self, source: &Path, half_error: f64) -> Result<f64> {
-        let tolerance = (ROUNDINGS * half_error).max(LEAST_TOLERANCE).to_string();
-        let mut verify =
-            self.command(&["verify", "bundle", "--json", "--tolerance", &tolerance, "--reference"]);
-        let document = expect(verify.arg(source.join("reference.safetensors")), &[0])?;
+    fn against_torch(&self, what: &Path, source: &Path, tolerance: f64) -> Result<f64> {
+        let mut verify = self.command(&["verify", "--json", "--tolerance", &tolerance.to_string()]);
+        verify.arg(what).arg("--reference").arg(source.join("reference.safetensors"));
+        let document = expect(&mut verify, &[0])?;
         let document: Value = serde_json::from_str(&document)?;
         let outputs = document["outputs"].as_array().context("`verify --json` has no outputs")?;
         let errors = outputs.iter().map(|output| output["max_rel"].as_f64());
@@ -257,7 +264,7 @@ fn shown(command: &Command) -> String {
 }
 
 impl Row {
-    fn cells(&self) -> [String; 8] {
+    fn cells(&self) -> [String; 9] {
         let share =
             |error: Option<f64>| error.map_or_else(String::new, |error| format!("{:.3} %", 100.0 * error));
         let verdict = |code: i32| match code {
@@ -270,6 +277,7 @@ impl Row {
             self.packages.to_string(),
             share(self.error),
             share(self.half_error),
+            self.exact.map_or_else(String::new, |error| format!("{:.5} %", 100.0 * error)),
             self.tokens.map_or_else(String::new, |tokens| tokens.to_string()),
             self.cosine.map_or_else(String::new, |cosine| format!("{cosine:.6}")),
             verdict(self.gate),
@@ -283,8 +291,8 @@ impl Row {
 }
 
 fn table(rows: &[Row]) -> String {
-    let head = "| model | packages | largest error | torch in fp16 | greedy tokens | smallest cosine of logits | gate | compare |\n\
-         |---|--:|--:|--:|--:|--:|---|---|\n";
+    let head = "| model | packages | largest error | torch in fp16 | fp32 twin | greedy tokens | smallest cosine of logits | gate | compare |\n\
+         |---|--:|--:|--:|--:|--:|--:|---|---|\n";
     head.to_owned() + &rows.iter().map(|row| row.line() + "\n").collect::<String>()
 }
 
@@ -299,14 +307,14 @@ mod tests {
             packages: 4,
             error: Some(0.000_61),
             half_error: Some(0.000_8),
+            exact: Some(0.000_001),
             tokens: Some(24),
             cosine: Some(0.999_998),
             gate: 3,
             compare: 0,
         };
-        assert!(
-            table(&[row])
-                .ends_with("| gpt2 | 4 | 0.061 % | 0.080 % | 24 | 0.999998 | inconclusive | pass |\n")
-        );
+        assert!(table(&[row]).ends_with(
+            "| gpt2 | 4 | 0.061 % | 0.080 % | 0.00010 % | 24 | 0.999998 | inconclusive | pass |\n"
+        ));
     }
 }

@@ -92,7 +92,7 @@ impl Trunk {
             inner: keys.size("intermediate_size")?,
             head_dim: keys.head_dim(None, &hidden, &heads)?,
             layers: keys.layers("num_hidden_layers", tensors.count())?,
-            epsilon: keys.positive_or("layer_norm_eps", 1e-12)? as f32,
+            epsilon: keys.epsilon("layer_norm_eps", 1e-12)?,
             activation: activation(keys, "hidden_act", Activation::Gelu)?,
             hidden,
             heads,

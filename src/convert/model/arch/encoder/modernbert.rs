@@ -111,7 +111,7 @@ impl Sizes {
         Ok(Sizes {
             vocabulary: keys.size("vocab_size")?,
             inner: keys.size("intermediate_size")?,
-            epsilon: keys.positive_or("norm_eps", 1e-5)? as f32,
+            epsilon: keys.epsilon("norm_eps", 1e-5)?,
             activation: activation(keys, "hidden_activation", Activation::Gelu)?,
             window: keys.size("local_attention")?.value / 2 + 1,
             local: rotary("sliding_attention", "local_rope_theta", 10_000.0)?,

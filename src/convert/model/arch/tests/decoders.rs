@@ -376,7 +376,8 @@ fn gemma_4_shares_keys_and_has_inputs_of_layers() {
     assert!((inputs.norm.epsilon / 8e-6 - 1.0).abs() < 1e-5);
     assert!((decoder.layers[0].per_layer.as_ref().unwrap().norm.epsilon / 2e-6 - 1.0).abs() < 1e-5);
     // What published checkpoints store for nothing is left.
-    let unused = "\nmodel.layers.2.self_attn.k_proj.weight [16, 8]\nmodel.layers.2.self_attn.k_norm.weight [8]";
+    let unused =
+        "\nmodel.layers.2.self_attn.k_proj.weight [16, 8]\nmodel.layers.2.self_attn.k_norm.weight [8]";
     built(config, &[GEMMA4, &layers, unused]);
     let few = config.replace(r#""num_kv_shared_layers": 1"#, r#""num_kv_shared_layers": 2"#);
     let error = refused(&few, &[GEMMA4, &layers]);

@@ -2,6 +2,7 @@
 
 use half::f16;
 
+use super::table::{Files, Table};
 use crate::generate::driver::buffer::Buffer;
 use crate::generate::error::{GenerateError, Result};
 use anemeter_convert::bundle::contract::{ContractFunction, MaskKeys, MaskKind};
@@ -21,14 +22,19 @@ pub(super) struct Piece<'a> {
 }
 
 /// What an input means.
-#[derive(Clone, Copy)]
 enum Meaning {
     Ids,
-    Mask { kind: MaskKind, keys: MaskKeys },
+    Mask {
+        kind: MaskKind,
+        keys: MaskKeys,
+    },
     Positions,
     CurrentPosition,
     UpdateMask,
     FullSequenceLength,
+    /// The first position within a window of so many.
+    Ring(usize),
+    Rows(Table),
 }
 
 /// An input that is filled for every prediction.
@@ -36,12 +42,18 @@ pub(super) struct Input {
     pub(super) name: String,
     meaning: Meaning,
     rank: usize,
+    /// Its last size, which is that of a window or of a row.
+    last: usize,
     buffer: Buffer,
 }
 
 impl Input {
-    /// The inputs of a function that the host fills.
-    pub(super) fn all(contract: &ContractFunction, function: &Function) -> Result<Vec<Input>> {
+    /// The inputs of a function that the host fills, with tables of a folder.
+    pub(super) fn all(
+        contract: &ContractFunction,
+        function: &Function,
+        files: &Files<'_>,
+    ) -> Result<Vec<Input>> {
         let named = &contract.inputs;
         let single = [
             (&named.ids, Meaning::Ids),
@@ -55,7 +67,14 @@ impl Input {
             let meaning = Meaning::Mask { kind: mask.kind, keys: mask.keys };
             (&mask.input, meaning)
         });
-        single.chain(masks).map(|(name, meaning)| Input::new(name, meaning, function)).collect()
+        let ring = named.ring_position.iter().map(|ring| (&ring.input, Meaning::Ring(ring.window)));
+        let inputs = single.chain(masks).chain(ring);
+        let inputs = inputs.map(|(name, meaning)| Input::new(name, meaning, function));
+        let rows = named.rows.iter().map(|rows| {
+            let width = last_size(&rows.input, function);
+            Input::new(&rows.input, Meaning::Rows(Table::open(rows, width, files)?), function)
+        });
+        inputs.chain(rows).collect()
     }
 
     fn new(name: &str, meaning: Meaning, function: &Function) -> Result<Input> {
@@ -71,11 +90,16 @@ impl Input {
             Meaning::Ids => 2,
             Meaning::Mask { kind: MaskKind::Padding, .. } => 2,
             Meaning::Mask { .. } | Meaning::UpdateMask => 4,
-            Meaning::Positions | Meaning::CurrentPosition | Meaning::FullSequenceLength => 1,
+            Meaning::Positions
+            | Meaning::CurrentPosition
+            | Meaning::FullSequenceLength
+            | Meaning::Ring(_) => 1,
+            Meaning::Rows(_) => 3,
         };
         let rank = port.shapes.first().map_or(natural, Vec::len);
         let buffer = Buffer::zeroed(dtype, &[0]).map_err(|e| problem(e.to_string()))?;
-        Ok(Input { name: name.to_owned(), meaning, rank, buffer })
+        let last = last_size(name, function);
+        Ok(Input { name: name.to_owned(), meaning, rank, last, buffer })
     }
 
     pub(super) fn view(&self) -> Result<TensorView<'_>, TensorError> {
@@ -86,8 +110,8 @@ impl Input {
     pub(super) fn fill(&mut self, piece: &Piece<'_>) -> Result<(), TensorError> {
         let &Piece { ids, begin, width, context } = piece;
         let count = ids.len();
-        let (rank, buffer) = (self.rank, &mut self.buffer);
-        match self.meaning {
+        let (rank, last, buffer) = (self.rank, self.last, &mut self.buffer);
+        match &mut self.meaning {
             Meaning::Ids => {
                 buffer.resize(&with_ones(rank, &[width]))?;
                 write(
@@ -112,34 +136,68 @@ impl Input {
                 buffer.resize(&with_ones(rank, &[context, width]))?;
                 integers(buffer, |i| usize::from(i / width == begin + i % width));
             }
+            Meaning::Ring(window) => {
+                buffer.resize(&with_ones(rank.max(1), &[1]))?;
+                let window = *window;
+                integers(buffer, |_| begin % window);
+            }
+            Meaning::Rows(table) => {
+                buffer.resize(&with_ones(rank, &[width, table.width()]))?;
+                table.write(piece, buffer);
+            }
             Meaning::Mask { kind, keys } => {
-                let keys = match keys {
-                    MaskKeys::Context => context,
-                    MaskKeys::Seen => begin + width,
+                let keys = match (*kind, *keys) {
+                    (MaskKind::Window | MaskKind::Ring, _) => last,
+                    (_, MaskKeys::Context) => context,
+                    (_, MaskKeys::Seen) => begin + width,
                 };
-                match kind {
-                    MaskKind::Padding => {
-                        buffer.resize(&with_ones(rank, &[keys]))?;
-                        integers(buffer, |key| usize::from(key < begin + count));
-                    }
-                    MaskKind::Zeros => {
-                        buffer.resize(&with_ones(rank, &[width, keys]))?;
-                        integers(buffer, |_| 0);
-                    }
-                    MaskKind::CausalAdditive => {
-                        buffer.resize(&with_ones(rank, &[width, keys]))?;
-                        let hidden = |i: usize| i % keys > begin + i / keys;
-                        write(
-                            buffer,
-                            |i| if hidden(i) { f32::NEG_INFINITY } else { 0.0 },
-                            |i| if hidden(i) { i32::MIN } else { 0 },
-                        );
-                    }
-                }
+                fill_mask(*kind, piece, (rank, keys), buffer)?;
             }
         }
         Ok(())
     }
+}
+
+/// Writes a mask of so many columns.
+fn fill_mask(
+    kind: MaskKind,
+    piece: &Piece<'_>,
+    (rank, keys): (usize, usize),
+    buffer: &mut Buffer,
+) -> Result<(), TensorError> {
+    let &Piece { ids, begin, width, .. } = piece;
+    let mut additive = |hidden: &dyn Fn(usize, usize) -> bool| -> Result<(), TensorError> {
+        buffer.resize(&with_ones(rank, &[width, keys]))?;
+        let hidden = |i: usize| hidden(i / keys, i % keys);
+        write(
+            buffer,
+            |i| if hidden(i) { f32::NEG_INFINITY } else { 0.0 },
+            |i| if hidden(i) { i32::MIN } else { 0 },
+        );
+        Ok(())
+    };
+    match kind {
+        MaskKind::CausalAdditive => additive(&|row, key| key > begin + row),
+        MaskKind::Window => additive(&|row, key| key + (begin + row + 1).min(keys) < keys),
+        MaskKind::Ring => additive(&|row, key| key >= begin + row + 1),
+        MaskKind::Padding => {
+            buffer.resize(&with_ones(rank, &[keys]))?;
+            integers(buffer, |key| usize::from(key < begin + ids.len()));
+            Ok(())
+        }
+        MaskKind::Zeros => {
+            buffer.resize(&with_ones(rank, &[width, keys]))?;
+            integers(buffer, |_| 0);
+            Ok(())
+        }
+    }
+}
+
+/// The last size of an input, 0 if it is not known.
+fn last_size(name: &str, function: &Function) -> usize {
+    let port = function.inputs.iter().find(|port| port.name == name);
+    let last = port.and_then(|port| port.shapes.first()?.last().copied());
+    last.and_then(|size| usize::try_from(size).ok()).unwrap_or(0)
 }
 
 /// The last sizes of a shape of a rank; those before are one.
@@ -155,7 +213,7 @@ fn integers(buffer: &mut Buffer, value: impl Fn(usize) -> usize) {
 }
 
 /// Writes every element, as a float or as an integer.
-fn write(buffer: &mut Buffer, float: impl Fn(usize) -> f32, integer: impl Fn(usize) -> i32) {
+pub(super) fn write(buffer: &mut Buffer, float: impl Fn(usize) -> f32, integer: impl Fn(usize) -> i32) {
     match buffer.dtype() {
         DType::F16 => {
             let elements = buffer.elements_mut::<f16>().iter_mut().enumerate();
@@ -177,11 +235,14 @@ mod tests {
     use super::*;
     use anemeter_convert::bundle::Port;
 
-    fn filled(meaning: Meaning, dtype: &str, shape: &[u64], piece: &Piece<'_>) -> (Vec<usize>, Vec<f32>) {
+    /// A function of one input `x`.
+    fn taking(dtype: &str, shape: &[u64]) -> Function {
         let port = Port { name: "x".to_owned(), dtype: dtype.to_owned(), shapes: vec![shape.to_vec()] };
-        let function =
-            Function { name: "main".to_owned(), inputs: vec![port], outputs: Vec::new(), states: Vec::new() };
-        let mut input = Input::new("x", meaning, &function).unwrap();
+        Function { name: "main".to_owned(), inputs: vec![port], outputs: Vec::new(), states: Vec::new() }
+    }
+
+    fn filled(meaning: Meaning, dtype: &str, shape: &[u64], piece: &Piece<'_>) -> (Vec<usize>, Vec<f32>) {
+        let mut input = Input::new("x", meaning, &taking(dtype, shape)).unwrap();
         input.fill(piece).unwrap();
         let view = input.view().unwrap();
         let mut values = vec![0.0; view.len()];
@@ -217,5 +278,19 @@ mod tests {
         let one = Piece { ids: &[7], begin: 2, width: 1, context: 4 };
         let update = filled(Meaning::UpdateMask, "fp16", &[1, 1, 4, 1], &one);
         assert_eq!(update, (vec![1, 1, 4, 1], vec![0.0, 0.0, 1.0, 0.0]));
+    }
+    #[test]
+    fn windows_show_the_latest_tokens_at_their_end_or_all_slots_that_are_written() {
+        let low = f32::NEG_INFINITY;
+        let mask = |kind| Meaning::Mask { kind, keys: MaskKeys::Context };
+        let at = |begin| Piece { ids: &[7, 8], begin, width: 2, context: 16 };
+        let window = |begin| filled(mask(MaskKind::Window), "fp16", &[1, 1, 2, 3], &at(begin)).1;
+        assert_eq!(window(0), [low, low, 0.0, low, 0.0, 0.0]);
+        assert_eq!(window(5), [0.0; 6]);
+        let ring = |begin| filled(mask(MaskKind::Ring), "fp16", &[1, 1, 2, 3], &at(begin)).1;
+        assert_eq!(ring(0), [0.0, low, low, 0.0, 0.0, low]);
+        assert_eq!(ring(2), [0.0; 6]);
+        let slot = |begin| filled(Meaning::Ring(3), "int32", &[1], &at(begin));
+        assert_eq!((slot(2), slot(7)), ((vec![1], vec![2.0]), (vec![1], vec![1.0])));
     }
 }

@@ -4,8 +4,10 @@ mod input;
 mod outputs;
 mod pass;
 mod runner;
+mod table;
 
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,6 +22,7 @@ use anemeter_runtime::Session;
 use input::Piece;
 use pass::Pass;
 use runner::Runners;
+use table::Files;
 
 /// Packages with a session each, driven by a contract.
 pub(super) struct ContractEngine {
@@ -46,18 +49,20 @@ impl ContractEngine {
         manifest: &Manifest,
         contract: &Contract,
         sessions: Vec<Box<dyn Session>>,
+        folder: &Path,
         form: Option<KvForm>,
         clock: Arc<dyn Clock>,
     ) -> Result<ContractEngine> {
         let layout = Layout::of_contract(contract, form)?;
+        let files = Files { folder, vocabulary: layout.vocabulary, positions: layout.longest() };
         let runners = Runners::new(manifest, contract, sessions)?;
         let is_whole = contract.functions().any(|(_, function)| function.role == ContractRole::WholeSequence);
         let next = if is_whole { ContractRole::WholeSequence } else { ContractRole::Decode };
-        let next = Pass::new(manifest, contract, next)?;
+        let next = Pass::new(manifest, contract, next, &files)?;
         let next = next.filter(Pass::gives_next).ok_or_else(|| {
             GenerateError::file(MANIFEST, "`contract` has no functions that go from a token to logits")
         })?;
-        let prefill = Pass::new(manifest, contract, ContractRole::Prefill)?;
+        let prefill = Pass::new(manifest, contract, ContractRole::Prefill, &files)?;
         let prefill = prefill.filter(|pass| pass.tokens().is_none_or(|tokens| tokens <= layout.longest()));
         Ok(ContractEngine {
             logits: vec![0.0; layout.vocabulary],
@@ -82,8 +87,13 @@ impl ContractEngine {
             // Where a prompt gives no logits, its last token is decoded.
             let (gives, tokens) = (prefill.gives_next(), prefill.tokens());
             let end = if gives { count } else { count - 1 };
+            let whole_to = prefill.whole_pieces_to();
+            let takes = |start: usize| match (whole_to, tokens) {
+                (Some(last), Some(tokens)) => start + tokens <= last.min(end),
+                _ => start < end,
+            };
             let mut start = self.consumed;
-            while start < end {
+            while takes(start) {
                 // A piece must not run over the end of the context, so the last one may begin with tokens that are there.
                 let begin = tokens.map_or(start, |tokens| start.min(self.length - tokens));
                 let stop = tokens.map_or(end, |tokens| end.min(begin + tokens));

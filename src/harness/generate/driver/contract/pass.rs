@@ -1,15 +1,17 @@
 //! What runs for some tokens: a function of each package, one after the other.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::input::{Input, Piece};
 use super::outputs;
 use super::runner::{Inputs, Runners, output_problem, position};
+use super::table::Files;
 use crate::generate::clock::Clock;
 use crate::generate::driver::buffer::Buffer;
 use crate::generate::error::{GenerateError, Result};
 use anemeter_convert::bundle::contract::{
-    CachePair, Contract, ContractFunction, ContractOutputs, ContractRole,
+    CachePair, Contract, ContractFunction, ContractOutputs, ContractRole, PassedInput,
 };
 use anemeter_convert::bundle::{MANIFEST, Manifest};
 use anemeter_kernels::tensor::DType;
@@ -22,7 +24,14 @@ pub(super) struct Pass {
     tokens: Option<usize>,
     /// Vectors on their way from one function to the next.
     hidden: Buffer,
+    /// Outputs on their way to functions that name them, by name.
+    passed: Passed,
+    /// Where given, what it takes are pieces of all its tokens that end there or before.
+    whole_pieces_to: Option<usize>,
 }
+
+/// Outputs that functions take from those before them.
+type Passed = Vec<(String, Buffer)>;
 
 /// A function of a pass.
 struct Stage {
@@ -33,18 +42,28 @@ struct Stage {
     inputs: Vec<Input>,
     /// The input that takes the vectors of the function before.
     hidden: Option<String>,
+    /// Inputs that are outputs of functions before.
+    passed: Vec<PassedInput>,
+    /// What it gives of the outputs that functions after it name.
+    gives: Vec<String>,
     caches: Vec<CachePair>,
     outputs: ContractOutputs,
 }
 
 impl Pass {
     /// The functions of a role with those that make vectors and logits; none if a package lacks one.
-    pub(super) fn new(manifest: &Manifest, contract: &Contract, role: ContractRole) -> Result<Option<Pass>> {
-        let of_role = |function: &&ContractFunction| function.role == role;
-        let tokens = contract.functions().map(|(_, function)| function).filter(of_role);
+    pub(super) fn new(
+        manifest: &Manifest,
+        contract: &Contract,
+        role: ContractRole,
+        files: &Files<'_>,
+    ) -> Result<Option<Pass>> {
+        let of_role =
+            || contract.functions().map(|(_, function)| function).filter(|function| function.role == role);
+        let whole_pieces_to = of_role().filter_map(|function| function.whole_pieces_to).min();
         let tokens = match role {
             ContractRole::Decode => Some(1),
-            _ => tokens.filter_map(|function| function.tokens).max(),
+            _ => of_role().filter_map(|function| function.tokens).max(),
         };
         let mut stages = Vec::new();
         for package in &contract.packages {
@@ -59,7 +78,7 @@ impl Pass {
             };
             let count = stages.len();
             for function in package.functions.iter().filter(runs) {
-                stages.push(Stage::new(manifest, &package.package, function)?);
+                stages.push(Stage::new(manifest, &package.package, function, files)?);
             }
             if stages.len() == count && package.functions.iter().any(decodes) {
                 return Ok(None);
@@ -70,7 +89,13 @@ impl Pass {
         }
         let hidden = Buffer::zeroed(DType::F16, &[0]);
         let hidden = hidden.map_err(|e| GenerateError::file(MANIFEST, e.to_string()))?;
-        Ok(Some(Pass { role, stages, tokens, hidden }))
+        let passed = passed(&mut stages)?;
+        Ok(Some(Pass { role, stages, tokens, hidden, passed, whole_pieces_to }))
+    }
+
+    /// Where given, what it takes are pieces of all its tokens that end at this position or before.
+    pub(super) fn whole_pieces_to(&self) -> Option<usize> {
+        self.whole_pieces_to
     }
 
     /// Tokens of one prediction; none if any number will do.
@@ -109,7 +134,7 @@ impl Pass {
         let mut embedding = Duration::ZERO;
         for stage in &mut self.stages {
             let began = clock.now();
-            stage.run(runners, piece, &mut self.hidden)?;
+            stage.run(runners, piece, (&mut self.hidden, &mut self.passed))?;
             if stage.role == ContractRole::Embed {
                 embedding += clock.now().saturating_sub(began);
             }
@@ -131,8 +156,24 @@ impl Pass {
     }
 }
 
+/// A buffer for every output that is passed on. Stages keep only the names of those that they give.
+fn passed(stages: &mut [Stage]) -> Result<Passed> {
+    let wanted: BTreeSet<String> =
+        stages.iter().flat_map(|stage| &stage.passed).map(|passed| passed.output.clone()).collect();
+    for stage in stages {
+        stage.gives.retain(|name| wanted.contains(name));
+    }
+    let empty = || Buffer::zeroed(DType::F16, &[0]).map_err(|e| GenerateError::file(MANIFEST, e.to_string()));
+    wanted.into_iter().map(|name| Ok((name, empty()?))).collect()
+}
+
 impl Stage {
-    fn new(manifest: &Manifest, package: &str, contract: &ContractFunction) -> Result<Stage> {
+    fn new(
+        manifest: &Manifest,
+        package: &str,
+        contract: &ContractFunction,
+        files: &Files<'_>,
+    ) -> Result<Stage> {
         let at = position(manifest, package)?;
         let function = manifest.chunks[at].functions.iter().find(|f| f.name == contract.function);
         let function = function.ok_or_else(|| {
@@ -144,14 +185,21 @@ impl Stage {
             at,
             function: contract.function.clone(),
             role: contract.role,
-            inputs: Input::all(contract, function)?,
+            inputs: Input::all(contract, function, files)?,
             hidden: contract.inputs.hidden.clone(),
+            passed: contract.inputs.passed.clone(),
+            gives: function.outputs.iter().map(|port| port.name.clone()).collect(),
             caches: contract.caches.clone(),
             outputs: contract.outputs.clone(),
         })
     }
 
-    fn run(&mut self, runners: &mut Runners, piece: &Piece<'_>, hidden: &mut Buffer) -> Result<()> {
+    fn run(
+        &mut self,
+        runners: &mut Runners,
+        piece: &Piece<'_>,
+        (hidden, passed): (&mut Buffer, &mut Passed),
+    ) -> Result<()> {
         let (at, function) = (self.at, &self.function);
         for input in &mut self.inputs {
             input.fill(piece).map_err(|e| runners.tensor_problem(at, &e))?;
@@ -163,8 +211,17 @@ impl Stage {
         if let Some(name) = &self.hidden {
             given.push((name, hidden.view().map_err(|e| runners.tensor_problem(at, &e))?));
         }
+        for PassedInput { input, output } in &self.passed {
+            let found = passed.iter().find(|(name, _)| name == output);
+            let (_, buffer) = found.expect("a pass has a buffer for every output that is passed on");
+            given.push((input, buffer.view().map_err(|e| runners.tensor_problem(at, &e))?));
+        }
         runners.predict(at, function, &given)?;
         drop(given);
+        for (name, buffer) in passed.iter_mut().filter(|(name, _)| self.gives.contains(name)) {
+            let output = runners.output(at, function, name)?;
+            buffer.copy_from(&output).map_err(|e| runners.tensor_problem(at, &e))?;
+        }
         for CachePair { input, output } in &self.caches {
             runners.keep(at, input, output)?;
         }

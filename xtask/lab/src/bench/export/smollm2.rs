@@ -54,6 +54,7 @@ pub(super) fn measure(project: &Project, folder: &Path, rounds: usize) -> Result
     let peer: Peer = parse(&mut convert)?;
     println!("coremltools: {}", text(&peer.whole));
 
+    let coreai = as_asset(project, &program, &checkpoint, folder)?;
     let mut ours = Vec::new();
     let mut copies = Vec::new();
     for round in 1..=rounds {
@@ -62,7 +63,53 @@ pub(super) fn measure(project: &Project, folder: &Path, rounds: usize) -> Result
         ours.push(export);
         copies.push(copy);
     }
-    Ok(Ok(lines(&peer, &ours, &copies)))
+    let mut lines = lines(&peer, &ours, &copies);
+    lines.extend(coreai);
+    Ok(Ok(lines))
+}
+
+/// The same checkpoint as a Core AI asset, by this program and by Apple's converter.
+fn as_asset(project: &Project, program: &Path, checkpoint: &Path, folder: &Path) -> Result<Vec<Line>> {
+    const WHAT: &str = "of a Core AI asset: coreai-torch / anemeter";
+    let Some(python) = python::interpreter_with_coreai_torch(project)? else {
+        return Ok(vec![Line {
+            what: format!("CPU time and peak memory {WHAT}"),
+            measured: "NOT MEASURED: coreai-torch cannot be installed here".to_owned(),
+            target: "none".to_owned(),
+            met: true,
+        }]);
+    };
+    println!("converting with coreai-torch");
+    let mut convert = project.command(&python);
+    convert
+        .arg("xtask/python/convert_llama_coreai.py")
+        .arg(checkpoint)
+        .arg(folder.join("peer.aimodel"))
+        .args(SEQ_LENS);
+    let peer: Peer = parse(&mut convert)?;
+    println!("coreai-torch: {}", text(&peer.whole));
+    let (output, seq_lens) = (folder.join("asset"), SEQ_LENS.join(","));
+    let arguments: [&Path; 8] = [
+        "export".as_ref(),
+        checkpoint,
+        "-o".as_ref(),
+        &output,
+        "--shapes".as_ref(),
+        seq_lens.as_ref(),
+        "--format".as_ref(),
+        "coreai".as_ref(),
+    ];
+    let ours = run(project, &[&[program][..], &arguments].concat())?;
+    let line = |what: &str, peer: f64, ours: f64, unit: &str| Line {
+        what: format!("{what} {WHAT}"),
+        measured: format!("{:.1} × ({peer:.2} {unit} / {ours:.2} {unit})", peer / ours),
+        target: "none".to_owned(),
+        met: true,
+    };
+    Ok(vec![
+        line("CPU time", peer.whole.cpu_seconds, ours.cpu_seconds, "s"),
+        line("peak memory", peer.whole.peak_bytes as f64 / 1e6, ours.peak_bytes as f64 / 1e6, "MB"),
+    ])
 }
 
 fn one_round(project: &Project, program: &Path, checkpoint: &Path, folder: &Path) -> Result<(Measured, f64)> {

@@ -10,7 +10,6 @@ mod ops;
 #[cfg(feature = "candle-transformers")]
 mod oracle;
 mod round_trip;
-mod rounding;
 mod signatures;
 mod tokenizer;
 mod torch;

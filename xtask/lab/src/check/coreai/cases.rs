@@ -3,8 +3,8 @@
 use anyhow::Result;
 use fastrand::Rng;
 
-use super::compressed;
 use super::made::{CLOSE, Case, Making};
+use super::{compressed, products};
 use anemeter::mil::{Arg, Literal};
 use anemeter::tensor::Tensor;
 
@@ -75,7 +75,16 @@ const MAKERS: &[(&[&str], Maker)] = &[
     (&["constexpr_affine_dequantize"], compressed::affine),
     (&["constexpr_blockwise_shift_scale"], compressed::blockwise),
     (&["constexpr_lut_to_dense"], compressed::palette),
+    (
+        &["constexpr_sparse_to_dense", "constexpr_sparse_blockwise_shift_scale", "constexpr_lut_to_sparse"],
+        compressed::sparse,
+    ),
+    (&["dequantize"], compressed::given),
+    (&[PRODUCTS], products::make),
 ];
+
+/// What products with compressed weights are called, which are no operation of their own.
+const PRODUCTS: &str = "products of compressed weights";
 
 /// All cases of a seed.
 pub(super) fn all(seed: u64) -> Result<Vec<Case>> {
@@ -83,10 +92,11 @@ pub(super) fn all(seed: u64) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for (ops, maker) in MAKERS {
         for op in *ops {
-            let count = if op.starts_with("constexpr_") || matches!(*op, "conv" | "matmul") {
-                3 * EACH
-            } else {
-                EACH
+            let count = match *op {
+                PRODUCTS => 8 * EACH,
+                "conv" | "matmul" => 3 * EACH,
+                op if op.starts_with("constexpr_") => 3 * EACH,
+                _ => EACH,
             };
             for _ in 0..count {
                 cases.push(maker(Making::new(&mut rng), op)?);

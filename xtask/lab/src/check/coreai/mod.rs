@@ -8,14 +8,16 @@ mod cases;
 mod compare;
 mod compressed;
 mod made;
+mod products;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, ensure};
 use pico_args::Arguments;
 
+use super::coreai_assets;
 use crate::python;
 use anemeter::coreai::asset::{self, AssetMetadata};
 use anemeter::coreai::convert;
@@ -46,8 +48,8 @@ pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome
     let seed: u64 = arguments.opt_value_from_str("--seed")?.unwrap_or(1);
     let only: Option<String> = arguments.opt_value_from_str("--only")?;
     xtask::finish(arguments)?;
-    let Some(python) = python::interpreter_with_coreai(project)? else {
-        return Ok(Outcome::not_checked(WHAT, "Apple's wheel coreai-core cannot be installed here"));
+    let Some(pythons) = python::interpreters_with_coreai(project)? else {
+        return Ok(Outcome::not_checked(WHAT, "Apple's wheels coreai-core cannot be installed here"));
     };
     let mut cases = cases::all(seed)?;
     let covered: BTreeSet<&str> = cases.iter().map(|case| case.op.as_str()).collect();
@@ -63,8 +65,12 @@ pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome
         write(&folder.join(format!("{index:04}")), case)
             .with_context(|| format!("{}: {}", case.op, case.name))?;
     }
-    succeed(project.command(&python).arg(project.root.join(SCRIPT)).arg(&folder))?;
-    judge(&folder, &cases)
+    succeed(project.command(&pythons[1]).arg(project.root.join(SCRIPT)).arg(&folder))?;
+    let Outcome::Checked(counted) = judge(&folder, &cases)? else { unreachable!("it was checked") };
+    let assets: Vec<PathBuf> =
+        (0..cases.len()).map(|index| folder.join(format!("{index:04}/case.aimodel"))).collect();
+    let versions = coreai_assets::read_by_all(project, &pythons, &assets)?;
+    Ok(Outcome::Checked(format!("{counted}; Apple's parser and verifier accept all of them ({versions})")))
 }
 
 /// Writes a case as an asset with its inputs, and what the CPU runtime computes of it.

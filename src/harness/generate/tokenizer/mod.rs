@@ -1,48 +1,113 @@
 //! Text to tokens and back, as `tokenizer.json` says.
 
+mod check;
+
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anemeter_base::bounded::{Budget, bounded};
+use anemeter_base::contain::contained;
+use anemeter_base::files;
 
 use super::error::{GenerateError, Result};
+
+/// What a text may come to when it is normalised; a byte of it takes some thirty in memory.
+const LONGEST_NORMALIZED: f64 = (64 << 20) as f64;
+
+/// What reading a file may take, and the encoding of a long text.
+const READING: Budget = Budget { memory: 1 << 30, time: Duration::from_secs(15) };
+/// Bytes of text that any sound tokenizer encodes in a millisecond.
+const SLOWEST: u64 = 50;
+/// A text of so many bytes that becomes little longer is encoded where it is: regular expressions give up by themselves.
+const SHORT: usize = 256;
+const LITTLE_GROWTH: f64 = 64.0;
 
 /// A tokenizer and the file it came from.
 #[derive(Debug)]
 pub struct Tokenizer {
-    inner: tokenizers::Tokenizer,
+    inner: Arc<tokenizers::Tokenizer>,
     path: PathBuf,
+    /// How many times longer a text may become when it is normalised.
+    growth: f64,
 }
 
 impl Tokenizer {
     /// Reads a `tokenizer.json`.
     pub fn open(path: &Path) -> Result<Tokenizer> {
-        let bytes = std::fs::read(path).map_err(|e| GenerateError::file(path, e.to_string()))?;
+        let bytes =
+            files::read(path, check::LARGEST).map_err(|e| GenerateError::file(path, e.to_string()))?;
         Tokenizer::from_bytes(&bytes, path)
     }
 
     /// Reads the content of a `tokenizer.json`; errors name the path.
     pub fn from_bytes(bytes: &[u8], path: &Path) -> Result<Tokenizer> {
-        let parsed = tokenizers::Tokenizer::from_bytes(bytes);
-        let mut inner = parsed.map_err(|e| GenerateError::file(path, format!("is not a tokenizer: {e}")))?;
-        // A file may ask to cut or fill up texts, which is for training.
-        inner.with_padding(None);
-        inner.with_truncation(None).map_err(|e| GenerateError::file(path, e.to_string()))?;
-        Ok(Tokenizer { inner, path: path.to_owned() })
+        let refused = |problem: String| GenerateError::file(path, format!("is not a tokenizer: {problem}"));
+        let growth = check::check(bytes).map_err(refused)?;
+        let copy = bytes.to_vec();
+        let inner = bounded(READING, move || {
+            let mut inner = tokenizers::Tokenizer::from_bytes(copy).map_err(|e| e.to_string())?;
+            // A file may ask to cut or fill up texts, which is for training.
+            inner.with_padding(None);
+            inner.with_truncation(None).map_err(|e| e.to_string())?;
+            Ok(inner)
+        });
+        let inner =
+            inner.unwrap_or_else(|exceeded| Err(format!("reading it {exceeded}"))).map_err(refused)?;
+        Ok(Tokenizer { inner: Arc::new(inner), path: path.to_owned(), growth })
+    }
+
+    /// The text of tokens. A damaged file may show only now.
+    fn decoded(&self, ids: &[u32], skip_special: bool) -> Result<String> {
+        let failed =
+            |problem: String| GenerateError::file(&self.path, format!("cannot decode tokens: {problem}"));
+        let text = contained(|| self.inner.decode(ids, skip_special)).map_err(failed)?;
+        text.map_err(|e| failed(e.to_string()))
+    }
+
+    /// Tokens of a text, or of two as one.
+    fn encoded(&self, text: &str, pair: Option<&str>, frame: bool) -> Result<tokenizers::Encoding> {
+        let failed =
+            |problem: String| GenerateError::file(&self.path, format!("cannot take this text: {problem}"));
+        [Some(text), pair].into_iter().flatten().try_for_each(|text| self.check_length(text))?;
+        let bytes = text.len() + pair.map_or(0, str::len);
+        if bytes <= SHORT && self.growth <= LITTLE_GROWTH {
+            let done = contained(|| encode(&self.inner, text, pair, frame));
+            return done.map_err(failed)?.map_err(failed);
+        }
+        let (inner, text, pair) = (self.inner.clone(), text.to_owned(), pair.map(ToOwned::to_owned));
+        let budget = Budget { time: READING.time + Duration::from_millis(bytes as u64 / SLOWEST), ..READING };
+        let done = bounded(budget, move || encode(&inner, &text, pair.as_deref(), frame));
+        done.map_err(|exceeded| failed(exceeded.to_string()))?.map_err(failed)
+    }
+
+    fn check_length(&self, text: &str) -> Result<()> {
+        let normalized = text.len() as f64 * self.growth;
+        if normalized <= LONGEST_NORMALIZED {
+            return Ok(());
+        }
+        let (bytes, growth) = (text.len(), self.growth);
+        let problem = format!(
+            "takes texts of up to {:.0} bytes, since it may make them {growth:.0} times longer; this one has {bytes}: give a shorter one",
+            LONGEST_NORMALIZED / growth
+        );
+        Err(GenerateError::file(&self.path, problem))
     }
 
     /// The tokens of a text. Special tokens in the text count as such; `frame` adds those that the tokenizer puts
     /// around every text, such as one for its beginning.
     pub fn encode(&self, text: &str, frame: bool) -> Result<Vec<u32>> {
-        let encoding = self.inner.encode_fast(text, frame);
-        let encoding =
-            encoding.map_err(|e| GenerateError::file(&self.path, format!("cannot take this text: {e}")))?;
-        Ok(encoding.get_ids().to_vec())
+        Ok(self.encoded(text, None, frame)?.get_ids().to_vec())
     }
 
     /// The same for texts of so many tokens, those around them included; longer ones are cut at their end.
     pub(crate) fn cut_to(mut self, longest: usize) -> Result<Tokenizer> {
         let cut = tokenizers::TruncationParams { max_length: longest, ..Default::default() };
-        let done = self.inner.with_truncation(Some(cut)).map(|_| ());
-        done.map_err(|e| {
-            GenerateError::file(&self.path, format!("cannot cut texts to {longest} tokens: {e}"))
+        let inner = Arc::get_mut(&mut self.inner).ok_or_else(|| "it is in use".to_owned());
+        let done =
+            inner.and_then(|inner| inner.with_truncation(Some(cut)).map(|_| ()).map_err(|e| e.to_string()));
+        done.map_err(|problem| {
+            GenerateError::file(&self.path, format!("cannot cut texts to {longest} tokens: {problem}"))
         })?;
         Ok(self)
     }
@@ -50,25 +115,18 @@ impl Tokenizer {
     /// The tokens of a text, or of two as one, with those that the tokenizer puts around them, and the kind of segment
     /// of each.
     pub(crate) fn encode_framed(&self, text: &str, pair: Option<&str>) -> Result<(Vec<u32>, Vec<u32>)> {
-        let encoding = match pair {
-            Some(pair) => self.inner.encode_fast((text, pair), true),
-            None => self.inner.encode_fast(text, true),
-        };
-        let encoding =
-            encoding.map_err(|e| GenerateError::file(&self.path, format!("cannot take this text: {e}")))?;
+        let encoding = self.encoded(text, pair, true)?;
         Ok((encoding.get_ids().to_vec(), encoding.get_type_ids().to_vec()))
     }
 
     /// The text of tokens, without special ones. Bytes that are no UTF-8 become U+FFFD.
     pub fn decode(&self, ids: &[u32]) -> Result<String> {
-        let text = self.inner.decode(ids, true);
-        text.map_err(|e| GenerateError::file(&self.path, format!("cannot decode tokens: {e}")))
+        self.decoded(ids, true)
     }
 
     /// The text of tokens, special ones included.
     pub fn decode_all(&self, ids: &[u32]) -> Result<String> {
-        let text = self.inner.decode(ids, false);
-        text.map_err(|e| GenerateError::file(&self.path, format!("cannot decode tokens: {e}")))
+        self.decoded(ids, false)
     }
 
     /// A token as the tokenizer writes it.
@@ -85,6 +143,19 @@ impl Tokenizer {
     pub fn stream(&self) -> TextStream<'_> {
         TextStream { tokenizer: self, window: Vec::new(), prefix: 0, shown: 0 }
     }
+}
+
+fn encode(
+    inner: &tokenizers::Tokenizer,
+    text: &str,
+    pair: Option<&str>,
+    frame: bool,
+) -> std::result::Result<tokenizers::Encoding, String> {
+    let encoding = match pair {
+        Some(pair) => inner.encode_fast((text, pair), frame),
+        None => inner.encode_fast(text, frame),
+    };
+    encoding.map_err(|e| e.to_string())
 }
 
 /// Tokens whose text is kept for those that follow.

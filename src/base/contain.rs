@@ -1,0 +1,44 @@
+//! Work that other crates do on outside data, kept from ending the program: a panic in it becomes an error.
+
+use std::cell::Cell;
+use std::panic::{self, AssertUnwindSafe};
+use std::sync::Once;
+
+thread_local! {
+    static CONTAINED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Does the work; if it panics, gives what the panic said, and nothing is printed. What the work was about to change is
+/// not to be used after that.
+pub fn contained<R>(work: impl FnOnce() -> R) -> Result<R, String> {
+    static QUIET: Once = Once::new();
+    QUIET.call_once(|| {
+        let usual = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            if !CONTAINED.get() {
+                usual(info);
+            }
+        }));
+    });
+    let outer = CONTAINED.replace(true);
+    let done = panic::catch_unwind(AssertUnwindSafe(work));
+    CONTAINED.set(outer);
+    done.map_err(|payload| {
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no reason given").to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_an_error() {
+        assert_eq!(contained(|| 1), Ok(1));
+        let missing: Option<u8> = None;
+        let said = contained(|| missing.expect("there is nothing")).unwrap_err();
+        assert_eq!(said, "there is nothing");
+        assert_eq!(contained(|| contained(|| panic!("inner {}", 1))), Ok(Err::<(), _>("inner 1".to_owned())));
+    }
+}

@@ -1,0 +1,37 @@
+//! `--rotate`: the model in coordinates in which no channel stands out.
+
+use super::error::ExportError;
+use super::{Request, Source};
+use crate::bundle;
+use crate::model::{Decoder, Rotated, rotate};
+use crate::vocabulary::Rotate;
+
+/// Rotates the model of an export whose codes are not chosen by data, if that was asked for.
+pub(super) fn apply(
+    request: &Request,
+    source: &Source,
+) -> Result<Option<(Decoder, bundle::Rotated)>, ExportError> {
+    match request.options.rotate.unwrap_or_default() {
+        Rotate::Off => Ok(None),
+        Rotate::On => {
+            let turned = rotate(&source.decoder);
+            let described = describe(&turned, true, None);
+            Ok(Some((turned.decoder, described)))
+        }
+        Rotate::Auto => Err(ExportError::option(
+            "rotate",
+            "is `auto`, which compares what codes cost on a calibration text, and there is none: give one, or `on` or `off`",
+        )),
+    }
+}
+
+/// The rotations in the words of `export.json`.
+pub(super) fn describe(turned: &Rotated, is_used: bool, divergence: Option<[f64; 2]>) -> bundle::Rotated {
+    bundle::Rotated {
+        is_used,
+        stream: turned.stream.as_ref().ok().cloned(),
+        values: turned.values.clone(),
+        reason: turned.stream.as_ref().err().cloned(),
+        divergence,
+    }
+}
