@@ -1,6 +1,7 @@
 //! What layers see besides the residual stream: inputs of their own, and keys and values of earlier layers.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use rayon::prelude::*;
 
@@ -48,6 +49,29 @@ impl Aside {
         let Some(Inputs { part, all, rows }) = &self.inputs else { return Vec::new() };
         let own = |row: &[f32]| row[layer * part..(layer + 1) * part].to_vec();
         rows.chunks((*all).max(1)).flat_map(own).collect()
+    }
+
+    /// That of some of `all` tokens.
+    pub(super) fn tokens(&self, range: Range<usize>, all: usize) -> Aside {
+        let of = |rows: &[f32]| {
+            let width = rows.len() / all.max(1);
+            rows[range.start * width..range.end * width].to_vec()
+        };
+        let kept = self.kept.iter().map(|(&layer, (key, value))| (layer, (of(key), of(value))));
+        let inputs = self.inputs.as_ref().map(|inputs| Inputs { rows: of(&inputs.rows), ..*inputs });
+        Aside { inputs, sources: self.sources.clone(), kept: kept.collect() }
+    }
+
+    /// Adds that of further tokens.
+    pub(super) fn append(&mut self, more: Aside) {
+        if let (Some(inputs), Some(more)) = (&mut self.inputs, more.inputs) {
+            inputs.rows.extend(more.rows);
+        }
+        for (layer, (key, value)) in more.kept {
+            let (keys, values) = self.kept.entry(layer).or_default();
+            keys.extend(key);
+            values.extend(value);
+        }
     }
 
     /// Keeps what later layers see.

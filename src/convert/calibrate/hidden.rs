@@ -78,8 +78,7 @@ impl Hidden {
         let mut hidden = Hidden::embed(decoder, sequences, |_, _| ())?;
         let changed = Hidden::embed(decoder, sequences, change)?;
         hidden.exact = hidden.rows.len() / hidden.width.max(1);
-        hidden.rows.extend(changed.rows);
-        hidden.lengths.extend(changed.lengths);
+        hidden.append(changed);
         Ok(hidden)
     }
 
@@ -101,6 +100,7 @@ impl Hidden {
     pub(super) fn append(&mut self, other: Hidden) {
         self.rows.extend(other.rows);
         self.lengths.extend(other.lengths);
+        self.aside.append(other.aside);
     }
 
     /// The rows of each sequence.
