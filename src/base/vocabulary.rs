@@ -188,6 +188,19 @@ pub enum Device {
     Other,
 }
 
+/// How a model takes sequences of different lengths.
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "lowercase")]
+pub enum ShapesAs {
+    /// Functions whose inputs enumerate shapes.
+    #[default]
+    Enumerated,
+    /// A function for each length: `prefill_128` takes 128 tokens.
+    Functions,
+}
+
 /// What a function of a package is for. Its name states it: `main`, `embed`, `prefill`, `decode`,
 /// `prefill_c{context}_q{query}` or `decode_c{context}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -341,6 +354,24 @@ impl Choice for ModelFormat {
         match self {
             ModelFormat::CoreMl => "coreml",
             ModelFormat::CoreAi => "coreai",
+        }
+    }
+}
+
+impl ShapesAs {
+    /// Whether inputs enumerate shapes, which documents leave out.
+    pub fn is_enumerated(&self) -> bool {
+        *self == ShapesAs::Enumerated
+    }
+}
+
+impl Choice for ShapesAs {
+    const ALL: &'static [ShapesAs] = &[ShapesAs::Enumerated, ShapesAs::Functions];
+
+    fn name(self) -> &'static str {
+        match self {
+            ShapesAs::Enumerated => "enumerated",
+            ShapesAs::Functions => "functions",
         }
     }
 }
@@ -501,6 +532,7 @@ mod tests {
         check::<ComputeUnits>();
         check::<Numerics>();
         check::<RuntimeName>();
+        check::<ShapesAs>();
     }
 
     #[test]

@@ -73,19 +73,23 @@ pub(super) fn count_encoder(encoder: &Encoder, bits: f64, target: Target) -> usi
 
 /// Numbers in the matrices of a layer.
 pub(super) fn layer_elements(layer: &Layer) -> u64 {
+    let matrices = layer.mixer.matrices().into_iter().map(|(_, linear)| elements(linear)).sum::<u64>();
     let own = layer.per_layer.iter().flat_map(|mix| mix.parts().0).map(elements).sum::<u64>();
-    part_elements(&layer.attention, &layer.mlp) + own
+    matrices + mlp_elements(&layer.mlp) + layer.mixer.other_elements() as u64 + own
 }
 
 fn part_elements(attention: &Attention, mlp: &Mlp) -> u64 {
     let Attention { query, key, value, output, .. } = attention;
-    let mut matrices = vec![query, key, value, output];
-    match mlp {
-        Mlp::Plain { up, down, .. } => matrices.extend([up, down]),
-        Mlp::Gated { gate, up, down, .. } => matrices.extend([gate, up, down]),
-        Mlp::Inner { into, value, gate, out, .. } => matrices.extend([into, value, gate, out]),
-    }
-    matrices.iter().map(|linear| elements(linear)).sum()
+    [query, key, value, output].into_iter().map(elements).sum::<u64>() + mlp_elements(mlp)
+}
+
+fn mlp_elements(mlp: &Mlp) -> u64 {
+    let matrices = match mlp {
+        Mlp::Plain { up, down, .. } => vec![up, down],
+        Mlp::Gated { gate, up, down, .. } => vec![gate, up, down],
+        Mlp::Inner { into, value, gate, out, .. } => vec![into, value, gate, out],
+    };
+    matrices.into_iter().map(elements).sum()
 }
 
 fn elements(linear: &Linear) -> u64 {

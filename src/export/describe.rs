@@ -26,9 +26,10 @@ pub(super) fn file(name: &str, bytes: &[u8]) -> File {
 
 /// The sizes of a decoder.
 pub fn architecture(decoder: &Decoder) -> Architecture {
-    let attentions = decoder.layers.iter().map(|layer| &layer.attention).filter(|a| a.shared_from.is_none());
-    let kv_bytes_per_token = attentions.map(|a| 2 * 2 * (a.kv_heads * a.head_dim) as u64).sum();
-    let first = decoder.layers.first().map(|layer| &layer.attention);
+    let attentions = || decoder.layers.iter().filter_map(Layer::attention);
+    let with_own_keys = attentions().filter(|a| a.shared_from.is_none());
+    let kv_bytes_per_token = with_own_keys.map(|a| 2 * 2 * (a.kv_heads * a.head_dim) as u64).sum();
+    let first = attentions().next();
     Architecture {
         name: decoder.architecture.to_owned(),
         hidden: decoder.hidden,
@@ -40,6 +41,7 @@ pub fn architecture(decoder: &Decoder) -> Architecture {
         parameters: parameters(decoder),
         max_positions: decoder.max_positions,
         kv_bytes_per_token,
+        state_bytes: decoder.layers.iter().map(|layer| layer.mixer.state_bytes()).sum(),
         embedding_scale: decoder.embedding_scale,
         learned_positions: matches!(decoder.position, Position::Learned(_)),
         per_layer: decoder
@@ -69,21 +71,21 @@ fn parameters(decoder: &Decoder) -> u64 {
 
 /// Numbers of a matrix that gives both keys and values.
 fn elements_twice(layer: &Layer) -> u64 {
-    let (key, value) = (&layer.attention.key.weight, &layer.attention.value.weight);
+    let Some(attention) = layer.attention() else { return 0 };
+    let (key, value) = (&attention.key.weight, &attention.value.weight);
     if key.name == value.name { value.element_count() as u64 } else { 0 }
 }
 
 fn norm_elements(layer: &Layer) -> u64 {
-    let Layer { attention_norm, attention, post_attention_norm, mlp_norm, mlp, post_mlp_norm, .. } = layer;
+    let Layer { attention_norm, mixer, post_attention_norm, mlp_norm, mlp, post_mlp_norm, .. } = layer;
     let gate_norm = match mlp {
         Mlp::Inner { gate_norm, .. } => gate_norm.as_ref(),
         Mlp::Plain { .. } | Mlp::Gated { .. } => None,
     };
-    let heads = [&attention.query_norm, &attention.key_norm];
     let around = [attention_norm, mlp_norm, post_attention_norm, post_mlp_norm];
+    let around = around.into_iter().filter_map(Option::as_ref);
     let per_layer = layer.per_layer.as_ref().map(|mix| mix.parts().1);
-    let all = around.into_iter().chain(heads).filter_map(Option::as_ref).chain(gate_norm);
-    all.chain(per_layer).map(elements_of).sum()
+    around.chain(mixer.norms()).chain(gate_norm).chain(per_layer).map(elements_of).sum()
 }
 
 fn elements_of(norm: &Norm) -> u64 {

@@ -110,6 +110,7 @@ pub fn architecture(encoder: &Encoder) -> Architecture {
         parameters: encoder.weights().into_iter().map(Weight::element_count).map(|count| count as u64).sum(),
         max_positions: encoder.max_positions,
         kv_bytes_per_token: 0,
+        state_bytes: 0,
         embedding_scale: encoder.embedding_scale,
         learned_positions: encoder.positions.is_some(),
         per_layer: None,

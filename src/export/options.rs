@@ -12,7 +12,9 @@ use crate::bundle::{Sensitivity, Settings};
 use crate::compress::{Plan, Precision};
 use crate::lower::Options;
 use crate::model::{Decoder, Position};
-use crate::vocabulary::{Activations, Choice, ComputeUnits, Embeddings, KvForm, Layout, ModelFormat, Rotate};
+use crate::vocabulary::{
+    Activations, Choice, ComputeUnits, Embeddings, KvForm, Layout, ModelFormat, Rotate, ShapesAs,
+};
 
 /// `convert_coreml.yaml`.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -46,6 +48,8 @@ pub struct Training {
 pub struct ExportOptions {
     /// Sequence lengths; the first is the default.
     pub enumerate_shapes: Option<Vec<usize>>,
+    /// How functions take the lengths of the forms `io` and `none`; `functions` where the model needs it, else `enumerated`.
+    pub shapes_as: Option<ShapesAs>,
     /// Whether to write an ML program; nothing else can be written.
     pub mlprogram: Option<bool>,
     /// Where Core ML is to place operations.
@@ -174,6 +178,7 @@ impl ExportOptions {
     pub fn or(self, other: ExportOptions) -> ExportOptions {
         ExportOptions {
             enumerate_shapes: self.enumerate_shapes.or(other.enumerate_shapes),
+            shapes_as: self.shapes_as.or(other.shapes_as),
             mlprogram: self.mlprogram.or(other.mlprogram),
             compute_units: self.compute_units.or(other.compute_units),
             kv: self.kv.or(other.kv),
@@ -219,6 +224,7 @@ impl ExportOptions {
             query: self.query.unwrap_or(defaults.query.min(shortest)),
             seq_lens,
             contexts,
+            shapes_as: self.shapes_as.unwrap_or_else(|| default_shapes_as(decoder)),
             batch: self.batch.unwrap_or(defaults.batch),
             embeddings: self.embeddings.unwrap_or(defaults.embeddings),
             head_split: self.head_split.unwrap_or(defaults.head_split),
@@ -301,6 +307,14 @@ impl ExportOptions {
     }
 }
 
+/// A delta rule goes over a sequence piece by piece, so that each length is another program.
+fn default_shapes_as(decoder: &Decoder) -> ShapesAs {
+    match decoder.layers.iter().any(|layer| layer.mixer.delta_net().is_some()) {
+        true => ShapesAs::Functions,
+        false => ShapesAs::Enumerated,
+    }
+}
+
 impl ResolvedOptions {
     /// What is recorded in `export.json`.
     pub(super) fn settings(&self, chosen_by: Option<&Sensitivity>) -> Settings {
@@ -312,6 +326,7 @@ impl ResolvedOptions {
         Settings {
             kv: options.kv.iter().copied().collect(),
             seq_lens: options.seq_lens.clone(),
+            shapes_as: options.shapes_as,
             contexts: if options.kv.contains(&KvForm::State) { options.contexts.clone() } else { Vec::new() },
             query: options.query,
             batch: options.batch,

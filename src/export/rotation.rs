@@ -27,8 +27,10 @@ pub(super) fn apply(
 
 /// The rotations in the words of `export.json`.
 pub(super) fn describe(turned: &Rotated, is_used: bool, divergence: Option<[f64; 2]>) -> bundle::Rotated {
+    // A model that allows neither map is as it was.
+    let has_any = turned.stream.is_ok() || turned.values.is_some();
     bundle::Rotated {
-        is_used,
+        is_used: is_used && has_any,
         stream: turned.stream.as_ref().ok().cloned(),
         values: turned.values.clone(),
         reason: turned.stream.as_ref().err().cloned(),

@@ -12,6 +12,7 @@ use crate::calibrate::{CalibrateError, Hidden, Inputs, LoadedLinear, Observer, h
 use crate::checkpoint::testing::{QuantFormat, TestTensor, write};
 use crate::compress::{Candidate, Choice, Plan, Precision, Rule};
 use crate::generate::{Input, Text};
+use crate::harness::BUILT_IN_TEXT;
 use crate::mil::op::{KnownValue, Numerics, decode_all};
 use crate::mil::propagate::{Options, propagate};
 use crate::package::Package;
@@ -261,7 +262,7 @@ fn whole_model_loss(folder: &Path, wanted: &Request, reference: Option<&[Vec<f32
     wanted.options.enumerate_shapes = Some(vec![Automatic::TOKENS]);
     let bundle = export(&wanted, &()).unwrap();
     let text = Text::open(&bundle, None).unwrap().unwrap();
-    let ids = text.tokens(Input::Raw(TEXT), usize::MAX).unwrap();
+    let ids = text.tokens(Input::Raw(BUILT_IN_TEXT), usize::MAX).unwrap();
     let session = |chunk: &Chunk| {
         let package = Package::open(bundle.path(&chunk.file.name)).unwrap();
         runtime::cpu().load(&package, &LoadOptions::default()).unwrap().session()
@@ -288,7 +289,7 @@ fn whole_model_loss(folder: &Path, wanted: &Request, reference: Option<&[Vec<f32
 fn running_from_a_layer_on_finds_what_the_whole_model_loses() {
     let folder = tempfile::tempdir().unwrap();
     let mut wanted = request(&quickstart(), folder.path().join("auto"), "fp16");
-    wanted.precision = PrecisionPlan::Auto(Automatic::new(Budget::Bits(4.5), Some(TEXT.to_owned())).unwrap());
+    wanted.precision = PrecisionPlan::Auto(Automatic::new(Budget::Bits(4.5), None).unwrap());
     let found = export(&wanted, &()).unwrap().manifest().sensitivity.clone().unwrap();
     let plain = request(&quickstart(), folder.path().join("plain"), "fp16");
     let (_, reference) = whole_model_loss(folder.path(), &plain, None);
@@ -318,9 +319,9 @@ fn running_from_a_layer_on_finds_what_the_whole_model_loses() {
             let mut compressed = plain.clone();
             compressed.options.precision = Some(plan);
             let (expected, _) = whole_model_loss(folder.path(), &compressed, Some(&reference));
-            // Prompts are multiplied in fp32, single tokens with activations of fifteen bits.
+            // The engine computes in fp32 and searches other clipping ranges; single tokens have activations of fifteen bits.
             assert!(
-                (loss - expected).abs() <= 0.05 * expected + 1e-4,
+                (loss - expected).abs() <= 0.1 * expected + 2e-4,
                 "{} as {precision}: {loss} nats from the layer on, {expected} of the whole model",
                 layer.name
             );

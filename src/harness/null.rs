@@ -2,7 +2,7 @@
 
 use half::f16;
 
-use anemeter_base::vocabulary::{Activations, ComputeUnits, Embeddings, FunctionRole, KvForm};
+use anemeter_base::vocabulary::{Activations, ComputeUnits, Embeddings, FunctionRole, KvForm, ShapesAs};
 use anemeter_convert::bundle::{
     Architecture, Checkpoint, Chunk, File, Function, Manifest, Mask, Origin, Port, SCHEMA, Settings, Tool,
 };
@@ -32,6 +32,7 @@ pub(crate) fn manifest(seq_lens: &[usize], batch: usize) -> Manifest {
             parameters: 0,
             max_positions: seq_lens.iter().max().copied().unwrap_or(0),
             kv_bytes_per_token: 4 * CHANNELS as u64,
+            state_bytes: 0,
             embedding_scale: 1.0,
             learned_positions: false,
             per_layer: None,
@@ -49,6 +50,7 @@ pub(crate) fn manifest(seq_lens: &[usize], batch: usize) -> Manifest {
             compute_units: ComputeUnits::Cpu,
             precision: "fp16".to_owned(),
             activations: Activations::Fp16,
+            shapes_as: ShapesAs::Enumerated,
             training_seq_lens: None,
             config: None,
         }),

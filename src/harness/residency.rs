@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use anemeter_base::function_name::FunctionName;
 use anemeter_base::vocabulary::{ComputeUnits, FunctionRole};
 use anemeter_convert::bundle::contract::{Contract, ContractRole};
 use anemeter_measure::report::{
@@ -115,8 +116,9 @@ pub(super) fn residency(
 }
 
 /// What a function is for, by its name in an export or by the contract of packages that others made.
-fn role(function: &FunctionResidency, contract: Option<&Contract>) -> Option<FunctionRole> {
+fn role(function: &FunctionResidency, contract: Option<&Contract>) -> Option<FunctionName> {
     let Some(contract) = contract else { return function.function.parse().ok() };
+    let of_any_length = |role: FunctionRole| FunctionName { role, length: None };
     let roles: Vec<ContractRole> = contract
         .functions()
         .filter(|(package, of)| (&package.package, &of.function) == (&function.package, &function.function))
@@ -124,12 +126,13 @@ fn role(function: &FunctionResidency, contract: Option<&Contract>) -> Option<Fun
         .collect();
     // A head runs for every token, and so does a function that takes prompts in as well.
     let decodes = |role: &ContractRole| matches!(role, ContractRole::Decode | ContractRole::Head);
-    match roles.first()? {
-        _ if roles.iter().any(decodes) => Some(FunctionRole::Decode),
-        ContractRole::Embed => Some(FunctionRole::Embed),
-        ContractRole::WholeSequence => Some(FunctionRole::Main),
-        _ => Some(FunctionRole::Prefill),
-    }
+    let role = match roles.first()? {
+        _ if roles.iter().any(decodes) => FunctionRole::Decode,
+        ContractRole::Embed => FunctionRole::Embed,
+        ContractRole::WholeSequence => FunctionRole::Main,
+        _ => FunctionRole::Prefill,
+    };
+    Some(of_any_length(role))
 }
 
 /// Each function with the time that it took in the requests. Functions of one role take equal parts of it.
@@ -140,11 +143,11 @@ fn weights(
 ) -> Vec<(Option<f64>, Share)> {
     let roles: Vec<_> = placed.functions.iter().map(|function| role(function, contract)).collect();
     let times = placed.functions.iter().zip(&roles).map(|(function, role)| {
-        let Some(role) = role else { return (function.share, Share { calls: 0.0, median_ms: 0.0 }) };
-        let parts = roles.iter().filter(|other| other.as_ref() == Some(role)).count();
-        let at = requests
-            .iter()
-            .filter(|request| role.context().is_none_or(|context| context == request.ran_at()));
+        let Some(name) = role else { return (function.share, Share { calls: 0.0, median_ms: 0.0 }) };
+        let FunctionName { role, length } = *name;
+        let only_at = length.or(role.context()).filter(|_| role != FunctionRole::Embed);
+        let parts = roles.iter().filter(|other| other.as_ref() == Some(name)).count();
+        let at = requests.iter().filter(|request| only_at.is_none_or(|length| length == request.ran_at()));
         let samples: Vec<f64> = match role {
             FunctionRole::Embed => at.map(|request| request.embed_ms).collect(),
             FunctionRole::Main | FunctionRole::Prefill | FunctionRole::PrefillState { .. } => {

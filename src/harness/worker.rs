@@ -16,8 +16,9 @@ use super::{energy, overhead, probe};
 use crate::generate::{Clock, SystemClock};
 use anemeter_base::advice::Advice;
 use anemeter_base::engine::Engine;
+use anemeter_base::function_name::is_embedding;
 use anemeter_base::hardware::{Source, System, memory};
-use anemeter_base::vocabulary::{ComputeUnits, FunctionRole};
+use anemeter_base::vocabulary::ComputeUnits;
 use anemeter_measure::report::{FunctionResidency, Memory, SoakPoint};
 use anemeter_measure::stats::median;
 
@@ -163,7 +164,7 @@ impl Bench<'_> {
         let done = run.steps(seq_len, steps)?.len();
         let functions = run.placed()?;
         // Looking token vectors up is the same in every form and says nothing of this one.
-        let of_form = functions.iter().filter(|f| f.function.parse() != Ok(FunctionRole::Embed));
+        let of_form = functions.iter().filter(|f| !is_embedding(&f.function));
         let shares = of_form.map(|function| function.share);
         let residency = shares.min_by(|a, b| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal)).flatten();
         run.tell_remarks(emit)?;

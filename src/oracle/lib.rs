@@ -64,6 +64,8 @@ const ENTRIES: &[Entry] = &[
     Entry { name: "ernie4_5", names: LLAMA, open: textbook::ernie4_5::open },
     Entry { name: "minicpm", names: LLAMA, open: textbook::minicpm::open },
     Entry { name: "gemma4", names: LLAMA, open: textbook::gemma4::open },
+    Entry { name: "lfm2", names: LLAMA, open: textbook::lfm2::open },
+    Entry { name: "qwen3_5", names: LLAMA, open: textbook::qwen3_5::open },
 ];
 
 /// Opens the reference of a checkpoint for sequences of up to `positions` tokens. All weights are held as f32.

@@ -86,11 +86,24 @@ fn activations_can_be_fp32() {
 }
 
 #[test]
-fn what_has_no_form_is_named() {
-    let scene = Scene::new();
-    let (model, out) = (concat!(env!("CARGO_MANIFEST_DIR"), "/src/quickstart/model"), scene.path("out"));
-    let options = ["--shapes", "16", "--format", "coreai", "--precision", "sparse:0.5"];
-    let message = anemeter(&[&["export", model, "-o", arg(&out)], &options[..]].concat()).complaint();
-    assert!(message.contains("has no form of the operation"), "{message}");
-    assert!(!scene.path("out").exists());
+fn sparse_weights_stay_sparse() {
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/src/quickstart/model");
+    for (precision, operation) in [
+        ("sparse:0.5", "primitive.sparse_with_bitmask_to_dense_v1"),
+        ("sparse:0.5+int8", "primitive.blockwise_shift_scale_v2"),
+        ("sparse:0.5+lut4", "primitive.lut_to_sparse_with_bitmask_v1"),
+    ] {
+        let scene = Scene::new();
+        let out = scene.path("out");
+        let options = ["--shapes", "16", "--format", "coreai", "--precision", precision];
+        anemeter(&[&["export", model, "-o", arg(&out)], &options[..]].concat()).good();
+        let asset = Asset::open(out.join("model.aimodel")).unwrap();
+        let graphs = &asset.program().graphs;
+        let names: Vec<&str> = graphs.iter().flat_map(|graph| &graph.body.ops).map(|op| &*op.name).collect();
+        assert!(names.contains(&"primitive.build_sparse_with_bitmask_v1"), "{precision}");
+        assert!(names.contains(&operation), "{precision}: no {operation}");
+        let copy = scene.path("copy.aimodel");
+        anemeter::coreai::asset::write(asset.program(), asset.metadata(), &copy).unwrap();
+        assert_eq!(Asset::open(copy).unwrap().recorded_sha256(), asset.recorded_sha256());
+    }
 }

@@ -57,7 +57,9 @@ def summary(path):
     found = asset.summary()
     names = list(getattr(found, "function_names", None) or [])
     # What parses and verifies the program, as opposed to its summary.
-    module = asset.program._module
+    # Wheels differ in what they call the program's module.
+    program = asset.program
+    module = next(getattr(program, name) for name in ("_module", "_mlir_module") if hasattr(program, name))
     (module.verify if hasattr(module, "verify") else module.operation.verify)()
     version = getattr(found, "_compatibility_version", None)
     return {"functions": sorted(names), "system": None if version is None else str(version)}
@@ -92,7 +94,7 @@ def is_plain(array):
 
 
 def array(name, descriptor):
-    """An array for an input or a state, laid out as the function wants it; one that is not plain holds zeros."""
+    """An array for an input or a state, laid out as the function wants it; one that is not plain is not cleared."""
     if all(size is not None and size >= 0 for size in descriptor.shape):
         laid_out = NDArray.from_descriptor(descriptor)
         if not is_plain(laid_out):

@@ -6,6 +6,7 @@ fixed sizes get the masks, positions and padding that Apple's engine gives them,
 
 import asyncio
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -14,10 +15,21 @@ from coreai.authoring import AIModelAsset
 from coreai.runtime import NDArray
 
 
+def cleared(descriptor):
+    """A state of zeros where that can be made: what the module lays out in its own way is not cleared, and cannot be."""
+    state = NDArray.from_descriptor(descriptor)
+    expected, size = [], 1
+    for places in reversed(state.shape):
+        expected.insert(0, size)
+        size *= places
+    is_plain = all(a == b or places == 1 for a, b, places in zip(state.strides, expected, state.shape))
+    return NDArray(np.zeros(state.shape, str(descriptor.dtype))) if is_plain else state
+
+
 async def dynamic(model, run):
     function = model.load_function("main")
     desc = function.desc
-    states = {n: NDArray.from_descriptor(desc.state_descriptor(n)) for n in desc.state_names}
+    states = {n: cleared(desc.state_descriptor(n)) for n in desc.state_names}
     logits, start = [], 0
     for count in run["chunks"]:
         ids = np.array(run["ids"][start : start + count], np.int32)[None]
@@ -42,7 +54,7 @@ async def static(model, run):
         name = "extend" if is_last or not run["fills"] else "prompt_opt"
         function = model.load_function(f"{name}_{context}_{query}")
         desc = function.desc
-        states = states or {n: NDArray.from_descriptor(desc.state_descriptor(n)) for n in desc.state_names}
+        states = states or {n: cleared(desc.state_descriptor(n)) for n in desc.state_names}
         rows = start + np.arange(query)
         mask = np.where(np.arange(context)[:, None] <= rows[None], 0, -4e4).reshape(1, context, 1, query)
         dtype = str(desc.input_descriptor("causal_mask").dtype)
@@ -69,3 +81,6 @@ async def main():
 
 
 asyncio.run(main())
+# Apple's module ends some processes by a signal while Python takes it down.
+sys.stdout.flush()
+os._exit(0)

@@ -316,6 +316,76 @@ GRANITE = {
 MINISTRAL3 = {"mscale": 1.0, "mscale_all_dim": 1.0, **YARN}
 SOME_WINDOWS = ["sliding_attention", "full_attention", "sliding_attention"]
 
+# Layers that keep states of fixed size beside those that attend.
+LFM2 = {"block_multiple_of": 8, "tie_word_embeddings": True}
+DELTA = {
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 48,
+    "linear_value_head_dim": 32,
+}
+
+
+def qwen3_5(**more):
+    return lambda: transformers.Qwen3_5TextConfig(**sizes(**{"head_dim": 32, **DELTA, **more}))
+
+
+def qwen3_5_with_images(**text):
+    """A Qwen 3.5 that sees images, of which the text model is exported."""
+    vision = {
+        "depth": 1,
+        "hidden_size": 16,
+        "intermediate_size": 16,
+        "num_heads": 2,
+        "out_hidden_size": 64,
+        "patch_size": 14,
+        "num_position_embeddings": 4,
+    }
+    text = {"model_type": "qwen3_5_text", **sizes(**{"head_dim": 32, **DELTA, **text})}
+    return lambda: transformers.Qwen3_5Config(text_config=text, vision_config=vision)
+
+
+HYBRIDS = {
+    "lfm2": Checkpoint(
+        decoder("Lfm2", **LFM2, num_hidden_layers=5, layer_types=["conv", "conv", "full_attention", "conv", "conv"]),
+        dtype=torch.bfloat16,
+    ),
+    "lfm2-awkward": Checkpoint(
+        decoder(
+            "Lfm2",
+            **AWKWARD,
+            full_attn_idxs=[1, 4],
+            conv_bias=True,
+            conv_L_cache=4,
+            block_auto_adjust_ff_dim=False,
+            tie_word_embeddings=False,
+        )
+    ),
+    "qwen3_5": Checkpoint(
+        qwen3_5(num_hidden_layers=4, tie_word_embeddings=True),
+        dtype=torch.bfloat16,
+        rewrite=lambda config: {**config, "mamba_ssm_dtype": "float32"},
+    ),
+    "qwen3_5-awkward": Checkpoint(
+        qwen3_5(
+            **AWKWARD,
+            layer_types=["linear_attention", "full_attention", "linear_attention", "linear_attention", "full_attention"],
+            head_dim=24,
+            linear_num_key_heads=3,
+            linear_num_value_heads=3,
+            linear_key_head_dim=50,
+            linear_value_head_dim=22,
+            linear_conv_kernel_dim=3,
+            attention_bias=True,
+        )
+    ),
+    "qwen3_5-images": Checkpoint(
+        qwen3_5_with_images(num_hidden_layers=4),
+        dtype=torch.bfloat16,
+        model=transformers.AutoModelForImageTextToText,
+    ),
+}
+
 DECODERS = {
     "smollm3": Checkpoint(decoder("SmolLM3", no_rope_layer_interval=2), dtype=torch.bfloat16),
     "smollm3-listed": Checkpoint(
@@ -336,12 +406,7 @@ DECODERS = {
     "granite4": Checkpoint(
         decoder("GraniteMoeHybrid", **GRANITE, **granite4(3), position_embedding_type="rope"), dtype=torch.bfloat16
     ),
-    # Without a multiplier scores are not divided at all: softmax then amplifies the rounding of fp16 tenfold.
-    "granite4-nope": Checkpoint(
-        decoder(
-            "GraniteMoeHybrid", **AWKWARD, **granite4(5), position_embedding_type=None, attention_multiplier=0.22
-        )
-    ),
+    "granite4-nope": Checkpoint(decoder("GraniteMoeHybrid", **AWKWARD, **granite4(5), position_embedding_type=None)),
     "olmo2": Checkpoint(decoder("Olmo2", num_key_value_heads=4), dtype=torch.bfloat16),
     "olmo2-awkward": Checkpoint(decoder("Olmo2", **AWKWARD, rope_parameters=rope("yarn", 10_000.0, **YARN))),
     "olmo3": Checkpoint(decoder("Olmo3", num_hidden_layers=5, sliding_window=WINDOW), dtype=torch.bfloat16),
@@ -614,6 +679,7 @@ CHECKPOINTS = {
         llama(rope("llama3", 10_000.0, **LLAMA3)), rewrite=as_class("StudentGqaForCausalLM", "student_9b_gqa")
     ),
     **DECODERS,
+    **HYBRIDS,
 }
 
 
@@ -634,6 +700,12 @@ def randomise(model, generator):
         elif parameter.dim() == 2:
             fan_in = parameter.shape[0] if id(parameter) in transposed else parameter.shape[1]
             value = noise * 1.1 / fan_in**0.5
+        elif name.endswith("conv1d.weight"):
+            # Large sums, of which the activation leaves the positive ones, so that queries, keys and values are alike. Where what
+            # a delta rule gives is near zero, its norm turns rounding into another sign.
+            value = noise * 0.5 + 2.0
+        elif "Qwen3_5" in type(model).__name__ and name.endswith("norm.weight"):
+            value = noise * 0.3 + (1.0 if name.endswith("linear_attn.norm.weight") else 0.0)
         elif name.endswith("norm.weight") or ".ln_" in name and name.endswith("weight"):
             value = noise * 0.3 + (0.0 if adds_one(model) else 1.0)
         else:

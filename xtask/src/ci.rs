@@ -55,7 +55,6 @@ const STEPS: &[(&str, How)] = &[
     ("coreai-llm", How::InLab(&["check", "coreai-llm"])),
     ("coreai-runtime", How::InLab(&["check", "coreai-runtime"])),
     ("coreai-models", How::InLab(&["check", "coreai-models", "--quick"])),
-    ("hostile", How::InLab(&["check", "hostile", "--cases", "2000"])),
 ];
 
 /// What a step came to.

@@ -19,7 +19,9 @@ use crate::export::{
     self, Automatic, Budget, Chunking, ConfigFile, ExportOptions, PrecisionPlan, Request, Target,
 };
 use crate::render::Table;
-use crate::vocabulary::{Activations, ComputeUnits, Embeddings, KvForm, Layout, ModelFormat, Rotate};
+use crate::vocabulary::{
+    Activations, ComputeUnits, Embeddings, KvForm, Layout, ModelFormat, Rotate, ShapesAs,
+};
 use progress::Bar;
 
 /// Export the checkpoint of a language model or an encoder to a bundle of Core ML packages or Core AI assets.
@@ -45,6 +47,10 @@ pub(super) struct Args {
     /// longest].
     #[arg(long, value_delimiter = ',', value_name = "N,…")]
     shapes: Option<Vec<usize>>,
+    /// How functions take the sequence lengths: shapes that their inputs enumerate, or a function for each length, such as
+    /// `prefill_512` [default: enumerated; functions where the model needs it].
+    #[arg(long, value_name = "HOW", value_parser = choice::<ShapesAs>())]
+    shapes_as: Option<ShapesAs>,
     /// Precision of the weights: fp16, int8, int4, lut1, lut2, lut3, lut4, lut6, lut8, sparse:SHARE or stored (the integers of
     /// a quantised checkpoint), with options such as int4:block=64 or lut4:group=8; `auto` chooses one per layer by its
     /// sensitivity [default: fp16].
@@ -184,6 +190,7 @@ fn request(args: &Args) -> Result<Request, export::ExportError> {
     };
     let flags = ExportOptions {
         enumerate_shapes: args.shapes.clone(),
+        shapes_as: args.shapes_as,
         mlprogram: None,
         compute_units: args.compute_units,
         kv: args.kv.clone(),

@@ -3,6 +3,7 @@
 use super::contract::Contract;
 use super::{Bundle, BundleError, Encoder, EncoderOutput, Function, MANIFEST, Manifest};
 use anemeter_base::advice::Remedy;
+use anemeter_base::function_name::{FunctionName, function_name};
 use anemeter_base::vocabulary::{FunctionRole, KvForm};
 
 impl Bundle {
@@ -87,6 +88,12 @@ impl Manifest {
         contract.or(self.architecture.as_ref().map(|architecture| architecture.max_positions))
     }
 
+    /// What a function is called at a length.
+    pub fn function_name(&self, role: FunctionRole, length: usize) -> String {
+        let shapes_as = self.settings.as_ref().map(|settings| settings.shapes_as);
+        function_name(role, length, shapes_as.unwrap_or_default())
+    }
+
     /// Sequences of one prediction.
     pub fn batch(&self) -> usize {
         self.settings.as_ref().map_or(1, |settings| settings.batch)
@@ -103,8 +110,8 @@ impl Manifest {
         chunks.flat_map(|chunk| &chunk.functions).filter(move |function| match &self.contract {
             Some(contract) => contract.runs(package, &function.name),
             None => {
-                let role = function.name.parse::<FunctionRole>();
-                role.is_ok_and(|role| lengths.iter().any(|&length| form.runs_at(role, length)))
+                let name = function.name.parse::<FunctionName>();
+                name.is_ok_and(|name| lengths.iter().any(|&length| name.runs_at(form, length)))
             }
         })
     }
@@ -113,7 +120,7 @@ impl Manifest {
     pub fn functions_of_a_token(&self, package: &str, form: KvForm, length: usize) -> Vec<String> {
         match &self.contract {
             Some(contract) => contract.decoding(package).map(str::to_owned).collect(),
-            None => vec![form.decode_role(length).to_string()],
+            None => vec![self.function_name(form.decode_role(length), length)],
         }
     }
 }

@@ -12,7 +12,7 @@ use crate::checkpoint::{self, CheckpointError};
 use crate::compress::Log;
 use crate::model::{Attends, Pooling};
 use anemeter_base::schema::{self, SchemaError};
-use anemeter_base::vocabulary::{Activations, ComputeUnits, Embeddings, KvForm, Origin};
+use anemeter_base::vocabulary::{Activations, ComputeUnits, Embeddings, KvForm, Origin, ShapesAs};
 
 /// The version of the format that this program reads and writes.
 pub const SCHEMA: &str = "anemeter.export/1";
@@ -164,6 +164,9 @@ pub struct Architecture {
     pub max_positions: usize,
     /// Bytes of keys and values per token and sequence, in fp16.
     pub kv_bytes_per_token: u64,
+    /// Bytes of states per sequence that do not grow with it: of short convolutions and delta rules.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub state_bytes: u64,
     /// Factor on the token vectors, which the host applies if embeddings are the host's.
     pub embedding_scale: f32,
     /// Whether positions are learned vectors, so that functions which take ids take positions too.
@@ -256,6 +259,9 @@ pub struct Settings {
     pub kv: Vec<KvForm>,
     /// Sequence and cache lengths of the forms `io` and `none`; the first is the default.
     pub seq_lens: Vec<usize>,
+    /// How functions take the lengths of the forms `io` and `none`.
+    #[serde(default, skip_serializing_if = "ShapesAs::is_enumerated")]
+    pub shapes_as: ShapesAs,
     /// Cache lengths of the form `state`.
     pub contexts: Vec<usize>,
     /// Tokens per prediction of the form `state` while it takes a prompt in.
@@ -507,10 +513,18 @@ impl Manifest {
         self.settings.as_ref().is_some_and(|settings| settings.kv.contains(&form))
     }
 
-    /// Bytes of keys and values of one sequence of the given length; none are known of packages that others made.
+    /// Bytes of keys, values and other states of one sequence of the given length; none are known of packages that others made.
     pub fn kv_bytes(&self, length: usize) -> u64 {
-        self.architecture.as_ref().map_or(0, |sizes| sizes.kv_bytes_per_token * length as u64)
+        self.architecture
+            .as_ref()
+            .map_or(0, |sizes| sizes.state_bytes + sizes.kv_bytes_per_token * length as u64)
     }
+}
+
+/// For fields that are left out then.
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes fields so")]
+fn is_zero(value: &u64) -> bool {
+    *value == 0
 }
 
 /// A digest as text.

@@ -12,7 +12,7 @@ mod repair;
 use std::path::{Path, PathBuf};
 
 use anemeter_base::advice::Remedy;
-use anemeter_base::files;
+use anemeter_base::files::read_text;
 
 pub use anemeter_base::vocabulary::Origin;
 pub use around::{describe_adopted, functions, is_stage, name_of, packages_of};
@@ -46,7 +46,7 @@ impl Bundle {
         log::info!("opens the bundle {}", folder.display());
         let path = folder.join(MANIFEST);
         let unreadable = |e: std::io::Error| BundleError::unreadable(folder, &path, &e);
-        let text = files::read_text(&path, LARGEST_MANIFEST).map_err(unreadable)?;
+        let text = read_text(&path, LARGEST_MANIFEST).map_err(unreadable)?;
         let manifest = Manifest::parse(&text).map_err(|error| BundleError::new(&path, error.to_string()))?;
         let bundle = Bundle { folder: folder.to_owned(), source: folder.to_owned(), manifest };
         for name in bundle.files() {

@@ -39,7 +39,7 @@ impl Aside {
     pub(super) fn of(decoder: &Decoder, ids: &[u32], vectors: &[f32]) -> Aside {
         Aside {
             inputs: decoder.per_layer.as_ref().map(|inputs| Inputs::of(inputs, ids, vectors)),
-            sources: decoder.layers.iter().filter_map(|layer| layer.attention.shared_from).collect(),
+            sources: decoder.layers.iter().filter_map(|layer| layer.attention()?.shared_from).collect(),
             kept: BTreeMap::new(),
         }
     }

@@ -34,6 +34,12 @@ pub enum CalibrateError {
         /// The one that it names.
         source_layer: usize,
     },
+    /// A layer without attention.
+    #[error("layer {layer} has a convolution or a delta rule, which calibration does not compute yet")]
+    Mixer {
+        /// Its index.
+        layer: usize,
+    },
     /// A weight has no codes.
     #[error(transparent)]
     Compress(#[from] CompressError),

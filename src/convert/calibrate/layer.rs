@@ -99,7 +99,7 @@ fn attention(
     (index, layer): (usize, &Layer),
     observer: &mut dyn Observer,
 ) -> Result<Vec<f32>, CalibrateError> {
-    let attention = &layer.attention;
+    let attention = layer.attention().ok_or(CalibrateError::Mixer { layer: index })?;
     let place = |name: &str| format!("layers_{index}_attention_{name}");
     let ranges = hidden.ranges();
     let query = (place("query"), &attention.query);
@@ -122,7 +122,12 @@ fn attention(
         }
     };
     place_query(attention, &mut query, &ranges);
-    let mixed = attend(attention, &Projected { query, key, value }, &ranges);
+    let mut mixed = attend(attention, &Projected { query, key, value }, &ranges);
+    if let Some(gate) = &attention.output_gate {
+        let [mut gate] = apply(&Inputs::inner(rows, hidden), [(place("gate"), gate)], observer)?;
+        activate(&mut gate, Activation::Sigmoid);
+        mixed.par_iter_mut().zip(&gate).for_each(|(x, gate)| *x *= gate);
+    }
     let stream = layer.post_attention_norm.is_none().then_some(&hidden.rows[..]);
     let inputs = Inputs { stream, ..Inputs::inner(&mixed, hidden) };
     let [out] = apply(&inputs, [(place("output"), &attention.output)], observer)?;

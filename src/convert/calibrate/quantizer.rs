@@ -122,7 +122,7 @@ pub fn quantize(
 /// A weight of so many output channels as the exported program has it.
 fn planned(name: &str, elements: usize, channels: usize) -> PlannedWeight<'_> {
     let opset = lower::Options::default().opset;
-    PlannedWeight { name, elements, channels, opset, is_looked_up: false }
+    PlannedWeight { name, elements, channels, opset, is_looked_up: false, is_depthwise: false }
 }
 
 /// Chooses codes for the linear maps that it sees, and replaces their weights by what is read back.
@@ -212,8 +212,8 @@ impl Observer for Quantizer<'_> {
             }
             self.writer.begin(&map.name, precision)?;
             let strip = solver.strip(precision, map.outputs) * map.inputs;
-            for rows in wanted.chunks_mut(strip) {
-                let solved = solver.solve(&map.name, rows, precision)?;
+            for (rows, before) in wanted.chunks_mut(strip).zip(map.weight.chunks(strip)) {
+                let solved = solver.solve(&map.name, rows, precision)?.against(before);
                 self.writer.push(&solved, rows.len() / map.inputs)?;
                 rows.copy_from_slice(&solved.read);
             }

@@ -8,7 +8,7 @@ use super::error::CalibrateError;
 use super::hidden::Hidden;
 use super::layer::run_layer;
 use super::linear::{Inputs, LoadedLinear, Observer};
-use crate::model::{Decoder, Layer, LayerRange, RangeScales};
+use crate::model::{Attention, Decoder, Layer, LayerRange, RangeScales};
 
 /// No activation of the calibration is to be larger than this: half of what fp16 holds.
 const LIMIT: f32 = f16::MAX.to_f32_const() / 2.0;
@@ -151,13 +151,18 @@ enum Home {
 
 /// By the place of the part in [`PARTS`].
 fn home(decoder: &Decoder, layer: &Layer, (index, part): (usize, usize)) -> Home {
-    let attention = &layer.attention;
-    let is_shared = || decoder.layers.iter().any(|other| other.attention.shared_from == Some(index));
+    let is_shared = || {
+        let mut sources = decoder.layers.iter().filter_map(|other| other.attention()?.shared_from);
+        sources.any(|source| source == index)
+    };
     let own = |is_own: bool| if is_own { Home::Own } else { Home::None };
+    let own_of_attention = |has_norm: fn(&Attention) -> bool| {
+        own(layer.attention().is_some_and(|attention| has_norm(attention) || !is_shared()))
+    };
     match part {
-        0 => Home::Own,
-        1 => own(attention.key_norm.is_some() || !is_shared()),
-        2 => own(attention.value_norm.is_some() || !is_shared()),
+        0 => own_of_attention(|_| true),
+        1 => own_of_attention(|attention| attention.key_norm.is_some()),
+        2 => own_of_attention(|attention| attention.value_norm.is_some()),
         3 if layer.post_attention_norm.is_none() => Home::Stream,
         4 => own(layer.mlp.scales_product()),
         5 if layer.post_mlp_norm.is_none() => Home::Stream,

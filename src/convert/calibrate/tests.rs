@@ -37,6 +37,7 @@ fn attention(window: Option<usize>) -> Attention {
         growth: None,
         value_norm: None,
         shared_from: None,
+        output_gate: None,
     }
 }
 

@@ -46,6 +46,8 @@ pub(crate) struct Candidate<'a> {
     pub(crate) opset: Opset,
     /// Whether rows of it are looked up, as those of an embedding.
     pub(crate) is_looked_up: bool,
+    /// Whether it is the kernels of a convolution of each channel apart.
+    pub(crate) is_depthwise: bool,
 }
 
 /// Whether a pattern stands for a name. Case does not matter, and the dots of a checkpoint's names and the underscores of a
@@ -91,13 +93,15 @@ impl Plan {
 
     /// The precision as the plan has it.
     fn planned(&self, candidate: &Candidate<'_>) -> Precision {
-        let Candidate { name, elements, is_looked_up, .. } = *candidate;
+        let Candidate { name, elements, is_looked_up, is_depthwise, .. } = *candidate;
         if let Some(rule) = self.rule(name) {
             return self.rules[rule].precision;
         }
         let is_sensitive = is_looked_up || SENSITIVE.iter().any(|pattern| is_match(pattern, name));
         match self.default {
             _ if elements < SMALL => Precision::Keep,
+            // The compiler of the Neural Engine fails on kernels of single channels that are palettes, and they are few bytes.
+            Precision::Palette(_) if is_depthwise => Precision::Keep,
             default if is_sensitive && default.bits() < 8.0 => {
                 Precision::Linear(Linear { bits: 8, symmetric: true, granularity: Granularity::Channel })
             }
@@ -147,7 +151,8 @@ mod tests {
 
     fn chosen(plan: &Plan, name: &str, elements: usize, is_looked_up: bool) -> String {
         let (channels, opset) = (50, Opset::Ios18);
-        plan.precision(&Candidate { name, elements, channels, opset, is_looked_up }).to_string()
+        plan.precision(&Candidate { name, elements, channels, opset, is_looked_up, is_depthwise: false })
+            .to_string()
     }
 
     #[test]
@@ -184,6 +189,19 @@ mod tests {
         for (name, elements, looked_up, expected) in cases {
             assert_eq!(chosen(&plan, name, elements, looked_up), expected, "{name}");
         }
+    }
+
+    #[test]
+    fn kernels_of_single_channels_stay_as_they_are_unless_a_rule_names_them() {
+        let text = "{default: lut4:group=16, rules: [{match: named, precision: int8}]}";
+        let (plan, elements) = (plan(text).unwrap(), 5000);
+        let chosen = |name| {
+            let (channels, opset) = (50, Opset::Ios18);
+            let kernel =
+                Candidate { name, elements, channels, opset, is_looked_up: false, is_depthwise: true };
+            plan.precision(&kernel).to_string()
+        };
+        assert_eq!([chosen("conv_weight"), chosen("named")], ["fp16", "int8:channel"]);
     }
 
     #[test]

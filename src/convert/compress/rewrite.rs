@@ -134,6 +134,12 @@ fn tensor_log(weight: &Weight, precision: String, bytes: u64, snr_db: Option<f64
     }
 }
 
+/// Whether a weight has channels of one input each, and a window over it.
+fn is_depthwise(layout: &Layout) -> bool {
+    let window: usize = layout.shape.iter().skip(2).product();
+    layout.shape.len() > 2 && layout.shape[layout.input] == 1 && window > 1
+}
+
 /// How a constant is used as a weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Use {
@@ -315,6 +321,7 @@ impl Pass<'_> {
             channels: weight.layout.channels(),
             opset,
             is_looked_up,
+            is_depthwise: is_depthwise(&weight.layout),
         });
         let (Some(scheme), &[id]) = (scheme(precision, &weight, opset)?, &op.outputs[..]) else {
             self.keep(into, &op);

@@ -99,6 +99,14 @@ pub(super) fn attention(
     };
     let mixed =
         graph.reshape("mixed", mixed, [Some(tokens.batch), Some(q_channels), Some(1), tokens.count])?;
+    let mixed = match &attention.output_gate {
+        Some(gate) => {
+            let gate = graph.linear("gate", x, gate, (q_channels, hidden))?;
+            let gate = graph.unary("sigmoid", "gate_open", gate)?;
+            graph.binary("mul", "gated", mixed, gate)?
+        }
+        None => mixed,
+    };
     graph.linear("output", mixed, &attention.output, (hidden, q_channels))
 }
 

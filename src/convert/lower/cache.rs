@@ -212,7 +212,8 @@ pub(super) fn shared_heads(layers: &[Layer]) -> Result<(usize, usize)> {
     let mut shared = None;
     for (index, layer) in layers.iter().enumerate() {
         let at = format!("layers_{index}_attention");
-        let heads = Heads::of(&at, &layer.attention)?;
+        let Some(attention) = layer.attention() else { continue };
+        let heads = Heads::of(&at, attention)?;
         let sizes = (heads.kv_heads, heads.width);
         let &mut (kv_heads, width) = shared.get_or_insert(sizes);
         if (kv_heads, width) != sizes {

@@ -1,9 +1,12 @@
 //! Functions of one chunk: tokens or vectors in, vectors or logits out.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use super::attention::{Heads, Tokens, attention};
 use super::cache::{self, Cache, KvState, Past, StateUnit};
+use super::carried::Carried;
+use super::delta_net::delta_net;
 use super::error::{LowerError, Result};
 use super::graph::{CHANNELS, Finished, Graph, SEQUENCE};
 use super::mlp::mlp;
@@ -12,9 +15,11 @@ use super::options::Options;
 use super::per_layer::{self, LayerInputs};
 use super::positions::Positions;
 use super::sharing::{self, KeysAndValues, Sharing};
+use super::short_conv::short_conv;
 use super::weights::{WeightRequest, Weights};
-use crate::model::{Decoder, Layer, Norm, Position, Residual};
-use anemeter_base::vocabulary::{Embeddings, FunctionRole, kv_state_name};
+use crate::model::{Decoder, Layer, Mixer, Norm, Position, Residual};
+use anemeter_base::function_name::at_length;
+use anemeter_base::vocabulary::{Embeddings, FunctionRole, ShapesAs, kv_state_name};
 use anemeter_kernels::tensor::DType;
 use anemeter_mil::ValueId;
 
@@ -28,22 +33,35 @@ pub(super) struct ChunkBuilder<'a> {
     pub(super) weights: Weights,
 }
 
+/// What is known of earlier tokens, and what later ones are to know.
+pub(super) struct Memory {
+    pub(super) kept: KeysAndValues,
+    carried: Carried,
+}
+
+impl Memory {
+    /// A cache, and no other states.
+    pub(super) fn of(cache: Cache) -> Memory {
+        Memory { kept: KeysAndValues::new(cache, BTreeSet::new()), carried: Carried::none() }
+    }
+}
+
 /// What a function does with a sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Task {
     /// The whole sequence; keys and values are forgotten.
     Whole,
-    /// The whole sequence; its keys and values come out.
+    /// The whole sequence; its keys and values come out, and other states after it.
     Prefill,
-    /// One token after those of the cache inputs; its keys and values come out.
+    /// One token after those of the cache inputs; its keys and values come out, and other states after it.
     Decode,
     /// Some tokens after those of a state of this length.
     Extend { context: usize, query: usize },
 }
 
 impl Task {
-    /// The function's name.
-    fn name(self) -> String {
+    /// The function's name, with the only length that it takes if it takes one.
+    fn name(self, only: Option<usize>) -> String {
         let role = match self {
             Task::Whole => FunctionRole::Main,
             Task::Prefill => FunctionRole::Prefill,
@@ -51,19 +69,22 @@ impl Task {
             Task::Extend { context, query: 1 } => FunctionRole::DecodeState { context },
             Task::Extend { context, query } => FunctionRole::PrefillState { context, query },
         };
-        role.to_string()
+        match only {
+            Some(length) => at_length(&role.to_string(), length),
+            None => role.to_string(),
+        }
     }
 
-    /// Lengths that flexible inputs pair by.
-    fn lengths(self, options: &Options) -> Vec<usize> {
+    /// Lengths that flexible inputs pair by, function by function.
+    pub(super) fn functions(self, options: &Options) -> Vec<Lengths> {
         match self {
-            Task::Whole | Task::Prefill | Task::Decode => options.seq_lens.clone(),
-            Task::Extend { context, .. } => vec![context],
+            Task::Extend { context, .. } => vec![Lengths { all: vec![context], only: None }],
+            Task::Whole | Task::Prefill | Task::Decode => Lengths::of(&options.seq_lens, options.shapes_as),
         }
     }
 
     /// How many tokens it takes at a length.
-    fn tokens(self, length: usize) -> usize {
+    pub(super) fn tokens(self, length: usize) -> usize {
         match self {
             Task::Whole | Task::Prefill => length,
             Task::Decode => 1,
@@ -76,6 +97,25 @@ impl Task {
     }
 }
 
+/// The lengths of one function.
+pub(super) struct Lengths {
+    pub(super) all: Vec<usize>,
+    /// The length that is part of its name.
+    pub(super) only: Option<usize>,
+}
+
+impl Lengths {
+    /// One function for all lengths, or one for each.
+    pub(super) fn of(lengths: &[usize], shapes_as: ShapesAs) -> Vec<Lengths> {
+        match shapes_as {
+            ShapesAs::Enumerated => vec![Lengths { all: lengths.to_vec(), only: None }],
+            ShapesAs::Functions => {
+                lengths.iter().map(|&length| Lengths { all: vec![length], only: Some(length) }).collect()
+            }
+        }
+    }
+}
+
 impl ChunkBuilder<'_> {
     fn is_first(&self) -> bool {
         self.layers.start == 0
@@ -85,12 +125,18 @@ impl ChunkBuilder<'_> {
         self.layers.end == self.decoder.layers.len()
     }
 
+    fn own_layers(&self) -> &[Layer] {
+        &self.decoder.layers[self.layers.clone()]
+    }
+
     /// The function `embed`: ids to vectors.
-    pub(super) fn embed(&mut self) -> Result<Finished> {
+    pub(super) fn embed(&mut self, lengths: &Lengths) -> Result<Finished> {
         let (decoder, options) = (self.decoder, self.options);
-        let lengths = options.embedded_lengths();
-        let mut graph =
-            Graph::new(&FunctionRole::Embed.to_string(), options.opset, &lengths, &mut self.weights);
+        let name = match lengths.only {
+            Some(length) => at_length(FunctionRole::EMBED, length),
+            None => FunctionRole::EMBED.to_owned(),
+        };
+        let mut graph = Graph::new(&name, options.opset, &lengths.all, &mut self.weights);
         let embedded = embed(&mut graph, decoder, |length| [options.batch, length])?;
         let looked_up = embedded.looked_up.map(|id| (per_layer::LOOKED_UP.to_owned(), id));
         let vectors = ("hidden".to_owned(), embedded.vectors);
@@ -98,7 +144,7 @@ impl ChunkBuilder<'_> {
     }
 
     /// A function that runs the layers.
-    pub(super) fn function(&mut self, task: Task) -> Result<Finished> {
+    pub(super) fn function(&mut self, task: Task, lengths: &Lengths) -> Result<Finished> {
         let (decoder, options, is_last) = (self.decoder, self.options, self.is_last());
         let embeds = self.is_first()
             && match options.embeddings {
@@ -108,27 +154,23 @@ impl ChunkBuilder<'_> {
             };
         let (range, positions) = (self.layers.clone(), self.positions.clone());
         let sharing = Sharing::of(&decoder.layers, range.clone())?;
-        let cache = cache_shape(&sharing.cached, task, options.batch)?;
-        let lengths = task.lengths(options);
+        let cache_sizes = CacheSizes::of(&sharing.cached, task, options.batch)?;
+        let carried_sizes = Carried::sizes(self.own_layers(), self.layers.start)?;
         let is_first = self.is_first();
-        let mut graph = Graph::new(&task.name(), options.opset, &lengths, &mut self.weights);
+        let mut graph = Graph::new(&task.name(lengths.only), options.opset, &lengths.all, &mut self.weights);
 
         let batch = options.batch;
-        let width = |channels: usize| move |length: usize| [batch, channels, 1, task.tokens(length)];
         let embedded = match embeds {
             true => embed(&mut graph, decoder, |length| [batch, task.tokens(length)])?,
-            false => {
-                let vectors = graph.input("hidden", DType::F16, width(decoder.hidden));
-                let inputs = decoder.per_layer.as_ref().filter(|_| is_first);
-                let looked_up =
-                    inputs.map(|inputs| graph.input(per_layer::LOOKED_UP, DType::F16, width(inputs.all())));
-                Embedded { vectors, looked_up }
-            }
+            false => taken_vectors(&mut graph, decoder, is_first, (batch, task)),
         };
-        let tokens = tokens(&mut graph, task, &lengths, (batch, &positions))?;
+        let tokens = tokens(&mut graph, task, &lengths.all, (batch, &positions))?;
         let inputs = layer_inputs(&mut graph, decoder, embedded, (options.chunks, task, &tokens))?;
-        let mut kept = KeysAndValues::new(open_cache(&mut graph, task, cache)?, sharing.exported.clone());
+        let cache = open_cache(&mut graph, task, cache_sizes)?;
+        let mut kept = KeysAndValues::new(cache, sharing.exported.clone());
         take_in(&mut graph, &sharing, task, &tokens, &mut kept)?;
+        let carried = Carried::open(&mut graph, task, carried_sizes, batch);
+        let mut memory = Memory { kept, carried };
         let select = is_last && !task.is_one();
         let select =
             select.then(|| graph.input("select", DType::F16, |length| [batch, 1, 1, task.tokens(length)]));
@@ -137,7 +179,7 @@ impl ChunkBuilder<'_> {
         for index in range.clone() {
             let block = &decoder.layers[index];
             x = graph.within(&format!("layers_{index}"), |graph| {
-                layer(graph, x, (index, block), (decoder.hidden, &tokens, inputs), &mut kept)
+                layer(graph, x, (index, block), (decoder.hidden, &tokens, inputs), &mut memory)
             })?;
         }
         let mut outputs = match is_last {
@@ -148,46 +190,62 @@ impl ChunkBuilder<'_> {
             let rest = inputs.from(&mut graph, range.end..decoder.layers.len())?;
             outputs.push((per_layer::INPUTS.to_owned(), rest));
         }
+        let Memory { mut kept, carried } = memory;
         outputs.append(&mut kept.outputs);
         if let Some((keys, values)) = kept.new_of_io() {
             outputs.push(("k_new".to_owned(), graph.concat("keys_new", &keys, CHANNELS)?));
             outputs.push(("v_new".to_owned(), graph.concat("values_new", &values, CHANNELS)?));
         }
+        outputs.extend(carried.outputs(&mut graph)?);
         Ok(graph.finish(&outputs))
     }
 }
 
-/// The shape of a cache input at context 0, or of the state, and what a slot of it holds.
-fn cache_shape(cached: &[(usize, Heads)], task: Task, batch: usize) -> Result<([usize; 4], StateUnit)> {
-    let unit = StateUnit::of(cached)?;
-    let shape = match task {
-        Task::Whole | Task::Prefill | Task::Decode => [batch, cache::channels(cached)?, 1, 0],
-        Task::Extend { context, .. } => {
-            let slots: usize = cached.iter().map(|&(_, heads)| unit.slots(heads)).sum();
-            [2 * slots * batch, unit.kv_heads, context, unit.width]
-        }
-    };
-    Ok((shape, unit))
+/// What the cache of a function holds.
+#[derive(Clone, Copy)]
+struct CacheSizes {
+    batch: usize,
+    /// Channels of the keys of all layers; none if no layer attends.
+    channels: usize,
+    /// The shape of the state of the form that has one, and what a slot of it holds.
+    state: Option<([usize; 4], StateUnit)>,
 }
 
-fn open_cache(graph: &mut Graph<'_>, task: Task, (shape, unit): ([usize; 4], StateUnit)) -> Result<Cache> {
-    let [batch, channels, ..] = shape;
-    match task {
-        Task::Whole => Ok(Cache::None),
-        Task::Prefill => Ok(Cache::Io { keys: Vec::new(), values: Vec::new(), past: None }),
-        Task::Decode => {
-            let keys = graph.input("k_cache", DType::F16, |context| [batch, channels, 1, context]);
-            let values = graph.input("v_cache", DType::F16, |context| [batch, channels, 1, context]);
-            let past = Some(Past { keys, values, offset: 0 });
-            Ok(Cache::Io { keys: Vec::new(), values: Vec::new(), past })
-        }
-        Task::Extend { context, query } => {
+impl CacheSizes {
+    fn of(cached: &[(usize, Heads)], task: Task, batch: usize) -> Result<CacheSizes> {
+        let channels = cache::channels(cached)?;
+        let state = match task {
+            Task::Whole | Task::Prefill | Task::Decode => None,
+            Task::Extend { context, .. } => {
+                let unit = StateUnit::of(cached)?;
+                let slots: usize = cached.iter().map(|&(_, heads)| unit.slots(heads)).sum();
+                Some(([2 * slots * batch, unit.kv_heads, context, unit.width], unit))
+            }
+        };
+        Ok(CacheSizes { batch, channels, state })
+    }
+}
+
+fn open_cache(graph: &mut Graph<'_>, task: Task, sizes: CacheSizes) -> Result<Cache> {
+    let CacheSizes { batch, channels, state } = sizes;
+    match (task, state) {
+        // No layer of the chunk attends.
+        (Task::Prefill | Task::Decode, _) if channels == 0 => Ok(Cache::None),
+        (Task::Extend { context, query }, Some((shape, unit))) => {
             let begin = graph.index("position");
             let state = graph.state(&kv_state_name(context), &shape);
             let query = i32::try_from(query).unwrap_or(i32::MAX);
             let end = graph.binary("add", "position_end", begin, [query])?;
             let content = graph.read_state("kept", state)?;
             Ok(Cache::State(KvState { state, content, begin, end, slot: 0, unit }))
+        }
+        (Task::Whole | Task::Extend { .. }, _) => Ok(Cache::None),
+        (Task::Prefill, _) => Ok(Cache::Io { keys: Vec::new(), values: Vec::new(), past: None }),
+        (Task::Decode, _) => {
+            let keys = graph.input("k_cache", DType::F16, |context| [batch, channels, 1, context]);
+            let values = graph.input("v_cache", DType::F16, |context| [batch, channels, 1, context]);
+            let past = Some(Past { keys, values, offset: 0 });
+            Ok(Cache::Io { keys: Vec::new(), values: Vec::new(), past })
         }
     }
 }
@@ -276,6 +334,20 @@ struct Embedded {
     looked_up: Option<ValueId>,
 }
 
+/// What a function begins with that takes no ids.
+fn taken_vectors(
+    graph: &mut Graph<'_>,
+    decoder: &Decoder,
+    is_first: bool,
+    (batch, task): (usize, Task),
+) -> Embedded {
+    let width = |channels: usize| move |length: usize| [batch, channels, 1, task.tokens(length)];
+    let vectors = graph.input("hidden", DType::F16, width(decoder.hidden));
+    let inputs = decoder.per_layer.as_ref().filter(|_| is_first);
+    let looked_up = inputs.map(|inputs| graph.input(per_layer::LOOKED_UP, DType::F16, width(inputs.all())));
+    Embedded { vectors, looked_up }
+}
+
 /// Ids to vectors, scale and learned positions included.
 fn embed(graph: &mut Graph<'_>, decoder: &Decoder, shape: impl Fn(usize) -> [usize; 2]) -> Result<Embedded> {
     let ids = graph.ids("input_ids", &shape);
@@ -307,15 +379,19 @@ pub(super) fn layer(
     x: ValueId,
     (index, layer): (usize, &Layer),
     (hidden, tokens, inputs): (usize, &Tokens, Option<LayerInputs>),
-    kept: &mut KeysAndValues,
+    memory: &mut Memory,
 ) -> Result {
     let normed = |graph: &mut Graph<'_>, label: &str, x: ValueId, by: Option<&Norm>| match by {
         Some(by) => norm(graph, label, x, by, (CHANNELS, hidden)),
         None => Ok(x),
     };
     let into = normed(graph, "attention_norm", x, layer.attention_norm.as_ref())?;
-    let own = (index, &layer.attention);
-    let mixed = graph.within("attention", |graph| attention(graph, into, own, (hidden, tokens), kept))?;
+    let sizes = (hidden, tokens);
+    let mixed = graph.within(layer.mixer.name(), |graph| match &layer.mixer {
+        Mixer::Attention(own) => attention(graph, into, (index, own), sizes, &mut memory.kept),
+        Mixer::ShortConv(own) => short_conv(graph, into, own, sizes, &mut memory.carried),
+        Mixer::DeltaNet(own) => delta_net(graph, into, own, sizes, &mut memory.carried),
+    })?;
     let mixed = normed(graph, "post_attention_norm", mixed, layer.post_attention_norm.as_ref())?;
     let attended = graph.binary("add", "attended", x, mixed)?;
     let into = match (layer.residual, &layer.mlp_norm) {

@@ -1,7 +1,7 @@
 //! A function under construction in the words of a transformer: named operations, weights, inputs whose shapes
 //! are enumerated.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
 use half::f16;
@@ -29,6 +29,8 @@ pub(super) struct Graph<'w> {
     /// Where the next operations belong, such as `layers_3_attention`.
     scope: String,
     window: Option<Window>,
+    /// Constants that several parts of the function use.
+    shared: BTreeMap<String, ValueId>,
 }
 
 /// The constants of a 1x1 convolution, one set per function.
@@ -57,6 +59,7 @@ impl<'w> Graph<'w> {
             used: BTreeSet::new(),
             scope: String::new(),
             window: None,
+            shared: BTreeMap::new(),
         }
     }
 
@@ -182,9 +185,23 @@ impl<'w> Graph<'w> {
         self.push("clip", label, |op| op.arg("x", x).arg("alpha", low).arg("beta", high))
     }
 
+    /// `1 / sqrt(x + epsilon)` in fp32.
+    pub(super) fn rsqrt_f32(&mut self, label: &str, x: ValueId, epsilon: f32) -> Result {
+        self.push("rsqrt", label, |op| op.arg("x", x).arg("epsilon", epsilon))
+    }
+
     /// `1 / sqrt(x + epsilon)`.
     pub(super) fn rsqrt(&mut self, label: &str, x: ValueId, epsilon: f16) -> Result {
         self.push("rsqrt", label, |op| op.arg("x", x).arg("epsilon", epsilon))
+    }
+
+    /// Zeros after the last element of an axis of a rank 4 tensor of fp32.
+    pub(super) fn zeros_after(&mut self, label: &str, x: ValueId, axis: usize, zeros: usize) -> Result {
+        let mut pad = [0; 8];
+        pad[2 * axis + 1] = int(zeros);
+        self.push("pad", label, |op| {
+            op.arg("x", x).arg("pad", pad).arg("mode", "constant").arg("constant_val", 0.0f32)
+        })
     }
 
     /// A reduction that keeps the axis.
@@ -352,6 +369,34 @@ impl<'w> Graph<'w> {
         })
     }
 
+    /// A convolution of each channel with its own `[channels, 1, 1, kernel]`, over so many zeros before the first token.
+    pub(super) fn depthwise(
+        &mut self,
+        label: &str,
+        x: ValueId,
+        (weight, bias): (ValueId, Option<ValueId>),
+        (channels, zeros): (usize, usize),
+    ) -> Result {
+        let Window { ones, valid, zeros: no_pad, .. } = self.window();
+        self.push("conv", label, |op| {
+            let op = op.arg("x", x).arg("weight", weight).arg("strides", ones);
+            let op = match zeros {
+                0 => op.arg("pad_type", valid).arg("pad", no_pad),
+                zeros => op.arg("pad_type", "custom").arg("pad", [0, 0, int(zeros), 0]),
+            };
+            let op = op.arg("dilations", ones).arg("groups", int(channels));
+            match bias {
+                Some(bias) => op.arg("bias", bias),
+                None => op,
+            }
+        })
+    }
+
+    /// The same numbers as another type.
+    pub(super) fn cast(&mut self, label: &str, x: ValueId, dtype: &str) -> Result {
+        self.push("cast", label, |op| op.arg("x", x).arg("dtype", dtype))
+    }
+
     /// A 1x1 convolution.
     pub(super) fn conv(&mut self, label: &str, x: ValueId, weight: ValueId, bias: Option<ValueId>) -> Result {
         let Window { ones, valid, zeros, groups } = self.window();
@@ -363,6 +408,17 @@ impl<'w> Graph<'w> {
                 None => op,
             }
         })
+    }
+
+    /// A constant that is made once, whatever asks for it.
+    pub(super) fn shared_constant(&mut self, name: &str, tensor: &Tensor) -> ValueId {
+        if let Some(&known) = self.shared.get(name) {
+            return known;
+        }
+        self.used.insert(name.to_owned());
+        let id = self.builder.constant(name, Literal::immediate(tensor));
+        self.shared.insert(name.to_owned(), id);
+        id
     }
 
     fn window(&mut self) -> Window {

@@ -6,6 +6,10 @@
 mod apple_llm;
 mod attention;
 mod cache;
+mod carried;
+mod causal_conv;
+mod delta_chunks;
+mod delta_net;
 mod encoder;
 mod enumerated;
 mod error;
@@ -20,6 +24,7 @@ mod pieces;
 mod positions;
 mod read_stats;
 mod sharing;
+mod short_conv;
 mod weights;
 
 use std::ops::Range;
@@ -27,7 +32,7 @@ use std::sync::Arc;
 
 use enumerated::Enumerated;
 use fp16_stream::Fp16Stream;
-use function::{ChunkBuilder, Task, share};
+use function::{ChunkBuilder, Lengths, Task, share};
 use weights::Weights;
 
 use crate::model::{Decoder, Weight};
@@ -105,10 +110,17 @@ fn model(mut chunk: ChunkBuilder<'_>) -> Result<Model, LowerError> {
             KvForm::None => tasks.push(Task::Whole),
         }
     }
-    let mut finished = tasks.into_iter().map(|task| chunk.function(task)).collect::<Result<Vec<_>, _>>()?;
+    let mut finished = Vec::new();
+    for task in tasks {
+        for lengths in task.functions(options) {
+            finished.push(chunk.function(task, &lengths)?);
+        }
+    }
     let takes_vectors = options.kv.iter().any(|&form| form != KvForm::None);
     if chunk.layers.start == 0 && options.embeddings == Embeddings::Function && takes_vectors {
-        finished.push(chunk.embed()?);
+        for lengths in Lengths::of(&options.embedded_lengths(), options.shapes_as) {
+            finished.push(chunk.embed(&lengths)?);
+        }
     }
     let names: Vec<String> = finished.iter().map(|f| f.function.name.clone()).collect();
     let (functions, shapes): (Vec<Function>, Vec<Enumerated>) =

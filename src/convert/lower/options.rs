@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::error::{LowerError, Result};
-use crate::model::{Attention, Decoder, Encoder, Position, Rope};
-use anemeter_base::vocabulary::{Embeddings, KvForm};
+use crate::model::{Attention, Decoder, Encoder, Layer, Position, Rope};
+use anemeter_base::vocabulary::{Embeddings, KvForm, ShapesAs};
 use anemeter_mil::Opset;
 
 /// How many shapes an input may enumerate.
@@ -25,6 +25,8 @@ pub struct Options {
     pub embeddings: Embeddings,
     /// Parts the head is split into; each has an output.
     pub head_split: usize,
+    /// How functions take the lengths of the `Io` and `None` forms.
+    pub shapes_as: ShapesAs,
     /// Cache lengths of the `State` form; each has its functions.
     pub contexts: Vec<usize>,
     /// Tokens per prediction of the `State` form's prefill.
@@ -41,6 +43,7 @@ impl Default for Options {
         Options {
             kv: BTreeSet::from([KvForm::Io]),
             seq_lens: lengths.clone(),
+            shapes_as: ShapesAs::Enumerated,
             batch: 1,
             embeddings: Embeddings::Function,
             head_split: 1,
@@ -62,6 +65,7 @@ impl Options {
             let message = format!("is {}, should be 1 to the {} tokens", self.head_split, decoder.vocabulary);
             return Err(LowerError::option("head_split", message));
         }
+        self.check_states(decoder)?;
         let reach = Reach::of(decoder);
         if self.kv.contains(&KvForm::Io) || self.kv.contains(&KvForm::None) {
             check_lengths("shapes", &self.seq_lens, reach)?;
@@ -73,6 +77,23 @@ impl Options {
                 let message = format!("is {}, should be 2 to {shortest}, the shortest context", self.query);
                 return Err(LowerError::option("query", message));
             }
+        }
+        Ok(())
+    }
+
+    /// Refuses what layers with states of their own cannot be lowered to.
+    fn check_states(&self, decoder: &Decoder) -> Result<()> {
+        let has_states = decoder.layers.iter().any(|layer| layer.mixer.state_bytes() > 0);
+        if has_states && self.kv.contains(&KvForm::State) {
+            let message = "has state, but the model has layers with states of convolutions, which are inputs and \
+                           outputs: models of several states fail on the Neural Engine; io and none are possible";
+            return Err(LowerError::option("kv", message));
+        }
+        let has_delta_rules = decoder.layers.iter().any(|layer| layer.mixer.delta_net().is_some());
+        if has_delta_rules && self.shapes_as == ShapesAs::Enumerated {
+            let message = "is enumerated, but the model has delta rules, which go over a sequence piece by piece, so \
+                           that each length is another program; functions is possible";
+            return Err(LowerError::option("shapes_as", message));
         }
         Ok(())
     }
@@ -135,7 +156,7 @@ struct Reach {
 impl Reach {
     fn of(decoder: &Decoder) -> Reach {
         let is_learned = matches!(decoder.position, Position::Learned(_));
-        let attentions = decoder.layers.iter().map(|layer| &layer.attention);
+        let attentions = decoder.layers.iter().filter_map(Layer::attention);
         Reach { learned: is_learned.then_some(decoder.max_positions), fixed: fixed(attentions) }
     }
 

@@ -91,7 +91,7 @@ impl Positions {
 }
 
 fn attentions(layers: &[Layer]) -> Vec<&Attention> {
-    layers.iter().map(|layer| &layer.attention).collect()
+    layers.iter().filter_map(Layer::attention).collect()
 }
 
 fn suffix(index: usize) -> String {

@@ -10,7 +10,7 @@ use super::attention::{Heads, Tokens};
 use super::cache::{AttendedKv, Cache};
 use super::error::{LowerError, Result};
 use super::graph::Graph;
-use crate::model::Layer;
+use crate::model::{Attention, Layer};
 use anemeter_mil::ValueId;
 
 /// Which layers a chunk has keys and values of, and where they go.
@@ -27,35 +27,41 @@ pub(super) struct Sharing {
 impl Sharing {
     /// That of a chunk with these layers.
     pub(super) fn of(layers: &[Layer], chunk: Range<usize>) -> Result<Sharing> {
-        let sources = |range: Range<usize>| -> BTreeSet<usize> {
-            layers[range].iter().filter_map(|layer| layer.attention.shared_from).collect()
-        };
+        let sources =
+            |range: Range<usize>| -> BTreeSet<usize> { layers[range].iter().filter_map(source_of).collect() };
         for (index, layer) in layers.iter().enumerate() {
-            check(layers, index, layer.attention.shared_from)?;
+            if let Some(own) = layer.attention() {
+                check(layers, index, own)?;
+            }
         }
         let imported: Vec<usize> =
             sources(chunk.clone()).into_iter().filter(|source| !chunk.contains(source)).collect();
         let later = sources(chunk.end..layers.len());
-        let own = chunk.clone().filter(|&index| layers[index].attention.shared_from.is_none());
+        let own = chunk.clone().filter(|&index| source_of(&layers[index]).is_none());
+        // Other mixers than attention have no keys.
         let heads = |index: usize| {
-            let at = format!("layers_{index}_attention");
-            Ok((index, Heads::of(&at, &layers[index].attention)?))
+            let attention = layers[index].attention()?;
+            let heads = Heads::of(&format!("layers_{index}_attention"), attention);
+            Some(heads.map(|heads| (index, heads)))
         };
         Ok(Sharing {
-            cached: imported.iter().copied().chain(own).map(heads).collect::<Result<_>>()?,
+            cached: imported.iter().copied().chain(own).filter_map(heads).collect::<Result<_>>()?,
             exported: later.into_iter().filter(|source| chunk.contains(source)).collect(),
             imported,
         })
     }
 }
 
+/// The earlier layer whose keys and values a layer sees.
+fn source_of(layer: &Layer) -> Option<usize> {
+    layer.attention()?.shared_from
+}
+
 /// That a layer sees keys and values of an earlier layer that has its own, in the same heads.
-fn check(layers: &[Layer], index: usize, source: Option<usize>) -> Result<()> {
-    let Some(source) = source else { return Ok(()) };
-    let own = &layers[index].attention;
+fn check(layers: &[Layer], index: usize, own: &Attention) -> Result<()> {
+    let Some(source) = own.shared_from else { return Ok(()) };
     let fits = source < index
-        && layers.get(source).is_some_and(|layer| {
-            let other = &layer.attention;
+        && layers.get(source).and_then(Layer::attention).is_some_and(|other| {
             let same = (other.kv_heads, other.head_dim) == (own.kv_heads, own.head_dim);
             other.shared_from.is_none() && same
         });

@@ -55,6 +55,7 @@ fn an_attention([heads, kv_heads, head_dim]: [usize; 3], rotated: Option<usize>)
         growth: None,
         value_norm: None,
         shared_from: None,
+        output_gate: None,
     }
 }
 
@@ -312,7 +313,7 @@ fn keys_of_an_earlier_layer_are_seen_and_given_to_later_chunks() {
 fn heads_that_do_not_fit_are_named() {
     let layer = |heads| Layer {
         attention_norm: Some(a_norm(NormKind::Rms, HIDDEN, 0.0)),
-        attention: an_attention(heads, None),
+        mixer: an_attention(heads, None).into(),
         post_attention_norm: None,
         mlp_norm: None,
         mlp: Mlp::Plain { up: linear(1, 1), activation: Activation::Relu, down: linear(1, 1) },

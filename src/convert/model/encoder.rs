@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::graph::{Activation, Attention, Decoder, Layer, Linear, Mlp, Norm, Position, Residual};
+use super::mixer::Mixer;
 use super::weight::Weight;
 
 /// A model of either kind.
@@ -145,28 +146,20 @@ impl<T> Sublayer<T> {
 }
 
 impl Encoder {
-    /// The layers of a decoder without its head, read as a whole.
-    pub fn of_decoder(decoder: Decoder, attends: Attends) -> Encoder {
-        let sequential = |layer: &Layer| layer.residual == Residual::Sequential;
-        assert!(
-            decoder.layers.iter().all(sequential),
-            "no encoder is made of a decoder with parallel residuals"
-        );
-        let layer = |layer: Layer| EncoderLayer {
-            attention: Sublayer {
-                before: layer.attention_norm,
-                part: layer.attention,
-                after: layer.post_attention_norm,
-                of_sum: None,
-            },
-            mlp: Sublayer {
-                before: layer.mlp_norm,
-                part: layer.mlp,
-                after: layer.post_mlp_norm,
-                of_sum: None,
-            },
+    /// The layers of a decoder without its head, read as a whole; nothing if a layer has no attention, an MLP beside it, or
+    /// anything that layers of encoders have not.
+    pub fn of_decoder(decoder: Decoder, attends: Attends) -> Option<Encoder> {
+        let layer = |layer: Layer| {
+            let Mixer::Attention(part) = layer.mixer else { return None };
+            let adds_more = layer.per_layer.is_some() || layer.scale != 1.0;
+            let is_plain = part.shared_from.is_none() && part.growth.is_none() && !adds_more;
+            let (after, of_sum) = (layer.post_attention_norm, None);
+            let attention = Sublayer { before: layer.attention_norm, part, after, of_sum };
+            let (part, after) = (layer.mlp, layer.post_mlp_norm);
+            let mlp = Sublayer { before: layer.mlp_norm, part, after, of_sum: None };
+            (is_plain && layer.residual == Residual::Sequential).then_some(EncoderLayer { attention, mlp })
         };
-        Encoder {
+        Some(Encoder {
             architecture: decoder.architecture,
             hidden: decoder.hidden,
             vocabulary: decoder.vocabulary,
@@ -180,10 +173,10 @@ impl Encoder {
             token_types: None,
             embedding_norm: None,
             attends,
-            layers: decoder.layers.into_iter().map(layer).collect(),
+            layers: decoder.layers.into_iter().map(layer).collect::<Option<_>>()?,
             final_norm: Some(decoder.final_norm),
             readout: None,
-        }
+        })
     }
 
     /// Kinds of segments that it tells apart.

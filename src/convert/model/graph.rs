@@ -1,5 +1,6 @@
 //! The model graph: plain data between a checkpoint and a MIL program.
 
+use super::mixer::Mixer;
 use super::per_layer::{PerLayerInputs, PerLayerMix};
 use super::rope::Rope;
 use super::weight::{Pairs, Weight};
@@ -54,14 +55,14 @@ pub struct Head {
     pub softcap: Option<f32>,
 }
 
-/// One layer: attention, then the MLP, each between norms and added to the residual stream.
+/// One layer: attention or another mixer of tokens, then the MLP, each between norms and added to the residual stream.
 #[derive(Debug, Clone)]
 pub struct Layer {
-    /// Norm before attention.
+    /// Norm before the mixer.
     pub attention_norm: Option<Norm>,
-    /// Self-attention.
-    pub attention: Attention,
-    /// After attention, before the addition.
+    /// Self-attention, or what is in its place.
+    pub mixer: Mixer,
+    /// After the mixer, before the addition.
     pub post_attention_norm: Option<Norm>,
     /// Norm before the MLP.
     pub mlp_norm: Option<Norm>,
@@ -75,6 +76,13 @@ pub struct Layer {
     pub per_layer: Option<PerLayerMix>,
     /// Factor on what leaves the layer; 1 for most.
     pub scale: f32,
+}
+
+impl Layer {
+    /// Its attention, if it has any.
+    pub fn attention(&self) -> Option<&Attention> {
+        self.mixer.attention()
+    }
 }
 
 /// How attention and MLP follow each other.
@@ -120,6 +128,8 @@ pub struct Attention {
     pub window: Option<usize>,
     /// Cap of the scores through `cap * tanh(x / cap)`, before the mask.
     pub softcap: Option<f32>,
+    /// Projects to what is multiplied, through a sigmoid, by what each query saw, if anything is.
+    pub output_gate: Option<Linear>,
     /// How queries grow with their position.
     pub growth: Option<QueryGrowth>,
 }

@@ -5,6 +5,7 @@ mod encoder;
 mod error;
 mod graph;
 mod keys;
+mod mixer;
 mod per_layer;
 mod range;
 mod rope;
@@ -21,8 +22,9 @@ pub use graph::{
     Activation, Attention, Decoder, Gate, Head, Layer, Linear, Mlp, Norm, NormKind, Position, QueryGrowth,
     Residual,
 };
+pub use mixer::{CausalConv, DeltaNet, Mixer, ShortConv};
 pub use per_layer::{PerLayerInputs, PerLayerMix};
 pub use range::{LayerRange, RangeScales};
 pub use rope::{LongFrequencies, Rope, RopeScaling};
 pub use rotate::{Mapped, Rotated, rotate};
-pub use weight::{Pairs, Source, Weight};
+pub use weight::{Pairs, Source, Stripes, Weight};

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use super::graph::{Activation, Attention, Decoder, Layer, Linear, Mlp, Norm, Position, Residual};
+use super::mixer::{DeltaNet, Mixer, ShortConv};
 use super::per_layer::{PerLayerInputs, PerLayerMix};
 use super::weight::Weight;
 
@@ -105,27 +106,22 @@ fn matrices(decoder: &Decoder) -> Vec<(String, &Weight)> {
     if let Position::Learned(weight) = &decoder.position {
         all.push(("positions_weight".to_owned(), weight));
     }
-    for (index, Layer { attention, mlp, per_layer, .. }) in decoder.layers.iter().enumerate() {
-        let mut maps = vec![
-            ("attention_query", &attention.query),
-            ("attention_key", &attention.key),
-            ("attention_value", &attention.value),
-            ("attention_output", &attention.output),
-        ];
-        match mlp {
-            Mlp::Plain { up, down, .. } => maps.extend([("mlp_up", up), ("mlp_down", down)]),
-            Mlp::Gated { gate, up, down, .. } => {
-                maps.extend([("mlp_gate", gate), ("mlp_up", up), ("mlp_down", down)]);
-            }
+    for (index, Layer { mixer, mlp, per_layer, .. }) in decoder.layers.iter().enumerate() {
+        let mut maps = match mlp {
+            Mlp::Plain { up, down, .. } => vec![("mlp_up", up), ("mlp_down", down)],
+            Mlp::Gated { gate, up, down, .. } => vec![("mlp_gate", gate), ("mlp_up", up), ("mlp_down", down)],
             Mlp::Inner { into, value, gate, out, .. } => {
-                maps.extend([("mlp_into", into), ("mlp_value", value), ("mlp_gate", gate), ("mlp_out", out)]);
+                vec![("mlp_into", into), ("mlp_value", value), ("mlp_gate", gate), ("mlp_out", out)]
             }
-        }
+        };
         if let Some(mix) = per_layer {
             maps.extend([("per_layer_gate", &mix.gate), ("per_layer_projection", &mix.projection)]);
         }
+        let part = mixer.name();
+        let mixing = mixer.matrices().into_iter().map(|(name, map)| (format!("{part}_{name}"), map));
+        let others = maps.into_iter().map(|(name, map)| (name.to_owned(), map));
         all.extend(
-            maps.into_iter().map(|(name, map)| (format!("layers_{index}_{name}_weight"), &map.weight)),
+            mixing.chain(others).map(|(name, map)| (format!("layers_{index}_{name}_weight"), &map.weight)),
         );
     }
     all
@@ -154,7 +150,7 @@ impl Layer {
         let (mlp, post_mlp_norm) = added(self.post_mlp_norm, own.mlp, stream);
         Layer {
             attention_norm: self.attention_norm.map(|norm| of_scaled(norm, stream)),
-            attention: self.attention.with_ranges((into_attention, attended), own),
+            mixer: self.mixer.with_ranges((into_attention, attended), own),
             post_attention_norm,
             mlp_norm: self.mlp_norm.map(|norm| of_scaled(norm, stream)),
             mlp: self.mlp.with_ranges((into_mlp, mlp), own.product),
@@ -174,6 +170,30 @@ fn added(norm: Option<Norm>, own: f32, stream: f32) -> (f32, Option<Norm>) {
     }
 }
 
+impl Mixer {
+    /// Only attention has factors between its maps.
+    fn with_ranges(self, (into, out): (f32, f32), own: LayerRange) -> Mixer {
+        match self {
+            Mixer::Attention(attention) => Mixer::Attention(attention.with_ranges((into, out), own)),
+            Mixer::ShortConv(mixer) => Mixer::ShortConv(ShortConv {
+                before: between(mixer.before, into, 1.0),
+                after: between(mixer.after, into, 1.0),
+                value: between(mixer.value, into, 1.0),
+                output: between(mixer.output, 1.0, out),
+                ..mixer
+            }),
+            Mixer::DeltaNet(mixer) => Mixer::DeltaNet(DeltaNet {
+                qkv: between(mixer.qkv, into, 1.0),
+                gate: between(mixer.gate, into, 1.0),
+                beta: between(mixer.beta, into, 1.0),
+                decay: between(mixer.decay, into, 1.0),
+                output: between(mixer.output, 1.0, out),
+                ..mixer
+            }),
+        }
+    }
+}
+
 impl Attention {
     fn with_ranges(self, (into, out): (f32, f32), own: LayerRange) -> Attention {
         let scale = [(&self.query_norm, own.query), (&self.key_norm, own.key)];
@@ -185,6 +205,7 @@ impl Attention {
             key: between(self.key, into, own.key),
             value: between(self.value, into, own.value),
             output: between(self.output, mixed, out),
+            output_gate: self.output_gate.map(|gate| between(gate, into, 1.0)),
             query_norm: self.query_norm.map(|norm| of_scaled(norm, own.query)),
             key_norm: self.key_norm.map(|norm| of_scaled(norm, own.key)),
             value_norm: self.value_norm.map(|norm| of_scaled(norm, own.value)),

@@ -36,10 +36,30 @@ pub enum Source {
     Halves(Stored, Pairs),
     /// Ones; of what is stored only the shape is meant.
     Ones(Stored),
+    /// Rows of a matrix in stripes that lie between others.
+    Striped(Stored, Stripes),
     /// Each element of another source times a number.
     Scaled(Box<Source>, f32),
     /// Another weight with maps of its inputs and outputs in it.
     Mapped(Arc<Mapped>),
+}
+
+/// Which rows of a matrix are taken: of so many at a time, some from one on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stripes {
+    /// Rows from one stripe's first to the next's.
+    pub every: usize,
+    /// Rows of a stripe.
+    pub rows: usize,
+    /// Rows before the first stripe.
+    pub first: usize,
+}
+
+impl Stripes {
+    fn stored_row(self, row: usize) -> usize {
+        let size = self.rows.max(1);
+        row / size * self.every + self.first + row % size
+    }
 }
 
 /// Heads in which neighbouring dimensions are rotated against each other.
@@ -93,6 +113,22 @@ impl Weight {
         factor
     }
 
+    /// Stripes of the rows, under a name of their own.
+    #[must_use]
+    pub fn striped(&self, stripes: Stripes, part: &str) -> Weight {
+        let (module, last) = self.name.rsplit_once('.').unwrap_or(("", &self.name));
+        let name = format!("{module}.{part}.{last}");
+        let mut shape = self.shape.clone();
+        if let Some(rows) = shape.first_mut() {
+            *rows = *rows / stripes.every.max(1) * stripes.rows;
+        }
+        let source = match &self.source {
+            Source::Stored(stored) => Source::Striped(stored.clone(), stripes),
+            source => source.clone(),
+        };
+        Weight { name, shape, source }
+    }
+
     /// The rows of heads whose neighbouring dimensions form pairs, in the order of halves.
     #[must_use]
     pub fn by_halves(self, pairs: Pairs) -> Weight {
@@ -121,7 +157,12 @@ impl Weight {
                 stored.read(range, out);
                 out.iter_mut().for_each(|x| *x += 1.0);
             }
-            Source::Halves(stored, pairs) => self.read_halves(stored, *pairs, range, out),
+            Source::Halves(stored, pairs) => {
+                self.read_rows(stored, |row| pairs.stored_row(row), range, out);
+            }
+            Source::Striped(stored, stripes) => {
+                self.read_rows(stored, |row| stripes.stored_row(row), range, out);
+            }
             Source::Ones(_) => out[..range.len()].fill(1.0),
             Source::Mapped(mapped) => mapped.read(range, out),
             Source::Scaled(inner, factor) => {
@@ -132,13 +173,20 @@ impl Weight {
         }
     }
 
-    fn read_halves(&self, stored: &Stored, pairs: Pairs, range: Range<usize>, out: &mut [f32]) {
+    /// Reads rows that are stored in another order.
+    fn read_rows(
+        &self,
+        stored: &Stored,
+        stored_row: impl Fn(usize) -> usize,
+        range: Range<usize>,
+        out: &mut [f32],
+    ) {
         let width = self.row_start(1).max(1);
         let mut at = range.start;
         while at < range.end {
             let (row, column) = (at / width, at % width);
             let len = (width - column).min(range.end - at);
-            let start = pairs.stored_row(row) * width + column;
+            let start = stored_row(row) * width + column;
             stored.read(start..start + len, &mut out[at - range.start..][..len]);
             at += len;
         }
@@ -153,6 +201,7 @@ impl Weight {
             | Source::PlusOne(_)
             | Source::Halves(..)
             | Source::Ones(_)
+            | Source::Striped(..)
             | Source::Mapped(_)
             | Source::Scaled(..) => false,
         };
@@ -205,6 +254,7 @@ impl Weight {
             Source::Transposed(stored)
             | Source::TransposedColumns(stored, _)
             | Source::Halves(stored, _)
+            | Source::Striped(stored, _)
             | Source::Ones(stored) => {
                 return (stored, 0..stored.bytes.len());
             }
@@ -228,6 +278,7 @@ impl Weight {
             | Source::PlusOne(_)
             | Source::Halves(..)
             | Source::Ones(_)
+            | Source::Striped(..)
             | Source::Mapped(_)
             | Source::Scaled(..) => return None,
         };
@@ -318,7 +369,10 @@ mod tests {
         let pairs = Pairs { head_dim: 10, dims: 6 };
         let halves = weight(&[130, 201], Source::Stored(matrix.clone())).by_halves(pairs);
         let rows = weight(&[30, 201], Source::Rows(matrix.clone(), 7));
-        let cases: [(Weight, &dyn Fn(usize) -> f32); 8] = [
+        let stripes = Stripes { every: 13, rows: 5, first: 3 };
+        let striped = weight(&[50, 201], Source::Striped(matrix.clone(), stripes));
+        let cases: [(Weight, &dyn Fn(usize) -> f32); 9] = [
+            (striped, &|i| element(i / 201 / 5 * 13 + 3 + i / 201 % 5, i % 201)),
             (weight(&[130, 201], Source::Stored(matrix.clone())), &|i| i as f32),
             (weight(&[30, 201], Source::Rows(matrix.clone(), 7)), &|i| (7 * 201 + i) as f32),
             (weight(&[201, 130], Source::Transposed(matrix.clone())), &|i| element(i % 130, i / 130)),

@@ -2,13 +2,14 @@
 
 use std::collections::HashSet;
 
+use anemeter_base::function_name::at_length;
 use anemeter_mil::graph::Graph;
 
 /// A name for a function at a shape that no other has.
 pub(super) fn unique(graph: &Graph<'_>, used: &mut HashSet<String>) -> String {
     let base = &graph.function.name;
     let mut name = match length(graph) {
-        Some(length) => format!("{base}_{length}"),
+        Some(length) => at_length(base, length),
         None => base.clone(),
     };
     if used.contains(&name) {

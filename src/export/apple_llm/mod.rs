@@ -120,7 +120,8 @@ pub(super) fn export(
     let bytes = describe::weight_bytes(&lowered.model);
     let mut plan = wanted.precision.clone();
     // Looked up like embeddings, and as small as norms.
-    let is_rotary = decoder.layers.iter().any(|layer| layer.attention.rope.is_some());
+    let is_rotary =
+        decoder.layers.iter().any(|layer| layer.attention().is_some_and(|own| own.rope.is_some()));
     if is_rotary {
         plan.rules.insert(0, Rule { pattern: ROTARY_TABLES.to_owned(), precision: Precision::Keep });
     }
@@ -256,7 +257,7 @@ fn asset_of(folder: &Path) -> Option<String> {
         return None;
     }
     let document: Document =
-        serde_json::from_slice(&crate::files::read(path, crate::files::TEXTS).ok()?).ok()?;
+        serde_json::from_slice(&crate::files::read(&path, crate::files::TEXTS).ok()?).ok()?;
     (document.kind == "llm").then_some(document.assets.main)
 }
 

@@ -38,7 +38,7 @@ pub(crate) fn open(config: &Config, positions: usize, tensors: &VarBuilder<'_>) 
         };
         Ok(Layer {
             attention_norm: Some(centred(hidden, epsilon, &at.pp("input_layernorm"))?),
-            attention,
+            mixer: Box::new(attention),
             post_attention_norm: None,
             mlp_norm: None,
             mlp: family::gated_mlp(&settings, at, false)?,

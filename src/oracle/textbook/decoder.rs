@@ -26,10 +26,24 @@ pub(super) struct Decoder {
     pub(super) softcap: Option<f64>,
 }
 
-/// Attention and an MLP, each between norms.
+/// What mixes tokens, with what it keeps of earlier ones.
+pub(super) trait Mixer {
+    /// `[tokens, hidden]` to the same; the first is at `offset`.
+    fn forward(&mut self, x: &Tensor, offset: usize) -> Result<Tensor>;
+
+    /// Forgets all tokens.
+    fn clear(&mut self);
+
+    /// Sequences of more tokens than this are computed otherwise.
+    fn boundary(&self) -> Option<usize> {
+        None
+    }
+}
+
+/// Attention or another mixer, and an MLP, each between norms.
 pub(super) struct Layer {
     pub(super) attention_norm: Option<LayerNorm>,
-    pub(super) attention: Attention,
+    pub(super) mixer: Box<dyn Mixer>,
     pub(super) post_attention_norm: Option<LayerNorm>,
     pub(super) mlp_norm: Option<LayerNorm>,
     pub(super) mlp: Box<dyn Module>,
@@ -52,6 +66,8 @@ pub(super) struct Attention {
     pub(super) shape: Heads,
     /// Cap of the scores.
     pub(super) softcap: Option<f64>,
+    /// A gate on what each head gives, before its sigmoid.
+    pub(super) output_gate: Option<Linear>,
     /// `1 + beta * ln(1 + floor(position / length))` times each query.
     pub(super) query_growth: Option<(f64, usize)>,
     pub(super) cache: Option<(Tensor, Tensor)>,
@@ -109,11 +125,11 @@ impl Network for Decoder {
     }
 
     fn boundary(&self) -> Option<usize> {
-        self.layers.iter().find_map(|layer| layer.attention.rotary.as_ref()?.boundary())
+        self.layers.iter().find_map(|layer| layer.mixer.boundary())
     }
 
     fn clear(&mut self) {
-        self.layers.iter_mut().for_each(|layer| layer.attention.cache = None);
+        self.layers.iter_mut().for_each(|layer| layer.mixer.clear());
     }
 }
 
@@ -121,7 +137,7 @@ impl Layer {
     /// Adds what attention makes of the hidden states, and gives what it saw.
     fn attend(&mut self, x: &Tensor, offset: usize) -> Result<(Tensor, Tensor)> {
         let seen = normed(self.attention_norm.as_ref(), x)?;
-        let mixed = self.attention.forward(&seen, offset)?;
+        let mixed = self.mixer.forward(&seen, offset)?;
         let mixed = normed(self.post_attention_norm.as_ref(), &mixed)?;
         Ok(((x + (mixed * self.added)?)?, seen))
     }
@@ -138,8 +154,15 @@ fn normed(norm: Option<&LayerNorm>, x: &Tensor) -> Result<Tensor> {
     norm.map_or_else(|| Ok(x.clone()), |norm| norm.forward(x))
 }
 
-impl Attention {
-    /// `[tokens, hidden]` to the same.
+impl Mixer for Attention {
+    fn clear(&mut self) {
+        self.cache = None;
+    }
+
+    fn boundary(&self) -> Option<usize> {
+        self.rotary.as_ref()?.boundary()
+    }
+
     fn forward(&mut self, x: &Tensor, offset: usize) -> Result<Tensor> {
         let tokens = x.dim(0)?;
         let Heads { heads, kv_heads, head_dim, scale, window } = self.shape;
@@ -173,7 +196,11 @@ impl Attention {
         };
         let scores = scores.broadcast_add(&mask(tokens, offset, window)?)?;
         let mixed = ops::softmax(&scores, D::Minus1)?.matmul(&repeat(&value, heads / kv_heads)?)?;
-        self.output.forward(&mixed.transpose(0, 1)?.reshape((tokens, heads * head_dim))?)
+        let mut mixed = mixed.transpose(0, 1)?.reshape((tokens, heads * head_dim))?;
+        if let Some(gate) = &self.output_gate {
+            mixed = (mixed * ops::sigmoid(&gate.forward(x)?)?)?;
+        }
+        self.output.forward(&mixed)
     }
 }
 

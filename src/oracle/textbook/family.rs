@@ -3,9 +3,9 @@
 use std::rc::Rc;
 
 use candle_core::{Module, Result, Tensor};
-use candle_nn::{Linear, VarBuilder, linear_b};
+use candle_nn::{LayerNorm, Linear, VarBuilder, linear_b};
 
-use super::decoder::{Attention, Decoder, GatedMlp, Heads, Layer, rms};
+use super::decoder::{Attention, Decoder, GatedMlp, Heads, Layer, Mixer, rms};
 use super::rotary::Rotary;
 use crate::error;
 use crate::network::Network;
@@ -58,6 +58,7 @@ pub(super) fn attention(
             window,
         },
         softcap: None,
+        output_gate: None,
         query_growth: None,
         cache: None,
     }
@@ -78,13 +79,13 @@ pub(super) fn gated_mlp(settings: &Settings, layer: &VarBuilder<'_>, bias: bool)
 pub(super) fn layer(
     settings: &Settings,
     at: &VarBuilder<'_>,
-    attention: Attention,
+    mixer: impl Mixer + 'static,
     mlp: Box<dyn Module>,
 ) -> Result<Layer> {
     let norm = |name: &str| rms(settings.hidden, settings.epsilon, &at.pp(name));
     Ok(Layer {
         attention_norm: Some(norm("input_layernorm")?),
-        attention,
+        mixer: Box::new(mixer),
         post_attention_norm: None,
         mlp_norm: Some(norm("post_attention_layernorm")?),
         mlp,
@@ -115,6 +116,17 @@ pub(super) fn open(
 pub(super) fn decoder(
     settings: &Settings,
     tensors: &VarBuilder<'_>,
+    layer: impl FnMut(usize, &VarBuilder<'_>) -> Result<Layer>,
+) -> Result<Decoder> {
+    let norm = rms(settings.hidden, settings.epsilon, &tensors.pp("model.norm"))?;
+    decoder_with(settings, tensors, norm, layer)
+}
+
+/// The same with a norm before the head that is not Llama's.
+pub(super) fn decoder_with(
+    settings: &Settings,
+    tensors: &VarBuilder<'_>,
+    norm: LayerNorm,
     mut layer: impl FnMut(usize, &VarBuilder<'_>) -> Result<Layer>,
 ) -> Result<Decoder> {
     let body = tensors.pp("model");
@@ -127,7 +139,7 @@ pub(super) fn decoder(
         embedding_scale: 1.0,
         positions: None,
         layers: (0..settings.layers).map(|i| layer(i, &at.pp(i))).collect::<Result<_>>()?,
-        norm: rms(settings.hidden, settings.epsilon, &body.pp("norm"))?,
+        norm,
         head: Linear::new(head, None),
         logit_scale: 1.0,
         softcap: None,

@@ -39,7 +39,7 @@ pub(crate) fn open(config: &Config, positions: usize, tensors: &VarBuilder<'_>) 
         let plain = family::attention(&settings, projections, &rotary, window);
         Ok(Layer {
             attention_norm: norm("input_layernorm")?,
-            attention: Attention { shape: Heads { scale, ..plain.shape }, softcap, ..plain },
+            mixer: Box::new(Attention { shape: Heads { scale, ..plain.shape }, softcap, ..plain }),
             post_attention_norm: norm("post_attention_layernorm")?,
             mlp_norm: norm("pre_feedforward_layernorm")?,
             mlp: family::gated_mlp(&settings, at, false)?,

@@ -36,7 +36,7 @@ pub(crate) fn open(config: &Config, positions: usize, tensors: &VarBuilder<'_>) 
         };
         Ok(Layer {
             attention_norm: Some(norm(settings.hidden, "input_layernorm")?),
-            attention,
+            mixer: Box::new(attention),
             post_attention_norm: Some(norm(settings.hidden, "post_attention_layernorm")?),
             mlp_norm: Some(norm(settings.hidden, "pre_feedforward_layernorm")?),
             mlp: family::gated_mlp(&settings, at, false)?,

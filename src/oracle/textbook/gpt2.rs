@@ -67,7 +67,7 @@ impl Trunk {
             let at = body.pp("h").pp(i);
             Ok(Layer {
                 attention_norm: Some(centred_and_shifted(self.hidden, self.epsilon, &at.pp("ln_1"))?),
-                attention: self.attention(i, &at.pp("attn"))?,
+                mixer: Box::new(self.attention(i, &at.pp("attn"))?),
                 post_attention_norm: None,
                 mlp_norm: Some(centred_and_shifted(self.hidden, self.epsilon, &at.pp("ln_2"))?),
                 mlp: mlp(&at.pp("mlp"))?,
@@ -113,6 +113,7 @@ impl Trunk {
             rotary: None,
             shape: Heads { heads: self.heads, kv_heads: self.heads, head_dim, scale, window: None },
             softcap: None,
+            output_gate: None,
             query_growth: None,
             cache: None,
         })

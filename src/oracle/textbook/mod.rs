@@ -2,6 +2,7 @@
 
 pub(super) mod cohere2;
 mod decoder;
+mod delta_net;
 pub(super) mod encoder;
 pub(super) mod ernie4_5;
 mod family;
@@ -11,6 +12,7 @@ pub(super) mod gemma4;
 pub(super) mod glm;
 pub(super) mod gpt2;
 pub(super) mod granite;
+pub(super) mod lfm2;
 pub(super) mod llama;
 pub(super) mod minicpm;
 pub(super) mod ministral;
@@ -20,7 +22,9 @@ pub(super) mod pagating;
 pub(super) mod phi3;
 pub(super) mod qwen2;
 pub(super) mod qwen3;
+pub(super) mod qwen3_5;
 mod rotary;
+mod short_conv;
 pub(super) mod smollm3;
 pub(super) mod stablelm;
 pub(super) mod starcoder2;

@@ -68,7 +68,7 @@ fn open<'r>(
         };
         Ok(Layer {
             attention_norm: None,
-            attention,
+            mixer: Box::new(attention),
             post_attention_norm: Some(norm(hidden, "post_attention_layernorm")?),
             mlp_norm: None,
             mlp: family::gated_mlp(settings, at, false)?,

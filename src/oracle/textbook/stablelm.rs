@@ -26,7 +26,7 @@ pub(crate) fn open(config: &Config, positions: usize, tensors: &VarBuilder<'_>) 
         let projections = family::projections(&settings, at, (bias, false))?;
         Ok(Layer {
             attention_norm: norm("input_layernorm")?,
-            attention: family::attention(&settings, projections, &rotary, None),
+            mixer: Box::new(family::attention(&settings, projections, &rotary, None)),
             post_attention_norm: None,
             mlp_norm: if is_parallel { None } else { norm("post_attention_layernorm")? },
             mlp: family::gated_mlp(&settings, at, false)?,

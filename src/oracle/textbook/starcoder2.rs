@@ -33,7 +33,7 @@ pub(crate) fn open(config: &Config, positions: usize, tensors: &VarBuilder<'_>) 
         let mlp = at.pp("mlp");
         Ok(Layer {
             attention_norm: norm("input_layernorm")?,
-            attention: family::attention(&settings, projections, &rotary, window),
+            mixer: Box::new(family::attention(&settings, projections, &rotary, window)),
             post_attention_norm: None,
             mlp_norm: norm("post_attention_layernorm")?,
             mlp: Box::new(PlainMlp {

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 const OUTER: &[(&str, &str)] = &[
     ("model.embed_tokens", "token_embd"),
     ("model.norm", "output_norm"),
+    ("model.embedding_norm", "token_embd_norm"),
     ("lm_head", "output"),
     ("transformer.wte", "token_embd"),
     ("transformer.wpe", "position_embd"),
@@ -34,6 +35,17 @@ const INNER: &[(&str, &str)] = &[
     ("mlp.up_proj", "ffn_up"),
     ("mlp.gate_up_proj", "ffn_up"),
     ("mlp.down_proj", "ffn_down"),
+    ("operator_norm", "attn_norm"),
+    ("self_attn.out_proj", "attn_output"),
+    ("self_attn.q_layernorm", "attn_q_norm"),
+    ("self_attn.k_layernorm", "attn_k_norm"),
+    ("conv.in_proj", "shortconv.in_proj"),
+    ("conv.conv", "shortconv.conv"),
+    ("conv.out_proj", "shortconv.out_proj"),
+    ("ffn_norm", "ffn_norm"),
+    ("feed_forward.w1", "ffn_gate"),
+    ("feed_forward.w3", "ffn_up"),
+    ("feed_forward.w2", "ffn_down"),
     ("ln_1", "attn_norm"),
     ("attn.c_attn", "attn_qkv"),
     ("attn.c_proj", "attn_output"),
@@ -53,6 +65,8 @@ const SETTINGS: &[(&str, &str)] = &[
     ("head_dim", "attention.key_length"),
     ("sliding_window", "attention.sliding_window"),
     ("rms_norm_eps", "attention.layer_norm_rms_epsilon"),
+    ("norm_eps", "attention.layer_norm_rms_epsilon"),
+    ("conv_L_cache", "shortconv.l_cache"),
     ("norm_epsilon", "attention.layer_norm_epsilon"),
     ("layer_norm_eps", "attention.layer_norm_epsilon"),
     ("embedding_multiplier", "embedding_scale"),
@@ -105,6 +119,8 @@ impl<'a> Gguf<'a> {
                 pairs.transpose(1, 2)?.contiguous()?.reshape(shape)
             }
             "gemma2" | "gemma3" if is_norm => tensor - 1.0,
+            // One input to each channel.
+            "lfm2" if own.ends_with("shortconv.conv.weight") && tensor.rank() == 2 => tensor.unsqueeze(1),
             "gpt2" if own.starts_with("blk.") && tensor.rank() == 2 => tensor.t()?.contiguous(),
             _ => Ok(tensor),
         }
@@ -165,6 +181,19 @@ impl<'a> Gguf<'a> {
         if let (true, Some(scale)) = (self.architecture == "minicpm", self.number("logit_scale")) {
             set("dim_model_base", json!(self.require("embedding_length")? / scale));
         }
+        if self.architecture == "lfm2" {
+            let layers = self.require("block_count")? as usize;
+            let kind = |layer| match has(&format!("blk.{layer}.shortconv.conv.weight")) {
+                true => "conv",
+                false => "full_attention",
+            };
+            set("layer_types", json!((0..layers).map(kind).collect::<Vec<_>>()));
+            set("block_auto_adjust_ff_dim", json!(false));
+            set("conv_bias", json!(has("blk.0.shortconv.in_proj.bias")));
+            if let Some(heads) = self.most("attention.head_count_kv") {
+                set("num_key_value_heads", json!(heads));
+            }
+        }
         if self.architecture == "gemma2" {
             let width = self.require("embedding_length")? / self.require("attention.head_count")?;
             let is_27b = self.number("block_count") == Some(46.0);
@@ -203,6 +232,17 @@ impl<'a> Gguf<'a> {
             }
             _ => Ok(None),
         }
+    }
+
+    /// The largest number of a list.
+    fn most(&self, suffix: &str) -> Option<u64> {
+        let Meta::Array(values) = self.content.metadata.get(&self.key(suffix))? else { return None };
+        let number = |value: &Meta| match value {
+            Meta::I32(number) => u64::try_from(*number).ok(),
+            Meta::U32(number) => Some(u64::from(*number)),
+            _ => None,
+        };
+        values.iter().filter_map(number).max()
     }
 
     fn head_dim(&self) -> Result<usize> {

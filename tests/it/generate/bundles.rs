@@ -14,7 +14,7 @@ use anemeter::mil::verify::verify;
 use anemeter::model::Decoder;
 use anemeter::package::{self, WriteOptions};
 use anemeter::runtime::{self, LoadOptions};
-use anemeter::vocabulary::{ComputeUnits, KvForm};
+use anemeter::vocabulary::{ComputeUnits, KvForm, ShapesAs};
 
 /// Lowers a decoder and writes it with its description; `tokenizer` is the content of `tokenizer.json` and what is
 /// said of it.
@@ -84,6 +84,7 @@ fn settings(options: &Options) -> Settings {
         compute_units: ComputeUnits::All,
         precision: "fp16".to_owned(),
         activations: anemeter::vocabulary::Activations::Fp16,
+        shapes_as: ShapesAs::Enumerated,
         training_seq_lens: None,
         config: None,
     }

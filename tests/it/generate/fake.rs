@@ -11,7 +11,7 @@ use anemeter::bundle::{
 use anemeter::generate::{Driver, Generator, ManualClock};
 use anemeter::runtime::{Observer, RuntimeError, Session};
 use anemeter::tensor::{Tensor, TensorView};
-use anemeter::vocabulary::{ComputeUnits, Embeddings, KvForm};
+use anemeter::vocabulary::{ComputeUnits, Embeddings, KvForm, ShapesAs};
 use half::f16;
 
 use super::bundles::file;
@@ -122,6 +122,7 @@ pub(crate) fn manifest() -> Manifest {
             parameters: 0,
             max_positions: 8,
             kv_bytes_per_token: 8,
+            state_bytes: 0,
             embedding_scale: 1.0,
             learned_positions: false,
             per_layer: None,
@@ -139,6 +140,7 @@ pub(crate) fn manifest() -> Manifest {
             compute_units: ComputeUnits::All,
             precision: "fp16".to_owned(),
             activations: anemeter::vocabulary::Activations::Fp16,
+            shapes_as: ShapesAs::Enumerated,
             training_seq_lens: None,
             config: None,
         }),

@@ -230,7 +230,7 @@ fn sequences_of_a_batch_do_not_touch_each_other() {
 /// A decoder whose layers rotate by a scaling.
 fn rotated(scaling: &RopeScaling) -> Decoder {
     let mut decoder = llama(TINY, 26);
-    for rope in decoder.layers.iter_mut().filter_map(|layer| layer.attention.rope.as_mut()) {
+    for rope in decoder.layers.iter_mut().filter_map(|layer| layer.mixer.attention_mut()?.rope.as_mut()) {
         rope.scaling = scaling.clone();
     }
     decoder

@@ -86,7 +86,7 @@ fn variants_of_the_model_have_no_errors() {
         if let Mlp::Gated { activation, .. } = &mut layer.mlp {
             *activation = Activation::GeluTanh;
         }
-        layer.attention.window = Some(256);
+        layer.mixer.attention_mut().unwrap().window = Some(256);
     }
     for form in FORMS {
         let chunk = lower(&decoder, &options(form)).unwrap().remove(0);

@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use anemeter::coreai::convert::{Conversion, from_mil, from_mil_as};
 use anemeter::lower::{AppleLlm, lower_apple_llm};
-use anemeter::mil::Model;
 use anemeter::mil::verify::verify;
-use anemeter::model::Decoder;
+use anemeter::mil::{FeatureType, Model, Type};
+use anemeter::model::{Decoder, QueryGrowth};
 use anemeter::package::{self, Package, WriteOptions};
 use anemeter::runtime::{self, LoadOptions, LoadedModel, Runtime, Session};
-use anemeter::tensor::{AlignedBuf, Tensor, TensorView};
+use anemeter::tensor::{AlignedBuf, DType, Tensor, TensorView};
 use half::f16;
 
 use super::features::{capped_scores, inner, multiplied, side_by_side, wide_norms, without_positions};
@@ -22,6 +22,30 @@ use super::{assert_close, gemma, gpt2, phi, reference};
 const TOKENS: usize = 11;
 const CONTEXT: usize = 32;
 const QUERY: usize = 8;
+
+/// The model with int32 in place of uint16, which no input of a package can be.
+fn for_a_package(mut model: Model) -> Model {
+    for function in &mut model.program.functions {
+        for value in &mut function.values {
+            if let Type::Tensor(ty) = &mut value.ty
+                && ty.dtype == DType::U16
+            {
+                ty.dtype = DType::I32;
+            }
+        }
+    }
+    let names: Vec<String> = model.program.functions.iter().map(|function| function.name.clone()).collect();
+    for name in names {
+        for feature in model.interface_mut(&name).into_iter().flat_map(|interface| &mut interface.inputs) {
+            if let FeatureType::Array(array) = &mut feature.ty
+                && array.dtype == DType::U16
+            {
+                array.dtype = DType::I32;
+            }
+        }
+    }
+    model
+}
 
 fn load(model: Model, path: &Path) -> Arc<dyn LoadedModel> {
     package::write(&verify(model).unwrap(), path, WriteOptions::default()).unwrap();
@@ -47,7 +71,7 @@ fn by_static(decoder: &Decoder, ids: &[i32], folder: &Path) -> Vec<Vec<f32>> {
     let form = AppleLlm::Static { contexts: vec![16, CONTEXT], queries: vec![4, QUERY] };
     let lowered = lower_apple_llm(decoder, &form, &Arc::default()).unwrap();
     from_mil(&verify(lowered.model.clone()).unwrap()).unwrap();
-    let loaded = load(lowered.model, &folder.join("static.mlpackage"));
+    let loaded = load(for_a_package(lowered.model), &folder.join("static.mlpackage"));
     let mut session = loaded.session();
     let table = predict(&mut *session, "load_embeddings", &[], "embedding_table");
     let mut logits = Vec::new();
@@ -57,7 +81,7 @@ fn by_static(decoder: &Decoder, ids: &[i32], folder: &Path) -> Vec<Vec<f32>> {
         let given = Tensor::from_slice(&[1, QUERY], &given).unwrap();
         let inputs = [("in_new_token_ids", given), ("embedding_table", table.clone())];
         let vectors = predict(&mut *session, "gather_embeddings_8", &inputs, "gathered_embeddings");
-        let positions: Vec<u16> = (0..QUERY).map(|at| (start + at) as u16).collect();
+        let positions: Vec<i32> = (0..QUERY).map(|at| (start + at) as i32).collect();
         let mask: Vec<f16> = (0..CONTEXT)
             .flat_map(|key| (0..QUERY).map(move |at| key <= start + at))
             .map(|is_seen| f16::from_f32(if is_seen { 0.0 } else { -4e4 }))
@@ -159,4 +183,9 @@ fn what_apples_programs_cannot_take_is_refused_by_the_option() {
     unequal.layers[1] = llama(Sizes { kv_heads: 4, ..TINY }, 23).layers.remove(0);
     let error = lower_apple_llm(&unequal, &fixed(&[16], &[8]), &Arc::default()).unwrap_err().to_string();
     assert!(error.contains("one state cannot hold both"), "{error}");
+    let mut grown = decoder.clone();
+    grown.layers[1].mixer.attention_mut().unwrap().growth = Some(QueryGrowth { beta: 0.5, length: 16 });
+    lower_apple_llm(&grown, &fixed(&[16], &[8]), &Arc::default()).unwrap();
+    let error = lower_apple_llm(&grown, &fixed(&[16, 24], &[8]), &Arc::default()).unwrap_err().to_string();
+    assert!(error.contains("queries that grow within the longest context"), "{error}");
 }

@@ -7,14 +7,14 @@ use super::models::{Random, Sizes, TINY, llama};
 /// Every other layer without rotation or any position.
 pub(super) fn without_positions() -> Decoder {
     let mut decoder = llama(TINY, 13);
-    decoder.layers.iter_mut().step_by(2).for_each(|layer| layer.attention.rope = None);
+    decoder.layers.iter_mut().step_by(2).for_each(|layer| layer.mixer.attention_mut().unwrap().rope = None);
     decoder
 }
 
 /// Scores capped so low that the cap matters.
 pub(super) fn capped_scores() -> Decoder {
     let mut decoder = llama(TINY, 14);
-    decoder.layers.iter_mut().for_each(|layer| layer.attention.softcap = Some(0.6));
+    decoder.layers.iter_mut().for_each(|layer| layer.mixer.attention_mut().unwrap().softcap = Some(0.6));
     decoder
 }
 
@@ -24,8 +24,8 @@ pub(super) fn wide_norms() -> Decoder {
     let mut random = Random { seed: 150_000 };
     for layer in &mut decoder.layers {
         let Sizes { heads, kv_heads, head_dim, hidden, .. } = TINY;
-        layer.attention.query_norm = Some(random.norm(NormKind::Rms, heads * head_dim));
-        layer.attention.key_norm = Some(random.norm(NormKind::Rms, kv_heads * head_dim));
+        layer.mixer.attention_mut().unwrap().query_norm = Some(random.norm(NormKind::Rms, heads * head_dim));
+        layer.mixer.attention_mut().unwrap().key_norm = Some(random.norm(NormKind::Rms, kv_heads * head_dim));
         layer.attention_norm = None;
         layer.mlp_norm = None;
         layer.post_attention_norm = Some(random.norm(NormKind::Rms, hidden));
@@ -53,7 +53,8 @@ pub(super) fn side_by_side() -> Decoder {
 pub(super) fn multiplied() -> Decoder {
     let mut decoder = llama(TINY, 17);
     for layer in &mut decoder.layers {
-        layer.attention.output = layer.attention.output.clone().scaled(0.22);
+        let attention = layer.mixer.attention_mut().unwrap();
+        attention.output = attention.output.clone().scaled(0.22);
         if let Mlp::Gated { down, .. } = &mut layer.mlp {
             *down = down.clone().scaled(0.22);
         }

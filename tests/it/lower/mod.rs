@@ -162,8 +162,8 @@ pub(crate) fn gpt2() -> Decoder {
     for layer in &mut decoder.layers {
         layer.attention_norm = Some(random.norm(NormKind::Layer, TINY.hidden));
         layer.mlp_norm = Some(random.norm(NormKind::Layer, TINY.hidden));
-        layer.attention.rope = None;
-        let attention = &mut layer.attention;
+        let attention = layer.mixer.attention_mut().unwrap();
+        attention.rope = None;
         for linear in [&mut attention.query, &mut attention.key, &mut attention.value, &mut attention.output]
         {
             let size = linear.weight.shape[0];
@@ -187,11 +187,11 @@ pub(crate) fn gemma() -> Decoder {
     for (i, layer) in decoder.layers.iter_mut().enumerate() {
         layer.post_attention_norm = Some(random.norm(NormKind::Rms, TINY.hidden));
         layer.post_mlp_norm = Some(random.norm(NormKind::Rms, TINY.hidden));
-        layer.attention.query_norm = Some(random.norm(NormKind::Rms, TINY.head_dim));
-        layer.attention.key_norm = Some(random.norm(NormKind::Rms, TINY.head_dim));
+        layer.mixer.attention_mut().unwrap().query_norm = Some(random.norm(NormKind::Rms, TINY.head_dim));
+        layer.mixer.attention_mut().unwrap().key_norm = Some(random.norm(NormKind::Rms, TINY.head_dim));
         if i != 1 {
-            layer.attention.window = Some(3);
-            layer.attention.rope = Some(rope(100.0, TINY.head_dim));
+            layer.mixer.attention_mut().unwrap().window = Some(3);
+            layer.mixer.attention_mut().unwrap().rope = Some(rope(100.0, TINY.head_dim));
         }
         if let Mlp::Gated { activation, .. } = &mut layer.mlp {
             *activation = Activation::GeluTanh;
@@ -205,8 +205,8 @@ pub(crate) fn phi() -> Decoder {
     let mut decoder = llama(TINY, 7);
     let mut random = Random { seed: 70_000 };
     for layer in &mut decoder.layers {
-        layer.attention.rope = Some(rope(10_000.0, 4));
-        layer.attention.window = Some(4);
+        layer.mixer.attention_mut().unwrap().rope = Some(rope(10_000.0, 4));
+        layer.mixer.attention_mut().unwrap().window = Some(4);
         layer.mlp = Mlp::Plain {
             up: random.linear(TINY.wide, TINY.hidden, true),
             activation: Activation::Gelu,
@@ -334,19 +334,20 @@ fn what_cannot_be_lowered_is_named() {
         assert_eq!(error(&decoder, options), message);
     }
     let mut wrong = decoder.clone();
-    wrong.layers[1].attention.key = Linear { weight: stored("k", &[3, 24], &[0.0; 72]), bias: None };
+    wrong.layers[1].mixer.attention_mut().unwrap().key =
+        Linear { weight: stored("k", &[3, 24], &[0.0; 72]), bias: None };
     assert_eq!(
         error(&wrong, io()),
         "lower `layers_1_attention_key_weight`: weight `k` is [3, 24], the model implies [16, 24]"
     );
     let mut wrong = decoder.clone();
-    wrong.layers[2].attention.kv_heads = 3;
+    wrong.layers[2].mixer.attention_mut().unwrap().kv_heads = 3;
     assert_eq!(
         error(&wrong, io()),
         "lower `layers_2_attention`: 4 query heads of width 8 cannot share 3 KV heads"
     );
     let mut wrong = decoder.clone();
-    wrong.layers[0].attention.scale = 1e9;
+    wrong.layers[0].mixer.attention_mut().unwrap().scale = 1e9;
     assert_eq!(
         error(&wrong, io()),
         "lower `layers_0_attention_query_scaled`: fp16 has no number near the factor 1000000000"
@@ -355,10 +356,10 @@ fn what_cannot_be_lowered_is_named() {
     wrong.final_norm.epsilon = f32::NAN;
     assert_eq!(error(&wrong, io()), "lower `final_norm`: epsilon is NaN, should be 0 to 1");
     let mut wrong = capped_scores();
-    wrong.layers[1].attention.softcap = Some(0.0);
+    wrong.layers[1].mixer.attention_mut().unwrap().softcap = Some(0.0);
     assert_eq!(error(&wrong, io()), "lower `layers_1_attention`: scores cannot be capped at 0");
     let mut wrong = decoder.clone();
-    wrong.layers[1].attention.shared_from = Some(1);
+    wrong.layers[1].mixer.attention_mut().unwrap().shared_from = Some(1);
     assert_eq!(
         error(&wrong, io()),
         "lower `layers_1_attention`: cannot see keys and values of layer 1: it has none of its own in the same heads \

@@ -2,8 +2,8 @@
 
 use anemeter::checkpoint::{Encoding, Stored};
 use anemeter::model::{
-    Activation, Attention, Decoder, Head, Layer, Linear, Mlp, Norm, NormKind, Position, Residual, Rope,
-    RopeScaling, Source, Weight,
+    Activation, Attention, Decoder, Head, Layer, Linear, Mixer, Mlp, Norm, NormKind, Position, Residual,
+    Rope, RopeScaling, Source, Weight,
 };
 use anemeter::tensor::{AlignedBuf, DType};
 use half::f16;
@@ -69,7 +69,7 @@ pub(crate) fn llama(sizes: Sizes, seed: u32) -> Decoder {
     let Sizes { hidden, heads, kv_heads, head_dim, wide, vocabulary, .. } = sizes;
     let layers = (0..sizes.layers).map(|_| Layer {
         attention_norm: Some(random.norm(NormKind::Rms, hidden)),
-        attention: Attention {
+        mixer: Mixer::Attention(Attention {
             heads,
             kv_heads,
             head_dim,
@@ -86,7 +86,8 @@ pub(crate) fn llama(sizes: Sizes, seed: u32) -> Decoder {
             growth: None,
             value_norm: None,
             shared_from: None,
-        },
+            output_gate: None,
+        }),
         post_attention_norm: None,
         mlp_norm: Some(random.norm(NormKind::Rms, hidden)),
         mlp: Mlp::Gated {

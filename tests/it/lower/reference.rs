@@ -9,7 +9,7 @@ pub(crate) fn logits(decoder: &Decoder, ids: &[i32]) -> Vec<Vec<f32>> {
     let mut stream: Vec<Vec<f32>> = ids.iter().enumerate().map(|(p, &id)| embed(decoder, id, p)).collect();
     for layer in &decoder.layers {
         let normal: Vec<_> = stream.iter().map(|x| normed(layer.attention_norm.as_ref(), x)).collect();
-        let mixed = attention(&layer.attention, &normal);
+        let mixed = attention(layer.attention().unwrap(), &normal);
         for ((x, mixed), normal) in stream.iter_mut().zip(mixed).zip(normal) {
             let before = x.clone();
             add(x, &normed(layer.post_attention_norm.as_ref(), &mixed));

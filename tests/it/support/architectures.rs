@@ -81,10 +81,19 @@ impl Tiny {
         self.config["head_dim"].as_u64().map_or(HIDDEN / HEADS, |dim| usize::try_from(dim).unwrap())
     }
 
+    pub(super) fn vocabulary(&self) -> usize {
+        usize::try_from(self.config["vocab_size"].as_u64().unwrap()).unwrap()
+    }
+
+    /// Embedding and final norm.
+    pub(super) fn embedding_alone(&mut self, norm: &str, norm_middle: f32) {
+        self.tensor("model.embed_tokens.weight", &[VOCABULARY, HIDDEN], (0.0, 1.0));
+        self.norm(norm, HIDDEN, norm_middle);
+    }
+
     /// Embedding, final norm, and a head unless it is tied.
     pub(super) fn ends(&mut self, tied: bool, norm_middle: f32) {
-        self.tensor("model.embed_tokens.weight", &[VOCABULARY, HIDDEN], (0.0, 1.0));
-        self.norm("model.norm", HIDDEN, norm_middle);
+        self.embedding_alone("model.norm", norm_middle);
         if !tied {
             self.tensor("lm_head.weight", &[VOCABULARY, HIDDEN], (0.0, 0.5));
         }

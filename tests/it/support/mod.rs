@@ -11,6 +11,7 @@ pub(crate) mod encoders;
 pub(crate) mod fixtures;
 pub(crate) mod gemma4;
 pub(crate) mod gguf;
+pub(crate) mod hybrids;
 pub(crate) mod mlmodelc;
 pub(crate) mod numbers;
 pub(crate) mod packages;

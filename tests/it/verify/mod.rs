@@ -5,6 +5,7 @@ mod compressed;
 mod decoder_faults;
 mod faults;
 mod gemma4;
+mod hybrids;
 mod range;
 
 use std::path::{Path, PathBuf};
@@ -24,9 +25,17 @@ use crate::support::damage::put;
 
 /// Exports a checkpoint in all forms.
 fn export(checkpoint: &Path, folder: &Path, more: &[&str]) -> PathBuf {
+    export_in(ALL_FORMS, checkpoint, folder, more)
+}
+
+/// Every form of the KV cache.
+const ALL_FORMS: &str = "io,state,none";
+
+/// Exports a checkpoint in some forms.
+fn export_in(forms: &str, checkpoint: &Path, folder: &Path, more: &[&str]) -> PathBuf {
     let bundle = folder.join(format!("{}-bundle", checkpoint.file_name().unwrap().to_str().unwrap()));
     let mut args = vec!["export", arg(checkpoint), "-o", arg(&bundle)];
-    args.extend(["--kv", "io,state,none", "--shapes", "16,24", "--query", "4"]);
+    args.extend(["--kv", forms, "--shapes", "16,24", "--query", "4"]);
     args.extend(more);
     let outcome = anemeter(&args);
     assert_eq!(outcome.code, 0, "{}", outcome.stderr);

@@ -9,6 +9,8 @@ use serde_json::json;
 use super::faults::values;
 use super::{export, verify_json};
 use crate::support::architectures::{self, Tiny};
+use crate::support::command::{anemeter, arg};
+use crate::support::hybrids::lfm2;
 
 const FEW: [&str; 4] = ["--shapes", "16", "--tokens", "6"];
 /// Half of what fp16 holds.
@@ -99,4 +101,16 @@ fn nothing_is_changed_where_nothing_is_large() {
     let found = repaired(&checkpoint, folder.path(), &[]).manifest().range_repair.clone().unwrap();
     assert_eq!((found.stream, found.repaired.len(), found.weights.len()), (1.0, 0, 0));
     assert!(found.largest > 0.0 && found.tokens > 100 && found.digest.is_none());
+}
+
+#[test]
+fn models_that_no_calibration_computes_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let checkpoint = lfm2("lfm2", &json!({})).write(folder.path());
+    let output = folder.path().join("bundle");
+    let outcome =
+        anemeter(&["export", arg(&checkpoint), "-o", arg(&output), "--shapes", "16", "--range-repair"]);
+    assert_eq!(outcome.code, 2, "{}", outcome.stderr);
+    assert!(outcome.stderr.contains("layer 0 has a convolution or a delta rule"), "{}", outcome.stderr);
+    assert!(!output.exists());
 }

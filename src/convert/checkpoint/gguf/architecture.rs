@@ -87,6 +87,28 @@ const GLM_INNER: &[(&str, &str)] = &[
 
 const STARCODER_INNER: &[(&str, &str)] = &[("ffn_up", "mlp.c_fc"), ("ffn_down", "mlp.c_proj")];
 
+/// Of LFM2: other names for nearly everything, and convolutions in place of most attention.
+const LFM2_OUTER: &[(&str, &str)] = &[
+    ("token_embd", "model.embed_tokens"),
+    ("token_embd_norm", "model.embedding_norm"),
+    ("output_norm", "model.embedding_norm"),
+    ("output", "lm_head"),
+];
+
+const LFM2_INNER: &[(&str, &str)] = &[
+    ("attn_norm", "operator_norm"),
+    ("attn_output", "self_attn.out_proj"),
+    ("attn_q_norm", "self_attn.q_layernorm"),
+    ("attn_k_norm", "self_attn.k_layernorm"),
+    ("shortconv.conv", "conv.conv"),
+    ("shortconv.in_proj", "conv.in_proj"),
+    ("shortconv.out_proj", "conv.out_proj"),
+    ("ffn_norm", "ffn_norm"),
+    ("ffn_gate", "feed_forward.w1"),
+    ("ffn_up", "feed_forward.w3"),
+    ("ffn_down", "feed_forward.w2"),
+];
+
 const PHI_INNER: &[(&str, &str)] = &[
     ("attn_norm", "input_layernorm"),
     ("attn_qkv", "self_attn.qkv_proj"),
@@ -123,6 +145,17 @@ const SETTINGS: &[Setting] = &[
     ("attention.sliding_window", "sliding_window", OptSize),
     ("attention.layer_norm_rms_epsilon", "rms_norm_eps", OptFloat),
     ("rope.freq_base", "rope_theta", OptFloat),
+];
+
+const LFM2_SETTINGS: &[Setting] = &[
+    ("block_count", "num_hidden_layers", Size),
+    ("context_length", "max_position_embeddings", Size),
+    ("embedding_length", "hidden_size", Size),
+    ("feed_forward_length", "intermediate_size", Size),
+    ("attention.head_count", "num_attention_heads", Size),
+    ("attention.layer_norm_rms_epsilon", "norm_eps", OptFloat),
+    ("rope.freq_base", "rope_theta", OptFloat),
+    ("shortconv.l_cache", "conv_L_cache", OptSize),
 ];
 
 const GRANITE_SETTINGS: &[Setting] = &[
@@ -262,6 +295,15 @@ pub(super) const ALL: &[Architecture] = &[
         model_type: "glm4",
         class: "Glm4ForCausalLM",
         inner: &[GLM_INNER, INNER],
+        ..NOT_INTERLEAVED
+    },
+    Architecture {
+        name: "lfm2",
+        model_type: "lfm2",
+        class: "Lfm2ForCausalLM",
+        outer: LFM2_OUTER,
+        inner: &[LFM2_INNER, INNER],
+        settings: &[LFM2_SETTINGS],
         ..NOT_INTERLEAVED
     },
     Architecture {

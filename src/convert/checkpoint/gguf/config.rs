@@ -56,6 +56,7 @@ impl Writer<'_> {
             "gemma3" => self.gemma(&mut config)?,
             "gemma2" => self.gemma2(&mut config)?,
             "minicpm" => self.minicpm(&mut config)?,
+            "lfm2" => self.lfm2(&mut config)?,
             // Files of OLMo 3 say that they are OLMo 2 with a window.
             "olmo2" if config.contains_key("sliding_window") => {
                 config.insert("architectures".into(), json!(["Olmo3ForCausalLM"]));
@@ -225,7 +226,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn key(&self, suffix: &str) -> String {
+    /// A key of the architecture.
+    pub(super) fn key(&self, suffix: &str) -> String {
         format!("{}.{suffix}", self.architecture.name)
     }
 

@@ -2,6 +2,7 @@
 
 mod architecture;
 mod config;
+mod hybrid;
 mod merges;
 mod reader;
 mod tokenizer;
@@ -167,6 +168,10 @@ fn arrange(
     writer: &config::Writer<'_>,
 ) -> Result<Stored> {
     let Stored { mut shape, bytes, shard, .. } = stored.clone();
+    if stem == "shortconv.conv" && shape.len() == 2 {
+        // One input to each channel.
+        shape.insert(1, 1);
+    }
     let is_map = stem.starts_with("attn_") || stem.starts_with("ffn_");
     let order = if architecture.interleaves && matches!(stem, "attn_q" | "attn_k") {
         let head_dim = writer.head_dim()?;

@@ -419,3 +419,42 @@ fn decoders_beside_llama_keep_their_names_and_settings() {
         }
     }
 }
+
+#[test]
+fn a_file_of_lfm2_says_which_layers_attend() {
+    let mut metadata = settings("lfm2");
+    metadata.retain(|(key, _)| key != "lfm2.block_count");
+    metadata.push(("lfm2.block_count".to_owned(), V::U32(3)));
+    metadata.push(("lfm2.attention.head_count_kv".to_owned(), V::I32s(&[0, 1, 0])));
+    metadata.push(("lfm2.shortconv.l_cache".to_owned(), V::U32(3)));
+    let norm = || floats([1.0; 4]);
+    let tensors = [
+        embedding(),
+        ("token_embd_norm.weight", &[4][..], 0, norm()),
+        ("blk.0.shortconv.conv.weight", &[3, 4][..], 0, floats((0..12).map(|x| x as f32))),
+        ("blk.1.attn_q_norm.weight", &[4][..], 0, norm()),
+        ("blk.1.ffn_up.weight", &[4, 2][..], 0, floats([0.5; 8])),
+    ];
+    let checkpoint = attempt(&metadata, &tensors).unwrap();
+    let config = &checkpoint.config;
+    assert_eq!(config.opt_texts("layer_types").unwrap().unwrap(), ["conv", "full_attention", "conv"]);
+    assert_eq!(config.opt_size("num_key_value_heads").unwrap(), Some(1));
+    assert_eq!(config.opt_size("conv_L_cache").unwrap(), Some(3));
+    assert_eq!(config.opt_bool("block_auto_adjust_ff_dim").unwrap(), Some(false));
+    let names: Vec<&str> = checkpoint.tensors.keys().map(String::as_str).collect();
+    let expected = [
+        "model.embed_tokens.weight",
+        "model.embedding_norm.weight",
+        "model.layers.0.conv.conv.weight",
+        "model.layers.1.feed_forward.w3.weight",
+        "model.layers.1.self_attn.q_layernorm.weight",
+    ];
+    assert_eq!(names, expected);
+    let kernels = &checkpoint.tensors["model.layers.0.conv.conv.weight"];
+    assert_eq!((&kernels.shape[..], all(kernels)[5]), (&[4, 1, 3][..], 5.0));
+
+    let uneven = ("lfm2.attention.head_count_kv".to_owned(), V::I32s(&[2, 1, 0]));
+    metadata.retain(|(key, _)| !key.ends_with("head_count_kv"));
+    let error = attempt(&[metadata, vec![uneven]].concat(), &tensors).unwrap_err().to_string();
+    assert!(error.contains("has 2 and 1, expected as many in every layer"), "{error}");
+}

@@ -56,6 +56,14 @@ pub struct SolvedRows {
     pub(super) loss: Loss,
 }
 
+impl SolvedRows {
+    /// The same codes, with what they lose of other weights than those that they were chosen for.
+    #[must_use]
+    pub fn against(self, weights: &[f32]) -> SolvedRows {
+        SolvedRows { loss: Loss::between(weights, &self.read), ..self }
+    }
+}
+
 impl<'a> Solver<'a> {
     /// For inputs with these statistics. `ridge` is the share of their mean weight by which every error counts besides.
     pub fn new(gram: &'a Gram, ridge: f32) -> Solver<'a> {

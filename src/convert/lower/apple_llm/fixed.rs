@@ -1,8 +1,6 @@
 //! The functions of fixed sizes that Apple's engine for the Neural Engine calls: the table of embeddings is an output of one
 //! of them and an input of all others.
 
-use std::collections::BTreeSet;
-
 use half::f16;
 
 use super::cache::PairedState;
@@ -11,10 +9,9 @@ use super::table::EmbeddingTable;
 use crate::lower::attention::{Tokens, remember};
 use crate::lower::cache::Cache;
 use crate::lower::error::Result;
-use crate::lower::function::{capped, layer};
+use crate::lower::function::{Memory, capped, layer};
 use crate::lower::graph::{CHANNELS, Finished, Graph};
 use crate::lower::norm::norm;
-use crate::lower::sharing::KeysAndValues;
 use crate::lower::weights::Weights;
 use crate::model::{Decoder, Position};
 use anemeter_kernels::tensor::{DType, Tensor};
@@ -147,10 +144,10 @@ fn layers(
     decoder: &Decoder,
     (tokens, cache): (&Tokens, Cache),
 ) -> Result<ValueId> {
-    let mut kept = KeysAndValues::new(cache, BTreeSet::new());
+    let mut memory = Memory::of(cache);
     for (index, block) in decoder.layers.iter().enumerate() {
         x = graph.within(&format!("layers_{index}"), |graph| {
-            layer(graph, x, (index, block), (decoder.hidden, tokens, None), &mut kept)
+            layer(graph, x, (index, block), (decoder.hidden, tokens, None), &mut memory)
         })?;
     }
     Ok(x)
@@ -163,25 +160,29 @@ fn fill(
     decoder: &Decoder,
     (tokens, cache): (&Tokens, Cache),
 ) -> Result<ValueId> {
-    let mut kept = KeysAndValues::new(cache, BTreeSet::new());
     let hidden = decoder.hidden;
+    let mut memory = Memory::of(cache);
     for (index, block) in decoder.layers.iter().enumerate() {
         let is_last = index + 1 == decoder.layers.len();
         x = graph.within(&format!("layers_{index}"), |graph| {
             if !is_last {
-                return layer(graph, x, (index, block), (hidden, tokens, None), &mut kept);
+                return layer(graph, x, (index, block), (hidden, tokens, None), &mut memory);
             }
             let into = match &block.attention_norm {
                 Some(by) => norm(graph, "attention_norm", x, by, (CHANNELS, hidden))?,
                 None => x,
             };
-            graph.within("attention", |graph| {
-                remember(graph, into, (index, &block.attention), (hidden, tokens), &mut kept)
+            graph.within("attention", |graph| match block.attention() {
+                Some(attention) => {
+                    let own = (index, attention);
+                    remember(graph, into, own, (hidden, tokens), &mut memory.kept).map(drop)
+                }
+                None => Ok(()),
             })?;
             Ok(x)
         })?;
     }
-    let Cache::Pair(state) = kept.into_cache() else { return Ok(x) };
+    let Cache::Pair(state) = memory.kept.into_cache() else { return Ok(x) };
     let (keys, values) = state.kept();
     let mut first = |label: &str, x: ValueId| {
         graph.push("slice_by_size", label, |op| op.arg("x", x).arg("begin", [0; 5]).arg("size", [1; 5]))

@@ -3,15 +3,12 @@
 //! MIL has no sizes that stay open, so the function enumerates a few shapes. They stand for all: whoever writes the function
 //! for open sizes tells from them which size is a multiple of what.
 
-use std::collections::BTreeSet;
-
 use super::cache::PairedState;
 use super::rotary::{Placed, hidden_where};
 use crate::lower::cache::Cache;
 use crate::lower::error::Result;
-use crate::lower::function::{embedding_table, head, layer};
+use crate::lower::function::{Memory, embedding_table, head, layer};
 use crate::lower::graph::Graph;
-use crate::lower::sharing::KeysAndValues;
 use crate::lower::weights::Weights;
 use crate::model::{Decoder, Position};
 use anemeter_base::vocabulary::FunctionRole;
@@ -39,11 +36,10 @@ pub(super) fn model(decoder: &Decoder, context: usize, weights: &mut Weights) ->
     let mask = causal(&mut graph, positions, key_positions)?;
     let placed = Placed { positions, count: None, mask, key_positions, context };
     let tokens = placed.tokens(&mut graph, decoder)?;
-    let cache = Cache::Pair(PairedState::by_position(&mut graph, states, (begin, end))?);
-    let mut kept = KeysAndValues::new(cache, BTreeSet::new());
+    let mut memory = Memory::of(Cache::Pair(PairedState::by_position(&mut graph, states, (begin, end))?));
     for (index, block) in decoder.layers.iter().enumerate() {
         x = graph.within(&format!("layers_{index}"), |graph| {
-            layer(graph, x, (index, block), (decoder.hidden, &tokens, None), &mut kept)
+            layer(graph, x, (index, block), (decoder.hidden, &tokens, None), &mut memory)
         })?;
     }
     let out = head(&mut graph, x, None, (decoder, 1))?[0].1;

@@ -37,7 +37,7 @@ impl Placed {
             growths: Vec::new(),
         };
         for layer in &decoder.layers {
-            let attention = &layer.attention;
+            let Some(attention) = layer.attention() else { continue };
             if tokens.masks.iter().all(|(window, _)| *window != attention.window) {
                 let mask = match attention.window {
                     Some(window) if window < self.context => self.windowed(graph, window)?,

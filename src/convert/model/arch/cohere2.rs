@@ -40,7 +40,7 @@ fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
         let mlp = family.gated_mlp(tensors, at, false);
         Layer {
             attention_norm: Some(family.norm(tensors, &format!("{at}.input_layernorm"), &family.hidden)),
-            attention,
+            mixer: attention.into(),
             post_attention_norm: None,
             mlp_norm: None,
             mlp,

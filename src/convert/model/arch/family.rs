@@ -6,6 +6,7 @@ use crate::model::graph::{
     Activation, Attention, Decoder, Layer, Linear, Mlp, Norm, NormKind, Position, Residual,
 };
 use crate::model::keys::{Keys, Result, Size};
+use crate::model::mixer::Mixer;
 use crate::model::rope::Rope;
 use crate::model::tensors::{Prefix, Tensors};
 use crate::model::weight::Pairs;
@@ -39,6 +40,8 @@ pub(super) struct Family {
     pub(super) norm_bias: bool,
     /// Whether norms scale by one more than their weight.
     pub(super) adds_one: bool,
+    /// The norm before the head.
+    pub(super) final_norm: &'static str,
     /// Whether the head is the embedding where the configuration is silent.
     pub(super) tied_by_default: bool,
     /// Whether it is, whatever the configuration says.
@@ -76,6 +79,7 @@ impl Family {
             norm_kind: NormKind::Rms,
             norm_bias: false,
             adds_one: false,
+            final_norm: "norm",
             tied_by_default: false,
             tied: None,
         })
@@ -157,6 +161,7 @@ impl Family {
             growth: None,
             value_norm: None,
             shared_from: None,
+            output_gate: None,
         }
     }
 
@@ -181,10 +186,16 @@ impl Family {
     }
 
     /// A layer with a norm before attention and one before the MLP.
-    pub(super) fn layer(&self, tensors: &mut Tensors<'_>, at: &str, attention: Attention, mlp: Mlp) -> Layer {
+    pub(super) fn layer(
+        &self,
+        tensors: &mut Tensors<'_>,
+        at: &str,
+        mixer: impl Into<Mixer>,
+        mlp: Mlp,
+    ) -> Layer {
         Layer {
             attention_norm: Some(self.norm(tensors, &format!("{at}.input_layernorm"), &self.hidden)),
-            attention,
+            mixer: mixer.into(),
             post_attention_norm: None,
             mlp_norm: Some(self.norm(tensors, &format!("{at}.post_attention_layernorm"), &self.hidden)),
             mlp,
@@ -218,7 +229,7 @@ impl Family {
             position: Position::Rotary,
             per_layer: None,
             layers,
-            final_norm: self.norm(tensors, "norm", &self.hidden),
+            final_norm: self.norm(tensors, self.final_norm, &self.hidden),
             head: head(tied, tensors, &embedding, [&self.vocabulary, &self.hidden]),
             embedding,
         })

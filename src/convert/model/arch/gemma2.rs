@@ -42,7 +42,7 @@ fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
         let mut norm = |name: &str| Some(family.norm(tensors, &format!("{at}.{name}"), &family.hidden));
         Layer {
             attention_norm: norm("input_layernorm"),
-            attention,
+            mixer: attention.into(),
             post_attention_norm: norm("post_attention_layernorm"),
             mlp_norm: norm("pre_feedforward_layernorm"),
             mlp,

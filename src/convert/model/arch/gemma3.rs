@@ -87,7 +87,7 @@ pub(super) fn layers(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decod
         let mut norm = |name: &str| family.norm(tensors, &format!("{at}.{name}"), &family.hidden);
         Layer {
             attention_norm: Some(norm("input_layernorm")),
-            attention,
+            mixer: attention.into(),
             post_attention_norm: Some(norm("post_attention_layernorm")),
             mlp_norm: Some(norm("pre_feedforward_layernorm")),
             mlp,

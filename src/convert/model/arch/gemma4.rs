@@ -199,7 +199,7 @@ impl<'a> Gemma4<'a> {
         let scale = if tensors.has(&scalar) { tensors.number(&scalar) } else { 1.0 };
         Layer {
             attention_norm,
-            attention,
+            mixer: attention.into(),
             post_attention_norm,
             mlp_norm,
             mlp,
@@ -268,6 +268,7 @@ impl<'a> Gemma4<'a> {
             softcap: None,
             growth: None,
             shared_from: source,
+            output_gate: None,
         }
     }
 

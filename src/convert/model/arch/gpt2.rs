@@ -81,7 +81,7 @@ impl Trunk {
             let at = format!("h.{i}");
             Layer {
                 attention_norm: Some(tensors.layer_norm(&format!("{at}.ln_1"), &self.hidden, self.epsilon)),
-                attention: self.attention(tensors, &at, i),
+                mixer: self.attention(tensors, &at, i).into(),
                 post_attention_norm: None,
                 mlp_norm: Some(tensors.layer_norm(&format!("{at}.ln_2"), &self.hidden, self.epsilon)),
                 mlp: mlp(tensors, &format!("{at}.mlp")),
@@ -128,6 +128,7 @@ impl Trunk {
             growth: None,
             value_norm: None,
             shared_from: None,
+            output_gate: None,
         }
     }
 }

@@ -51,7 +51,10 @@ pub(super) fn decoder(
 
 /// The layer with what it adds to the residual stream times a number.
 pub(super) fn added_times(layer: Layer, factor: f32) -> Layer {
-    let Attention { output, .. } = layer.attention.clone();
+    let mut mixer = layer.mixer;
+    if let Some(attention) = mixer.attention_mut() {
+        attention.output = attention.output.clone().scaled(factor);
+    }
     let mlp = match layer.mlp {
         Mlp::Plain { up, activation, down } => Mlp::Plain { up, activation, down: down.scaled(factor) },
         Mlp::Gated { gate, up, activation, down } => {
@@ -61,5 +64,5 @@ pub(super) fn added_times(layer: Layer, factor: f32) -> Layer {
             Mlp::Inner { into, value, gate, how, gate_norm, out: out.scaled(factor) }
         }
     };
-    Layer { attention: Attention { output: output.scaled(factor), ..layer.attention }, mlp, ..layer }
+    Layer { mixer, mlp, ..layer }
 }

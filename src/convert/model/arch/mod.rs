@@ -13,6 +13,7 @@ mod glm4;
 mod gpt2;
 mod granite;
 mod granite4;
+mod lfm2;
 mod llama;
 mod minicpm;
 mod ministral;
@@ -24,6 +25,7 @@ mod pagating;
 mod phi3;
 mod qwen2;
 mod qwen3;
+mod qwen3_5;
 mod refused;
 mod rotary;
 mod smollm3;
@@ -89,6 +91,8 @@ pub const ARCHITECTURES: &[Architecture] = &[
     ernie4_5::DEF,
     minicpm::DEF,
     gemma4::DEF,
+    lfm2::DEF,
+    qwen3_5::DEF,
 ];
 
 /// The decoder of a checkpoint, once every tensor is known to be there in its shape and none is left over.

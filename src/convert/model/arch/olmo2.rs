@@ -50,7 +50,7 @@ pub(super) fn decoder<'r>(
         let mut norm = |name: &str| Some(family.norm(tensors, &format!("{at}.{name}"), &family.hidden));
         Layer {
             attention_norm: None,
-            attention,
+            mixer: attention.into(),
             post_attention_norm: norm("post_attention_layernorm"),
             mlp_norm: None,
             mlp,

@@ -40,7 +40,7 @@ fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
         match is_parallel {
             true => Layer {
                 attention_norm: Some(family.norm(tensors, &format!("{at}.input_layernorm"), &family.hidden)),
-                attention,
+                mixer: attention.into(),
                 post_attention_norm: None,
                 mlp_norm: None,
                 mlp,

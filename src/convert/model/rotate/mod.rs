@@ -40,10 +40,14 @@ pub struct Rotated {
 
 /// Rotates the residual stream and the values of each head.
 pub fn rotate(decoder: &Decoder) -> Rotated {
+    if let Some(reason) = not_plain(decoder) {
+        return Rotated { decoder: decoder.clone(), stream: Err(reason), values: None };
+    }
     let stream = stream(decoder);
     let mut rotated = decoder.clone();
-    let values = decoder.layers.iter().map(|layer| Arc::new(Rotation::new(layer.attention.head_dim, VALUES)));
-    let values: Vec<_> = values.collect();
+    let attentions = decoder.layers.iter().filter_map(Layer::attention);
+    let values: Vec<_> =
+        attentions.map(|attention| Arc::new(Rotation::new(attention.head_dim, VALUES))).collect();
     if let Ok(rotation) = &stream {
         rotated.embedding = turned(&decoder.embedding, rotation);
         if let Position::Learned(positions) = &decoder.position {
@@ -59,6 +63,13 @@ pub fn rotate(decoder: &Decoder) -> Rotated {
         stream: stream.map(|rotation| rotation.describe()),
         values: values.first().map(|rotation| rotation.describe()),
     }
+}
+
+/// Why nothing is rotated: a layer has no attention, or a gate on what it gives.
+fn not_plain(decoder: &Decoder) -> Option<String> {
+    let is_plain = |layer: &Layer| layer.attention().is_some_and(|own| own.output_gate.is_none());
+    let index = decoder.layers.iter().position(|layer| !is_plain(layer))?;
+    Some(format!("layer {index} has a convolution or a gate in its mixer"))
 }
 
 /// The rotation of the residual stream, if the model allows one.
@@ -84,7 +95,7 @@ fn rotate_layer(layer: &mut Layer, stream: Option<&Arc<Rotation>>, values: &Arc<
     let attention_norm = layer.attention_norm.clone();
     // A parallel MLP without a norm of its own shares attention's.
     let mlp_norm = layer.mlp_norm.clone().or_else(|| attention_norm.clone());
-    let attention = &mut layer.attention;
+    let Some(attention) = layer.mixer.attention_mut() else { return };
     if let Some(stream) = stream {
         for map in [&mut attention.query, &mut attention.key] {
             *map = reader(map, attention_norm.as_ref(), stream, None);

@@ -10,7 +10,7 @@ fn open(
     axes: usize,
     shapes: &[Vec<u64>],
     build: impl Fn(&mut Builder, anemeter_mil::ValueId) -> anemeter_mil::ValueId,
-) -> std::result::Result<Program, ConvertError> {
+) -> Result<Program, ConvertError> {
     let mut main = Builder::new("main", Opset::Ios18);
     let mut dims = vec![MilDim::Unknown; axes];
     dims.push(4usize.into());
@@ -42,7 +42,7 @@ fn shapes_that_differ_are_computed_from_those_of_the_inputs() {
 
 #[test]
 fn sizes_that_are_no_sums_are_refused_by_the_operation() {
-    let shapes = [vec![3, 7, 4], vec![5, 11, 4], vec![6, 13, 4], vec![9, 2, 4]];
+    let shapes = [vec![3, 7, 4], vec![5, 11, 4], vec![6, 2, 4], vec![9, 13, 4]];
     let error = open(2, &shapes, |main, x| {
         main.op("reshape").arg("x", x).arg("shape", [-1, 4]).named("y").push().unwrap()
     });

@@ -3,11 +3,13 @@
 use smallvec::SmallVec;
 
 use super::cache::{self, Cache};
+use super::carried::Carried;
 use super::frame::{Frame, Source, Wire};
 use super::layout::Layout;
 use crate::generate::error::{GenerateError, Result};
+use anemeter_base::function_name::FunctionName;
 use anemeter_base::vocabulary::{FunctionRole, KvForm, kv_state_name};
-use anemeter_convert::bundle::{Chunk, MANIFEST};
+use anemeter_convert::bundle::{Chunk, Function, MANIFEST};
 use anemeter_kernels::tensor::{TensorError, TensorView};
 use anemeter_runtime::{RuntimeError, Session};
 
@@ -19,6 +21,8 @@ pub(super) struct ChunkRunner {
     pub(super) session: Box<dyn Session>,
     /// Keys and values that the host keeps.
     caches: Option<Caches>,
+    /// States that the host carries.
+    carried: Option<Carried>,
 }
 
 struct Caches {
@@ -28,24 +32,41 @@ struct Caches {
 
 impl ChunkRunner {
     pub(super) fn new(layout: &Layout, chunk: &Chunk, session: Box<dyn Session>) -> Result<ChunkRunner> {
-        let mut part = ChunkRunner { chunk: chunk.clone(), session, caches: None };
+        let mut part = ChunkRunner { chunk: chunk.clone(), session, caches: None, carried: None };
         if layout.form == KvForm::Io {
-            let channels = part.cache_channels()?;
-            let cache = || Cache::new(layout.batch, channels).map_err(|e| part.tensor_error(&e));
-            part.caches = Some(Caches { keys: cache()?, values: cache()? });
+            let decode = part.decode()?;
+            let carried = Carried::of(chunk, decode)?;
+            if let Some(channels) = part.cache_channels(decode, &carried)? {
+                let cache = || Cache::new(layout.batch, channels).map_err(|e| part.tensor_error(&e));
+                part.caches = Some(Caches { keys: cache()?, values: cache()? });
+            }
+            part.carried = (!carried.is_empty()).then_some(carried);
         }
         Ok(part)
     }
 
-    /// Channels of the caches, as `decode` declares them.
-    fn cache_channels(&self) -> Result<usize> {
-        let decode = self.chunk.functions.iter().find(|function| function.name == FunctionRole::DECODE);
-        let port = decode.and_then(|decode| decode.inputs.iter().find(|port| port.name == "k_cache"));
-        let channels = port.and_then(|port| port.shapes.first()).and_then(|shape| shape.get(1));
-        channels.and_then(|&channels| usize::try_from(channels).ok()).ok_or_else(|| {
-            let problem = format!("`{}` has no function `decode` with a `k_cache`", self.chunk.file.name);
-            GenerateError::file(MANIFEST, problem)
-        })
+    /// The function `decode`, at whatever length.
+    fn decode(&self) -> Result<&Function> {
+        let decodes = |function: &&Function| {
+            let name = function.name.parse::<FunctionName>();
+            name.is_ok_and(|name| name.role == FunctionRole::Decode)
+        };
+        self.chunk.functions.iter().find(decodes).ok_or_else(|| self.no_decode())
+    }
+
+    /// Channels of the caches, as `decode` declares them; a chunk without attention has none, but other states.
+    fn cache_channels(&self, decode: &Function, carried: &Carried) -> Result<Option<usize>> {
+        let Some(port) = decode.inputs.iter().find(|port| port.name == "k_cache") else {
+            return if carried.is_empty() { Err(self.no_decode()) } else { Ok(None) };
+        };
+        let channels = port.shapes.first().and_then(|shape| shape.get(1));
+        let channels = channels.and_then(|&channels| usize::try_from(channels).ok());
+        channels.map(Some).ok_or_else(|| self.no_decode())
+    }
+
+    fn no_decode(&self) -> GenerateError {
+        let problem = format!("`{}` has no function `decode` with a `k_cache`", self.chunk.file.name);
+        GenerateError::file(MANIFEST, problem)
     }
 
     /// Begins anew at a length. What was kept stays behind masks, unless it may not be finite.
@@ -94,13 +115,21 @@ impl ChunkRunner {
         wires: &[Wire],
         before: &[ChunkRunner],
     ) -> Result<()> {
-        let inputs = inputs(frame, wires, before, self.caches.as_ref()).map_err(|e| self.tensor_error(&e))?;
+        let kept = (self.caches.as_ref(), self.carried.as_ref());
+        let inputs = inputs(frame, wires, before, kept).map_err(|e| self.tensor_error(&e))?;
         self.session.predict(function, &inputs).map_err(|source| failed(&self.chunk, source))
     }
 
     /// Puts new keys and values into the caches.
     pub(super) fn keep(&mut self, function: &str, starts: &[usize], counts: &[usize]) -> Result<()> {
-        let ChunkRunner { chunk, session, caches: Some(caches) } = self else { return Ok(()) };
+        let ChunkRunner { chunk, session, caches, carried } = self;
+        if let Some(carried) = carried {
+            carried.keep(|name| session.output(name)).map_err(|(output, error)| match error {
+                None => problem_of(chunk, format!("`{function}` gave no `{output}`")),
+                Some(error) => problem_of(chunk, error.to_string()),
+            })?;
+        }
+        let Some(caches) = caches else { return Ok(()) };
         for (cache, output) in [(&mut caches.keys, "k_new"), (&mut caches.values, "v_new")] {
             let problem = |problem: String| problem_of(chunk, problem);
             let new = session.output(output);
@@ -140,7 +169,7 @@ fn inputs<'a>(
     frame: &'a Frame,
     wires: &'a [Wire],
     before: &'a [ChunkRunner],
-    caches: Option<&'a Caches>,
+    (caches, carried): (Option<&'a Caches>, Option<&'a Carried>),
 ) -> Result<Inputs<'a>, TensorError> {
     let mut inputs = Inputs::new();
     for wire in wires {
@@ -150,6 +179,7 @@ fn inputs<'a>(
             Source::Earlier => before.iter().rev().find_map(|part| part.session.output(&wire.input)),
             Source::Keys => caches.map(|caches| caches.keys.view()).transpose()?,
             Source::Values => caches.map(|caches| caches.values.view()).transpose()?,
+            Source::Carried(place) => carried.map(|carried| carried.view(place)).transpose()?.flatten(),
         };
         // What is missing is named by the runtime.
         inputs.extend(view.map(|view| (wire.input.as_str(), view)));

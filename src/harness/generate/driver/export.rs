@@ -13,12 +13,12 @@ use super::Engine;
 use super::call::{Call, TokenBatch};
 use super::chunk_runner::ChunkRunner;
 use super::embedding::HostTable;
-use super::frame::{Frame, LOOKED_UP};
+use super::frame::{Embed, Frame, LOOKED_UP};
 use super::layout::Layout;
 use super::rotation::{RotationTable, count_long};
 use crate::generate::clock::Clock;
 use crate::generate::error::{GenerateError, Result};
-use anemeter_base::vocabulary::{FunctionRole, KvForm};
+use anemeter_base::vocabulary::KvForm;
 use anemeter_convert::bundle::{self, MANIFEST, Manifest};
 use anemeter_kernels::convert::to_f32;
 use anemeter_runtime::Session;
@@ -187,7 +187,7 @@ impl ExportEngine {
     fn embed(&mut self, index: usize, fed: &TokenBatch<'_>) -> Result<bool> {
         let frame = &mut self.frames[index];
         let Some(vectors) = frame.vectors() else { return Ok(false) };
-        let Some(wires) = &frame.embed else {
+        let Some(Embed { function, wires }) = &frame.embed else {
             let Some(host) = &mut self.host else { return Ok(false) };
             let width = frame.width;
             host.write(fed, width, frame.shared_mut(vectors).elements_mut::<f16>());
@@ -196,13 +196,14 @@ impl ExportEngine {
             }
             return Ok(true);
         };
-        self.chunks[0].predict(FunctionRole::EMBED, frame, wires, &[])?;
+        let function = function.clone();
+        self.chunks[0].predict(&function, frame, wires, &[])?;
         let looked_up = frame.looked_up().map(|slot| (LOOKED_UP, slot));
         for (name, slot) in std::iter::once(("hidden", vectors)).chain(looked_up) {
-            let output = self.chunks[0].output(FunctionRole::EMBED, name)?;
+            let output = self.chunks[0].output(&function, name)?;
             let to = frame.shared_mut(slot).elements_mut::<f16>();
             if output.len() != to.len() {
-                return Err(self.chunks[0].gave(FunctionRole::EMBED, "vectors of another size"));
+                return Err(self.chunks[0].gave(&function, "vectors of another size"));
             }
             match output.slice::<f32>() {
                 Ok(wide) => to.convert_from_f32_slice(wide),

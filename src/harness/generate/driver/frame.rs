@@ -4,9 +4,11 @@ use half::f16;
 
 use super::buffer::Buffer;
 use super::call::{Call, TokenBatch};
+use super::carried;
 use super::layout::Layout;
 use super::rotation::{RotationTable, Rows, count_long};
 use crate::generate::error::{GenerateError, Result};
+use anemeter_base::carried::{LATEST, PRESENT};
 use anemeter_base::vocabulary::FunctionRole;
 use anemeter_convert::bundle::{Chunk, Function, MANIFEST};
 use anemeter_convert::model::QueryGrowth;
@@ -30,6 +32,8 @@ pub(super) enum Source {
     /// The chunk's keys or values.
     Keys,
     Values,
+    /// A state that the chunk's last prediction gave.
+    Carried(usize),
 }
 
 /// An input of a function.
@@ -51,12 +55,26 @@ enum Role {
     PositionIds,
     Position,
     Select,
+    Present,
+    /// The latest tokens, so many of them.
+    Latest(usize),
     Vectors,
     LookedUp,
-    Mask { window: Option<usize> },
-    QueryScale { beta: f64, length: usize },
+    Mask {
+        window: Option<usize>,
+    },
+    QueryScale {
+        beta: f64,
+        length: usize,
+    },
     Cos(usize),
     Sin(usize),
+}
+
+/// A function that makes vectors of tokens.
+pub(super) struct Embed {
+    pub(super) function: String,
+    pub(super) wires: Vec<Wire>,
 }
 
 /// The inputs of a prediction.
@@ -71,8 +89,8 @@ pub(super) struct Frame {
     written_long: Option<usize>,
     /// Inputs of each chunk's function, in its order.
     pub(super) wires: Vec<Vec<Wire>>,
-    /// Inputs of the function `embed`, if there is one and its vectors are asked for.
-    pub(super) embed: Option<Vec<Wire>>,
+    /// The function that makes vectors, if there is one and they are asked for.
+    pub(super) embed: Option<Embed>,
     /// Outputs with logits, in vocabulary order.
     pub(super) logits: Vec<String>,
 }
@@ -85,7 +103,7 @@ impl Frame {
         call: Call,
         length: usize,
     ) -> Result<Frame> {
-        let function = call.role(length, layout.query).to_string();
+        let function = layout.function(call.role(length, layout.query), length);
         let width = call.width(length, layout.query);
         tables.iter_mut().for_each(|table| table.extend_to(length));
         let mut frame = Frame {
@@ -106,8 +124,11 @@ impl Frame {
                 "hidden" if index > 0 => Ok(Source::Previous),
                 "k_cache" => Ok(Source::Keys),
                 "v_cache" => Ok(Source::Values),
-                name if gives(&chunks[..index], &frame.function, name) => Ok(Source::Earlier),
-                name => frame.share(layout, chunk, tables, name),
+                name => match carried::place(name) {
+                    Some(place) => Ok(Source::Carried(place)),
+                    None if gives(&chunks[..index], &frame.function, name) => Ok(Source::Earlier),
+                    None => frame.share(layout, (chunk, function), tables, name),
+                },
             });
             let sources = wires.collect::<Result<Vec<Source>>>()?;
             frame.wires.push(wired(function, sources));
@@ -122,10 +143,11 @@ impl Frame {
     /// Wires `embed` where the first chunk takes vectors and has that function.
     fn wire_embed(&mut self, layout: &Layout, chunks: &[&Chunk], tables: &[RotationTable]) -> Result<()> {
         let Some(first) = chunks.first().filter(|_| self.vectors().is_some()) else { return Ok(()) };
-        let Ok(embed) = find(first, FunctionRole::EMBED) else { return Ok(()) };
-        let sources = embed.inputs.iter().map(|port| self.share(layout, first, tables, &port.name));
+        let name = layout.function(FunctionRole::Embed, self.width);
+        let Ok(embed) = find(first, &name) else { return Ok(()) };
+        let sources = embed.inputs.iter().map(|port| self.share(layout, (first, embed), tables, &port.name));
         let sources = sources.collect::<Result<Vec<Source>>>()?;
-        self.embed = Some(wired(embed, sources));
+        self.embed = Some(Embed { function: name, wires: wired(embed, sources) });
         Ok(())
     }
 
@@ -133,7 +155,7 @@ impl Frame {
     fn share(
         &mut self,
         layout: &Layout,
-        chunk: &Chunk,
+        (chunk, function): (&Chunk, &Function),
         tables: &[RotationTable],
         name: &str,
     ) -> Result<Source> {
@@ -142,7 +164,7 @@ impl Frame {
         }
         let (batch, width) = (layout.batch, self.width);
         let rows = if self.call.is_one() { batch } else { 1 };
-        let role = role(chunk, tables, name).ok_or_else(|| {
+        let role = role((chunk, function), tables, name).ok_or_else(|| {
             let problem = format!(
                 "`{}` of `{}` takes `{name}`, which has no known meaning",
                 self.function, chunk.file.name
@@ -152,7 +174,8 @@ impl Frame {
         let (dtype, shape) = match role {
             Role::Ids | Role::PositionIds => (DType::I32, vec![batch, width]),
             Role::Position => (DType::I32, vec![1]),
-            Role::Select => (DType::F16, vec![batch, 1, 1, width]),
+            Role::Select | Role::Present => (DType::F16, vec![batch, 1, 1, width]),
+            Role::Latest(count) => (DType::F16, vec![batch, 1, width, count]),
             Role::Vectors => (DType::F16, vec![batch, layout.hidden, 1, width]),
             Role::LookedUp => (DType::F16, vec![batch, layout.per_layer, 1, width]),
             Role::QueryScale { .. } => (DType::F16, vec![rows, 1, 1, width]),
@@ -209,6 +232,23 @@ impl Frame {
                     elements.fill(f16::ZERO);
                     for b in 0..batch {
                         elements[b * width + fed.ids[b].len() - 1] = f16::ONE;
+                    }
+                }
+                Role::Present => {
+                    let rows = slot.buffer.elements_mut::<f16>().chunks_exact_mut(width);
+                    for (row, ids) in rows.zip(&fed.ids) {
+                        row[..ids.len()].fill(f16::ONE);
+                        row[ids.len()..].fill(f16::ZERO);
+                    }
+                }
+                Role::Latest(count) => {
+                    let elements = slot.buffer.elements_mut::<f16>();
+                    elements.fill(f16::ZERO);
+                    for (rows, ids) in elements.chunks_exact_mut((width * count).max(1)).zip(&fed.ids) {
+                        // Of a sequence of fewer tokens, what is before its beginning stays zero.
+                        for column in count.saturating_sub(ids.len())..count {
+                            rows[(ids.len() + column - count) * count + column] = f16::ONE;
+                        }
                     }
                 }
                 Role::Vectors
@@ -278,7 +318,7 @@ fn rotate<'t>(buffer: &mut Buffer, starts: &[usize], width: usize, row: impl Fn(
     }
 }
 
-fn role(chunk: &Chunk, tables: &[RotationTable], name: &str) -> Option<Role> {
+fn role((chunk, function): (&Chunk, &Function), tables: &[RotationTable], name: &str) -> Option<Role> {
     let mask = chunk.masks.iter().find(|mask| mask.input == name);
     let scale = chunk.query_scales.iter().find(|scale| scale.input == name);
     let role = match name {
@@ -286,6 +326,8 @@ fn role(chunk: &Chunk, tables: &[RotationTable], name: &str) -> Option<Role> {
         "position_ids" => Role::PositionIds,
         "position" => Role::Position,
         "select" => Role::Select,
+        PRESENT => Role::Present,
+        LATEST => Role::Latest(last_size(function, name)?),
         "hidden" => Role::Vectors,
         LOOKED_UP => Role::LookedUp,
         _ => match (mask, scale) {
@@ -304,6 +346,14 @@ fn role(chunk: &Chunk, tables: &[RotationTable], name: &str) -> Option<Role> {
 fn gives(chunks: &[&Chunk], function: &str, name: &str) -> bool {
     let functions = chunks.iter().flat_map(|chunk| &chunk.functions).filter(|own| own.name == function);
     functions.flat_map(|own| &own.outputs).any(|port| port.name == name)
+}
+
+/// The last size of an input.
+fn last_size(function: &Function, input: &str) -> Option<usize> {
+    const MOST: u64 = 1 << 10;
+    let port = function.inputs.iter().find(|port| port.name == input)?;
+    let size = port.shapes.first()?.last().filter(|&&size| size <= MOST)?;
+    usize::try_from(*size).ok()
 }
 
 fn find<'c>(chunk: &'c Chunk, name: &str) -> Result<&'c Function> {

@@ -4,7 +4,8 @@ use smallvec::SmallVec;
 
 use crate::generate::error::{GenerateError, Result};
 use anemeter_base::advice::Remedy;
-use anemeter_base::vocabulary::KvForm;
+use anemeter_base::function_name::function_name;
+use anemeter_base::vocabulary::{FunctionRole, KvForm, ShapesAs};
 use anemeter_convert::bundle::contract::Contract;
 use anemeter_convert::bundle::{Architecture, Exported, MANIFEST, Manifest, Settings};
 
@@ -26,6 +27,8 @@ pub(super) struct Layout {
     pub(super) buckets: Vec<usize>,
     /// Tokens per prediction of a prompt with states.
     pub(super) query: usize,
+    /// How functions take lengths.
+    pub(super) shapes_as: ShapesAs,
 }
 
 impl Layout {
@@ -57,7 +60,8 @@ impl Layout {
             ("query", query, 1, shortest),
         ];
         check_bounds(&bounds)?;
-        Ok(Layout { form, batch: settings.batch, hidden, per_layer, vocabulary, buckets, query })
+        let (batch, shapes_as) = (settings.batch, settings.shapes_as);
+        Ok(Layout { form, batch, hidden, per_layer, vocabulary, buckets, query, shapes_as })
     }
 
     /// Sizes of packages of others, which are driven in the one form that their contract says.
@@ -76,7 +80,13 @@ impl Layout {
         ];
         check_bounds(&bounds)?;
         let vocabulary = contract.vocabulary;
-        Ok(Layout { form: own, batch: 1, hidden: 0, per_layer: 0, vocabulary, buckets, query: 1 })
+        let shapes_as = ShapesAs::Enumerated;
+        Ok(Layout { form: own, batch: 1, hidden: 0, per_layer: 0, vocabulary, buckets, query: 1, shapes_as })
+    }
+
+    /// What a function is called at a length of its own inputs.
+    pub(super) fn function(&self, role: FunctionRole, length: usize) -> String {
+        function_name(role, length, self.shapes_as)
     }
 
     pub(super) fn longest(&self) -> usize {
@@ -184,7 +194,17 @@ mod tests {
 
     fn layout() -> Layout {
         let buckets = vec![8, 12, 16];
-        Layout { form: KvForm::Io, batch: 1, hidden: 4, per_layer: 0, vocabulary: 9, buckets, query: 1 }
+        let (shapes_as, per_layer) = (ShapesAs::Enumerated, 0);
+        Layout {
+            form: KvForm::Io,
+            batch: 1,
+            hidden: 4,
+            per_layer,
+            vocabulary: 9,
+            buckets,
+            query: 1,
+            shapes_as,
+        }
     }
 
     #[test]

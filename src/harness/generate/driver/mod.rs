@@ -10,6 +10,7 @@
 mod buffer;
 mod cache;
 mod call;
+mod carried;
 mod chunk_runner;
 mod contract;
 mod embedding;

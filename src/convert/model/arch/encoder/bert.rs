@@ -148,6 +148,7 @@ impl Trunk {
             growth: None,
             value_norm: None,
             shared_from: None,
+            output_gate: None,
         };
         let mlp = Mlp::Plain {
             up: map("intermediate.dense", &self.inner, hidden),

@@ -2,7 +2,7 @@
 //! it, as Qwen3-Embedding has them.
 
 use super::{finish, readout};
-use crate::checkpoint::Checkpoint;
+use crate::checkpoint::{Checkpoint, ConfigError};
 use crate::model::arch::{find, unknown, words};
 use crate::model::encoder::{Attends, Encoder};
 use crate::model::error::ModelError;
@@ -15,7 +15,12 @@ pub(super) fn embedder(checkpoint: &Checkpoint) -> Result<Encoder, ModelError> {
     let Some(architecture) = find(&words, checkpoint) else { return Err(unknown(&words, checkpoint)) };
     let mut tensors = Tensors::new(checkpoint, architecture.prefixes, architecture.probe).without_head();
     let decoder = (architecture.build)(&checkpoint.config, &mut tensors).map_err(config_error)?;
-    let mut encoder = Encoder::of_decoder(decoder, Attends::Causally);
+    let not_plain = || ConfigError {
+        key: "model_type".to_owned(),
+        problem: format!("is a {} model, of which no embedder is made", architecture.name),
+    };
+    let encoder = Encoder::of_decoder(decoder, Attends::Causally);
+    let mut encoder = encoder.ok_or_else(|| config_error(not_plain()))?;
     if let Some(sentence) = &checkpoint.sentence {
         encoder.readout =
             Some(readout::of_modules(sentence, encoder.hidden, &mut tensors).map_err(config_error)?);

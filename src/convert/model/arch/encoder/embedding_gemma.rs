@@ -29,7 +29,9 @@ fn build(source: &Source<'_>, tensors: &mut Tensors<'_>) -> Result<Encoder> {
     decoder.architecture = DEF.name;
     for layer in &mut decoder.layers {
         // The key is the width of both sides together.
-        layer.attention.window = layer.attention.window.map(|width| width / 2 + 1);
+        if let Some(attention) = layer.mixer.attention_mut() {
+            attention.window = attention.window.map(|width| width / 2 + 1);
+        }
     }
-    Ok(Encoder::of_decoder(decoder, Attends::BothSides))
+    Ok(Encoder::of_decoder(decoder, Attends::BothSides).expect("every layer of Gemma 3 attends"))
 }

@@ -153,6 +153,7 @@ impl Sizes {
             growth: None,
             value_norm: None,
             shared_from: None,
+            output_gate: None,
         };
         let halves = [("gate", inner), ("up", inner)];
         let fused = format!("{at}.mlp.Wi");

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::model::graph::{Activation, Layer, Mlp, NormKind, QueryGrowth, Residual};
+use crate::model::mixer::Mixer;
 use crate::model::rope::RopeScaling;
 use crate::model::weight::Weight;
 
@@ -26,11 +27,11 @@ fn read(weight: &Weight) -> Vec<f32> {
 }
 
 fn rotated(decoder: &Decoder) -> Vec<bool> {
-    decoder.layers.iter().map(|layer| layer.attention.rope.is_some()).collect()
+    decoder.layers.iter().map(|layer| layer.attention().unwrap().rope.is_some()).collect()
 }
 
 fn windows(decoder: &Decoder) -> Vec<Option<usize>> {
-    decoder.layers.iter().map(|layer| layer.attention.window).collect()
+    decoder.layers.iter().map(|layer| layer.attention().unwrap().window).collect()
 }
 
 fn without(tensors: &str, names: &[&str]) -> String {
@@ -54,7 +55,7 @@ fn smollm3_has_layers_without_positions() {
     let decoder = built(&configured("SmolLM3ForCausalLM", 5, ""), &[&tensors]);
     assert_eq!(rotated(&decoder), [true, true, true, false, true]);
     assert!(decoder.head.tied);
-    assert_eq!(decoder.layers[0].attention.rope.as_ref().unwrap().base, 2e6);
+    assert_eq!(decoder.layers[0].attention().unwrap().rope.as_ref().unwrap().base, 2e6);
     let listed = r#", "no_rope_layers": [0, 1, 1, 0, 1], "use_sliding_window": true, "sliding_window": 7"#;
     let decoder = built(&configured("SmolLM3ForCausalLM", 5, listed), &[&tensors]);
     assert_eq!(rotated(&decoder), [false, true, true, false, true]);
@@ -73,7 +74,9 @@ fn multipliers_become_part_of_weights() {
     let other = built(&family("MiniCPMForCausalLM", minicpm), &[LLAMA, QKV_BIASES, OTHER_BIASES]);
     for decoder in [&decoder, &other] {
         assert_eq!(decoder.embedding_scale, 12.0);
-        let Layer { attention, mlp: Mlp::Gated { down, up, .. }, .. } = &decoder.layers[0] else {
+        let Layer { mixer: Mixer::Attention(attention), mlp: Mlp::Gated { down, up, .. }, .. } =
+            &decoder.layers[0]
+        else {
             panic!("a gated MLP")
         };
         for scaled in [&attention.output.weight, attention.output.bias.as_ref().unwrap(), &down.weight] {
@@ -84,11 +87,11 @@ fn multipliers_become_part_of_weights() {
         }
         assert_eq!(read(&decoder.final_norm.weight)[..4], [0.0, 0.25, 0.5, 0.75]);
     }
-    assert_eq!(decoder.layers[0].attention.scale, 0.25);
+    assert_eq!(decoder.layers[0].attention().unwrap().scale, 0.25);
     let plain = r#", "scale_depth": null, "dim_model_base": null, "scale_emb": 1"#;
     let plain = built(&family("MiniCPMForCausalLM", plain), &[&without(LLAMA, &["lm_head"])]);
     assert_eq!(read(&plain.final_norm.weight)[..3], [0.0, 1.0, 2.0]);
-    assert_eq!(read(&plain.layers[0].attention.output.weight)[..3], [0.0, 1.0, 2.0]);
+    assert_eq!(read(&plain.layers[0].attention().unwrap().output.weight)[..3], [0.0, 1.0, 2.0]);
     let error = refused(&family("MiniCPMForCausalLM", r#", "sparse_config": {"block_size": 64}"#), &[LLAMA]);
     assert!(error.contains("`sparse_config` is there, but only dense attention is supported"), "{error}");
 }
@@ -137,8 +140,8 @@ fn olmo_norms_come_after_and_are_of_all_heads() {
     let names = names.map(|norm| norm.as_ref().unwrap().weight.name.as_str());
     let expected = ["post_attention", "post_feedforward"];
     assert_eq!(names, expected.map(|name| format!("model.layers.1.{name}_layernorm.weight")));
-    assert_eq!(layer.attention.query_norm.as_ref().unwrap().weight.shape[..], [8]);
-    assert_eq!(layer.attention.key_norm.as_ref().unwrap().weight.shape[..], [4]);
+    assert_eq!(layer.attention().unwrap().query_norm.as_ref().unwrap().weight.shape[..], [8]);
+    assert_eq!(layer.attention().unwrap().key_norm.as_ref().unwrap().weight.shape[..], [4]);
     assert_eq!((decoder.final_norm.epsilon, windows(&decoder)), (1e-5, vec![None, None]));
 
     let olmo3 = |more: &str| built(&configured("Olmo3ForCausalLM", 5, more), &[&olmo(5)]);
@@ -153,7 +156,8 @@ fn olmo_norms_come_after_and_are_of_all_heads() {
         "full_attention": {{"rope_theta": 1000.0, {linear}}}}}"#
     ));
     for decoder in [older, newer] {
-        let scalings = decoder.layers.iter().map(|layer| layer.attention.rope.clone().unwrap().scaling);
+        let scalings =
+            decoder.layers.iter().map(|layer| layer.attention().unwrap().rope.clone().unwrap().scaling);
         let long = RopeScaling::Linear(8.0);
         let expected = [RopeScaling::None, RopeScaling::None, RopeScaling::None, long, RopeScaling::None];
         assert_eq!(scalings.collect::<Vec<_>>(), expected);
@@ -172,13 +176,13 @@ fn gemma2_caps_scores_and_logits() {
         built(&configured("Gemma2ForCausalLM", 3, &more), &[&tensors])
     };
     let decoder = gemma2("");
-    let attention = &decoder.layers[0].attention;
+    let attention = decoder.layers[0].attention().unwrap();
     assert_eq!((attention.softcap, decoder.head.softcap), (Some(50.0), Some(30.0)));
     assert_eq!((attention.scale, decoder.embedding_scale), (0.25, 8f32.sqrt()));
     assert_eq!(windows(&decoder), [Some(4096), None, Some(4096)]);
     assert_eq!(read(&decoder.final_norm.weight)[..2], [1.0, 2.0], "one is added");
     let bare = gemma2(r#", "attn_logit_softcapping": null, "final_logit_softcapping": null"#);
-    assert_eq!((bare.layers[0].attention.softcap, bare.head.softcap), (None, None));
+    assert_eq!((bare.layers[0].attention().unwrap().softcap, bare.head.softcap), (None, None));
 }
 
 #[test]
@@ -195,12 +199,12 @@ fn mistrals_newer_forms() {
     };
     let scaled = rope(r#", "llama_4_scaling_beta": 0.1"#);
     let decoder = built(&family("Ministral3ForCausalLM", &scaled), &[LLAMA]);
-    let attention = &decoder.layers[0].attention;
+    let attention = decoder.layers[0].attention().unwrap();
     let growth = QueryGrowth { beta: 0.1, length: 32 };
     assert_eq!((attention.growth, attention.rope.as_ref().unwrap().magnitude()), (Some(growth), 1.0));
     assert_eq!([0, 31, 32, 64].map(|p| growth.factor(p)), [1.0, 1.0, 1.069_314_7, 1.109_861_3]);
     let decoder = built(&family("Ministral3ForCausalLM", &rope("")), &[LLAMA]);
-    assert_eq!(decoder.layers[0].attention.growth, None);
+    assert_eq!(decoder.layers[0].attention().unwrap().growth, None);
     let error = refused(&family("Ministral3ForCausalLM", ""), &[LLAMA]);
     assert!(error.contains("`rope_parameters` is missing"), "{error}");
 
@@ -226,7 +230,7 @@ fn starcoder2_has_layer_norms_and_plain_mlps() {
     assert_eq!((up.weight.shape[0], down.weight.shape[0], *activation), (12, 8, Activation::GeluTanh));
     let norm = layer.attention_norm.as_ref().unwrap();
     assert!(norm.kind == NormKind::Layer && norm.bias.is_some() && decoder.final_norm.bias.is_some());
-    assert_eq!((layer.attention.window, decoder.head.tied), (Some(9), true));
+    assert_eq!((layer.attention().unwrap().window, decoder.head.tied), (Some(9), true));
 }
 
 #[test]
@@ -235,7 +239,10 @@ fn stablelm_runs_side_by_side_if_told() {
     let keys = r#", "use_qkv_bias": true, "partial_rotary_factor": 1.0"#;
     let decoder = built(&family("StableLmForCausalLM", keys), &[&tensors]);
     let layer = &decoder.layers[0];
-    assert_eq!((layer.residual, layer.attention.output.bias.is_none()), (Residual::Sequential, true));
+    assert_eq!(
+        (layer.residual, layer.attention().unwrap().output.bias.is_none()),
+        (Residual::Sequential, true)
+    );
     let parallel = format!(r#"{keys}, "use_parallel_residual": true"#);
     let one_norm = without(&tensors, &["post_attention_layernorm"]);
     let decoder = built(&family("StableLmForCausalLM", &parallel), &[&one_norm]);
@@ -272,7 +279,7 @@ fn pairs_of_neighbours_become_halves() {
     let norm = "\nmodel.layers.0.post_attention_layernorm.weight [8]";
     let ernie = family("Ernie4_5ForCausalLM", r#", "head_dim": 4"#);
     let decoder = built(&ernie, &[FOUR_BY_FOUR, GATED, norm]);
-    let attention = &decoder.layers[0].attention;
+    let attention = decoder.layers[0].attention().unwrap();
     assert_eq!(rows_of(&attention.query.weight)[..8], [0.0, 2.0, 1.0, 3.0, 4.0, 6.0, 5.0, 7.0]);
     assert_eq!(rows_of(&attention.key.weight)[4..], [4.0, 6.0, 5.0, 7.0]);
     assert_eq!(rows_of(&attention.value.weight)[..4], [0.0, 1.0, 2.0, 3.0]);
@@ -289,7 +296,7 @@ fn pairs_of_neighbours_become_halves() {
     let decoder = built(&config("GlmForCausalLM"), &[FOUR_BY_FOUR, fused, norm]);
     let layer = &decoder.layers[0];
     assert!(layer.post_attention_norm.is_none() && layer.post_mlp_norm.is_none());
-    assert_eq!(read(layer.attention.query.bias.as_ref().unwrap())[..4], [0.0, 2.0, 1.0, 3.0]);
+    assert_eq!(read(layer.attention().unwrap().query.bias.as_ref().unwrap())[..4], [0.0, 2.0, 1.0, 3.0]);
     let more = "
     model.layers.0.post_self_attn_layernorm.weight [8]
     model.layers.0.post_mlp_layernorm.weight [8]";
@@ -297,8 +304,8 @@ fn pairs_of_neighbours_become_halves() {
     let decoder = built(&half, &[FOUR_BY_FOUR, fused, norm, more]);
     let layer = &decoder.layers[0];
     assert!(layer.post_attention_norm.is_some() && layer.post_mlp_norm.is_some());
-    assert_eq!(layer.attention.rope.as_ref().unwrap().dims, 2, "a pair is its own halves");
-    assert_eq!(rows_of(&layer.attention.query.weight)[..4], [0.0, 1.0, 2.0, 3.0]);
+    assert_eq!(layer.attention().unwrap().rope.as_ref().unwrap().dims, 2, "a pair is its own halves");
+    assert_eq!(rows_of(&layer.attention().unwrap().query.weight)[..4], [0.0, 1.0, 2.0, 3.0]);
 }
 
 #[test]
@@ -312,7 +319,7 @@ fn cohere2_has_one_norm_and_layers_without_positions() {
     let norm = layer.attention_norm.as_ref().unwrap();
     assert!(norm.kind == NormKind::Layer && norm.bias.is_none() && layer.mlp_norm.is_none());
     assert_eq!((layer.residual, decoder.head.tied), (Residual::Parallel, true));
-    assert_eq!(rows_of(&layer.attention.query.weight)[..4], [0.0, 2.0, 1.0, 3.0]);
+    assert_eq!(rows_of(&layer.attention().unwrap().query.weight)[..4], [0.0, 2.0, 1.0, 3.0]);
     assert_eq!(read(&decoder.final_norm.weight)[..2], [0.0, 0.0625]);
 }
 
@@ -362,7 +369,7 @@ fn gemma_4_shares_keys_and_has_inputs_of_layers() {
         .join("\n");
     let decoder = built(config, &[GEMMA4, &layers]);
     assert_eq!(windows(&decoder), [Some(5), None, None]);
-    let attentions: Vec<_> = decoder.layers.iter().map(|layer| &layer.attention).collect();
+    let attentions: Vec<_> = decoder.layers.iter().map(|layer| layer.attention().unwrap()).collect();
     assert_eq!(attentions.iter().map(|a| a.head_dim).collect::<Vec<_>>(), [2, 8, 8]);
     assert_eq!(attentions.iter().map(|a| a.shared_from).collect::<Vec<_>>(), [None, None, Some(1)]);
     assert_eq!((attentions[2].key.weight.element_count(), attentions[2].scale), (0, 1.0));

@@ -1,6 +1,7 @@
 //! Tensor lists as transformers writes them, and configurations of the same sizes.
 
 mod decoders;
+mod hybrids;
 mod refusals;
 mod wiring;
 

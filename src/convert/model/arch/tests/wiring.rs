@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::checkpoint::Encoding;
-use crate::model::graph::{Activation, Gate, Mlp, Position};
+use crate::model::graph::{Activation, Gate, Layer, Mlp, Position};
 use crate::model::rope::RopeScaling;
 use crate::model::weight::{Source, Weight};
 use anemeter_kernels::tensor::DType;
@@ -27,7 +27,7 @@ fn llama() {
     assert_eq!((decoder.max_positions, decoder.layers.len(), decoder.head.tied), (64, 1, false));
     assert_eq!(decoder.head.weight.name, "lm_head.weight");
     let layer = &decoder.layers[0];
-    let attention = &layer.attention;
+    let attention = layer.attention().unwrap();
     assert_eq!((attention.heads, attention.kv_heads, attention.head_dim), (4, 2, 2));
     assert_eq!((attention.scale, attention.window), (0.5f32.sqrt(), None));
     assert_eq!(attention.rope.as_ref().unwrap().base, 10_000.0);
@@ -53,7 +53,7 @@ fn llama_with_biases_and_a_tied_head_without_prefix() {
     assert!(decoder.head.tied);
     let (embedding, head) = (&decoder.embedding.name, &decoder.head.weight.name);
     assert_eq!([embedding, head], ["embed_tokens.weight"; 2]);
-    assert_eq!(decoder.layers[0].attention.output.bias.as_ref().unwrap().shape[..], [8]);
+    assert_eq!(decoder.layers[0].attention().unwrap().output.bias.as_ref().unwrap().shape[..], [8]);
 
     let error = refused(&config, &[&tensors.replace("lm_head.weight [11, 8]", "lm_head.weight [88]")]);
     assert!(error.contains("`lm_head.weight` differs from `embed_tokens.weight`"), "{error}");
@@ -63,11 +63,11 @@ fn llama_with_biases_and_a_tied_head_without_prefix() {
 fn mistral_and_the_student() {
     let config = family("MistralForCausalLM", r#", "head_dim": 2, "sliding_window": 16"#);
     let decoder = built(&config, &[LLAMA]);
-    assert_eq!((decoder.architecture, decoder.layers[0].attention.window), ("mistral", Some(16)));
+    assert_eq!((decoder.architecture, decoder.layers[0].attention().unwrap().window), ("mistral", Some(16)));
     let decoder = built(&family("MistralForCausalLM", r#", "sliding_window": null"#), &[LLAMA]);
-    assert_eq!(decoder.layers[0].attention.window, None);
+    assert_eq!(decoder.layers[0].attention().unwrap().window, None);
     let decoder = built(&family("MistralForCausalLM", ""), &[LLAMA]);
-    assert_eq!(decoder.layers[0].attention.window, Some(4096), "as in transformers");
+    assert_eq!(decoder.layers[0].attention().unwrap().window, Some(4096), "as in transformers");
 
     let student = family("Student", r#", "model_type": "student_gqa""#);
     assert_eq!(built(&student, &[LLAMA]).architecture, "student");
@@ -90,9 +90,10 @@ fn qwen2_windows_start_at_a_layer() {
             decoder
                 .layers
                 .iter()
-                .all(|l| l.attention.query.bias.is_some() && l.attention.output.bias.is_none())
+                .filter_map(Layer::attention)
+                .all(|a| a.query.bias.is_some() && a.output.bias.is_none())
         );
-        [decoder.layers[0].attention.window, decoder.layers[1].attention.window]
+        [decoder.layers[0].attention().unwrap().window, decoder.layers[1].attention().unwrap().window]
     };
     assert_eq!(windows(""), [None, None]);
     assert_eq!(windows(r#", "use_sliding_window": true, "max_window_layers": 1"#), [None, Some(16)]);
@@ -107,7 +108,7 @@ fn qwen2_windows_start_at_a_layer() {
 fn qwen3() {
     let config = family("Qwen3ForCausalLM", r#", "head_dim": 6, "tie_word_embeddings": true"#);
     let decoder = built(&config, &[WIDE_HEADS]);
-    let attention = &decoder.layers[0].attention;
+    let attention = decoder.layers[0].attention().unwrap();
     let (query, output) = (&attention.query.weight.shape, &attention.output.weight.shape);
     assert_eq!((attention.head_dim, query[0], output[1]), (6, 24, 24));
     assert_eq!(attention.key_norm.as_ref().unwrap().weight.name, "model.layers.0.self_attn.k_norm.weight");
@@ -125,8 +126,8 @@ fn gemma3() {
     assert_eq!((decoder.embedding_scale, decoder.head.tied), (8f32.sqrt(), true));
     assert_eq!(decoder.head.softcap, Some(30.0));
     let layer = &decoder.layers[0];
-    assert_eq!((layer.attention.scale, layer.attention.window), (0.25, Some(32)));
-    assert_eq!(layer.attention.rope.as_ref().unwrap().base, 10_000.0);
+    assert_eq!((layer.attention().unwrap().scale, layer.attention().unwrap().window), (0.25, Some(32)));
+    assert_eq!(layer.attention().unwrap().rope.as_ref().unwrap().base, 10_000.0);
     let norms = [&layer.attention_norm, &layer.post_attention_norm, &layer.mlp_norm, &layer.post_mlp_norm];
     let names = norms.map(|norm| norm.as_ref().unwrap().weight.name.as_str());
     let expected = ["input", "post_attention", "pre_feedforward", "post_feedforward"];
@@ -134,7 +135,7 @@ fn gemma3() {
     for norm in [layer.mlp_norm.as_ref().unwrap(), &decoder.final_norm] {
         assert_eq!(read(&norm.weight), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
     }
-    assert_eq!(read(&layer.attention.query_norm.as_ref().unwrap().weight)[0], 1.0);
+    assert_eq!(read(&layer.attention().unwrap().query_norm.as_ref().unwrap().weight)[0], 1.0);
     assert_eq!(gated(&layer.mlp).3, Activation::GeluTanh);
 
     let embedding = tensors.tensors.get_mut("model.embed_tokens.weight").unwrap();
@@ -150,13 +151,17 @@ fn gemma3_layers_that_see_everything() {
         "sliding_attention": {"rope_theta": 10000.0, "rope_type": "default"}}"#;
     for more in [scaling, parameters] {
         let config = family("Gemma3ForCausalLM", &format!("{GEMMA3}{more}"));
-        let attention = &built(&config, &[WIDE_HEADS, FEEDFORWARD_NORMS]).layers[0].attention;
+        let decoder = built(&config, &[WIDE_HEADS, FEEDFORWARD_NORMS]);
+        let attention = decoder.layers[0].attention().unwrap();
         let rope = attention.rope.as_ref().unwrap();
         assert_eq!((rope.base, &rope.scaling), (1e6, &RopeScaling::Linear(8.0)));
         assert_eq!(attention.window, None);
     }
     let config = family("Gemma3ForCausalLM", &format!(r#"{GEMMA3}, "attn_logit_softcapping": 50.0"#));
-    assert_eq!(built(&config, &[WIDE_HEADS, FEEDFORWARD_NORMS]).layers[0].attention.softcap, Some(50.0));
+    assert_eq!(
+        built(&config, &[WIDE_HEADS, FEEDFORWARD_NORMS]).layers[0].attention().unwrap().softcap,
+        Some(50.0)
+    );
     let config = family("Gemma3ForCausalLM", r#", "use_bidirectional_attention": true"#);
     let error = refused(&config, &[WIDE_HEADS, FEEDFORWARD_NORMS]);
     assert!(error.contains("config key `use_bidirectional_attention` is true"), "{error}");
@@ -180,7 +185,7 @@ fn gemma3_inside_a_model_that_sees_images() {
 #[test]
 fn phi3_splits_fused_rows() {
     let decoder = built(&family("Phi3ForCausalLM", r#", "rope_scaling": null"#), &[PHI3]);
-    let attention = &decoder.layers[0].attention;
+    let attention = decoder.layers[0].attention().unwrap();
     let (_, up, ..) = gated(&decoder.layers[0].mlp);
     let parts = [
         (&attention.query.weight, "self_attn.qkv_proj.query", [8, 8], 0),
@@ -203,7 +208,7 @@ fn gpt2_transposes_and_splits_columns() {
     let decoder = built(&gpt2(""), &[GPT2_TRUNK, GPT2_MLP, buffers]);
     assert_eq!((decoder.architecture, decoder.max_positions, decoder.head.tied), ("gpt2", 16, true));
     assert!(matches!(&decoder.position, Position::Learned(weight) if weight.shape[..] == [16, 8]));
-    let attention = &decoder.layers[0].attention;
+    let attention = decoder.layers[0].attention().unwrap();
     assert_eq!((attention.heads, attention.kv_heads, attention.head_dim, attention.scale), (2, 2, 4, 0.5));
     assert!(attention.rope.is_none());
     assert_eq!(attention.value.weight.name, "transformer.h.0.attn.c_attn.value.weight");
@@ -216,7 +221,10 @@ fn gpt2_transposes_and_splits_columns() {
 
     let bare = [GPT2_TRUNK, GPT2_MLP].concat().replace("transformer.", "");
     let config = gpt2(r#", "scale_attn_by_inverse_layer_idx": true, "scale_attn_weights": false"#);
-    assert_eq!(built(&config, &[&bare, "\nh.0.attn.bias [1, 1, 16, 16]"]).layers[0].attention.scale, 1.0);
+    assert_eq!(
+        built(&config, &[&bare, "\nh.0.attn.bias [1, 1, 16, 16]"]).layers[0].attention().unwrap().scale,
+        1.0
+    );
 }
 
 #[test]

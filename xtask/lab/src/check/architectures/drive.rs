@@ -10,14 +10,16 @@ use anemeter::generate::sample::likeliest;
 use anemeter::generate::{Driver, SystemClock, sessions};
 use anemeter::runtime::{self, LoadOptions};
 use anemeter::stats;
-use anemeter::vocabulary::KvForm;
-use anemeter::{checkpoint, oracle};
+use anemeter::vocabulary::{Activations, KvForm};
+use anemeter::{checkpoint, model, oracle};
 use anyhow::{Result, ensure};
 
 use super::reference::{Boundary, Reference, Sequence};
 use super::table::Row;
 
-pub(super) const FORMS: [KvForm; 3] = [KvForm::Io, KvForm::State, KvForm::None];
+const FORMS: [KvForm; 3] = [KvForm::Io, KvForm::State, KvForm::None];
+/// Forms of models whose layers keep states of fixed size.
+const FORMS_WITHOUT_STATE: [KvForm; 2] = [KvForm::Io, KvForm::None];
 /// Lengths of sequences and of the caches of `io`.
 const SEQ_LENS: [usize; 3] = [48, 8, 24];
 /// Lengths of states.
@@ -40,15 +42,17 @@ pub(super) struct Comparison {
     pub(super) in_pieces: bool,
 }
 
-/// How many packages the layers of an export are divided among, and how many sequences it takes at once.
+/// How an export is made: packages that the layers are divided among, sequences at once, and what the numbers between
+/// operations are.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Division {
     pub(super) chunks: usize,
     pub(super) batch: usize,
+    pub(super) activations: Activations,
 }
 
-/// One package, one sequence.
-pub(super) const WHOLE: Division = Division { chunks: 1, batch: 1 };
+/// One package, one sequence, fp16.
+pub(super) const WHOLE: Division = Division { chunks: 1, batch: 1, activations: Activations::Fp16 };
 
 /// Exports in every form, at lengths up to the longest sequence.
 pub(super) fn export(checkpoint: &Path, output: &Path, longest: usize, division: Division) -> Result<Bundle> {
@@ -70,7 +74,8 @@ fn export_at(
     let options = ExportOptions {
         enumerate_shapes: Some(seq_lens),
         contexts: Some(contexts),
-        kv: Some(FORMS.to_vec()),
+        kv: Some(forms_of(checkpoint)?),
+        activations: Some(division.activations),
         query: Some(QUERY),
         chunks: Some(Chunking::Count(division.chunks)),
         batch: Some(division.batch),
@@ -89,6 +94,13 @@ fn export_at(
     Ok(export::export(&request, &())?)
 }
 
+/// The forms that a checkpoint can be exported in.
+pub(super) fn forms_of(path: &Path) -> Result<Vec<KvForm>> {
+    let decoder = model::build(&checkpoint::open(path)?)?;
+    let has_states = decoder.layers.iter().any(|layer| layer.mixer.state_bytes() > 0);
+    Ok(if has_states { FORMS_WITHOUT_STATE.to_vec() } else { FORMS.to_vec() })
+}
+
 /// That lengths beyond the end of a model are refused, and that the error says where it ends.
 pub(super) fn refusal(checkpoint: &Path, output: &Path, end: &Boundary) -> Row {
     let beyond = (vec![end.at + 1], vec![end.at + 1]);
@@ -103,7 +115,7 @@ pub(super) fn refusal(checkpoint: &Path, output: &Path, end: &Boundary) -> Row {
 /// All sequences in all forms, each with prompts that end around every boundary.
 pub(super) fn compare(bundle: &Bundle, reference: &Reference) -> Result<Vec<Comparison>> {
     let mut found = Vec::new();
-    for form in FORMS {
+    for form in bundle.manifest().forms() {
         let mut driver = driver(bundle, form)?;
         for sequence in &reference.sequences {
             // Without a cache every position is a prediction of its own, whatever the prompt.
@@ -188,7 +200,8 @@ pub(super) fn greedy(bundle: &Bundle, reference: &Reference, what: &str) -> Resu
     let expected = &reference.greedy;
     let (prompt, rest) = expected.ids.split_at(expected.prompt);
     let mut differ = Vec::new();
-    for form in FORMS {
+    let forms = bundle.manifest().forms();
+    for &form in &forms {
         let mut driver = driver(bundle, form)?;
         let batch = driver.batch();
         driver.prefill(&vec![prompt; batch], None)?;
@@ -215,7 +228,7 @@ pub(super) fn greedy(bundle: &Bundle, reference: &Reference, what: &str) -> Resu
         boundary = format!("{boundary}: {}", differ.join(", "));
     }
     Ok(Row {
-        positions: FORMS.len() * rest.len(),
+        positions: forms.len() * rest.len(),
         is_other_fault: !differ.is_empty(),
         ..Row::empty(boundary)
     })

@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anemeter::model::ARCHITECTURES;
+use anemeter::vocabulary::Activations;
 use anyhow::{Context, Result, ensure};
 use pico_args::Arguments;
 
@@ -85,6 +86,8 @@ fn check(name: &str, path: &Path, output: &Path) -> Result<Checked> {
     let compared = drive::compare(&bundle, &reference)?;
     let oracle = drive::compare_oracle(path, &reference)?;
     let mut rows = table::rows(&reference, &compared, &oracle);
+    let twin = export("twin", Division { activations: Activations::Fp32, ..drive::WHOLE })?;
+    rows.push(table::twin(&drive::compare(&twin, &reference)?));
     rows.push(drive::greedy(&bundle, &reference, "")?);
     let chunked = export("chunks", Division { chunks: 2, ..drive::WHOLE })?;
     rows.push(drive::greedy(&chunked, &reference, ", 2 chunks")?);

@@ -8,6 +8,9 @@ use super::reference::{Boundary, Reference};
 
 /// The least cosine of a position that `verify` lets pass, too.
 const REQUIRED_COSINE: f64 = 0.9999;
+/// The least cosine of a position of a twin that is not rounded to fp16 between operations.
+const REQUIRED_OF_TWIN: f64 = 0.999_99;
+const TWIN: &str = "activations of fp32";
 /// The largest difference of a logit of the reference of `verify`, which computes in f32 as transformers does.
 const LARGEST_DIFFERENCE: f32 = 2e-4;
 
@@ -84,8 +87,18 @@ pub(super) fn rows(reference: &Reference, compared: &[Comparison], oracle: &[Com
     }
     // The oracle has one cache and takes prompts in at once.
     rows.push(Row::of("a longer cache".to_owned(), compared, &[], |one| one.has_grown));
-    rows.push(Row::of(format!("prompt in pieces of {QUERY}"), compared, &[], |one| one.in_pieces));
+    // Models that keep states of fixed size take prompts in whole.
+    if compared.is_empty() || compared.iter().any(|one| one.in_pieces) {
+        rows.push(Row::of(format!("prompt in pieces of {QUERY}"), compared, &[], |one| one.in_pieces));
+    }
     rows
+}
+
+/// All positions of a twin whose activations are fp32: what differs more than this is no rounding of fp16.
+pub(super) fn twin(compared: &[Comparison]) -> Row {
+    let row = Row::of(TWIN.to_owned(), compared, &[], |_| true);
+    let is_beyond = row.least_cosine.is_some_and(|cosine| cosine < REQUIRED_OF_TWIN);
+    Row { is_other_fault: row.is_other_fault || is_beyond, ..row }
 }
 
 /// All rows of all checkpoints.
