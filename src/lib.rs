@@ -81,7 +81,7 @@ pub use anemeter_convert::{bundle, calibrate, checkpoint, compress, contract, lo
 pub use anemeter_coreai as coreai;
 pub use anemeter_harness::{self as harness, encode, eval, generate, tensor_files, verify};
 pub use anemeter_kernels::{self as kernels, tensor};
-pub use anemeter_measure::{baseline, compare, gate, import, render, report, stats, sweep};
+pub use anemeter_measure::{baseline, compare, gate, history, import, render, report, stats, sweep};
 pub use anemeter_mil::{self as mil, cost, graph, lint, package};
 #[cfg(feature = "oracle")]
 pub use anemeter_oracle as oracle;

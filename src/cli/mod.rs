@@ -16,6 +16,7 @@ mod exit;
 mod export;
 mod gate;
 mod generate;
+mod history;
 mod inputs;
 mod inspect;
 mod interrupt;
@@ -72,6 +73,7 @@ enum Command {
     Export(export::Args),
     Gate(gate::Args),
     Generate(generate::Args),
+    History(history::Args),
     Compress(compress::Args),
     Completions(completions::Args),
     Inspect(inspect::Args),
@@ -137,6 +139,7 @@ impl Command {
             Command::Export(args) => export::run(args, output),
             Command::Gate(args) => gate::run(args, output),
             Command::Generate(args) => generate::run(args, output),
+            Command::History(args) => history::run(args, output),
             Command::Compress(args) => compress::run(args, output),
             Command::Completions(args) => completions::run(args, output),
             Command::Inspect(args) => inspect::run(args, output),

@@ -4,6 +4,7 @@
 pub mod baseline;
 pub mod compare;
 pub mod gate;
+pub mod history;
 pub mod import;
 pub mod render;
 pub mod report;

@@ -22,6 +22,7 @@ mod export;
 mod export_coreai;
 mod gate;
 mod generate;
+mod history;
 mod hostile;
 mod inspect;
 mod kept;

@@ -1,5 +1,6 @@
 //! Bundles that are wrong say how.
 
+use std::fs;
 use std::io::Write;
 
 use super::*;

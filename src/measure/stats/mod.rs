@@ -3,6 +3,7 @@
 //! Percentiles are of type 7 on slow-oriented logarithms: the p95 of a time is its slow tail, and so is the p95 of a
 //! rate. The launch is the unit of every interval: requests inside one launch are correlated.
 
+mod change_point;
 mod cosine;
 mod divergence;
 mod interval;
@@ -17,6 +18,7 @@ mod summary;
 mod tail;
 mod unit;
 
+pub use change_point::{ChangePoint, SHORTEST as SHORTEST_SEGMENT, change_points};
 pub use cosine::cosine;
 pub use divergence::{kl_divergence, negative_log_likelihood};
 pub use interval::{Interval, launch_interval, mean_interval, students_t};

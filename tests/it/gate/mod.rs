@@ -48,7 +48,7 @@ fn bundle() -> PathBuf {
 }
 
 /// A report of that bundle whose launches take steady times with noise from a seed, `factor` times as long.
-fn report(seed: u64, launches: usize, factor: f64) -> Value {
+pub(crate) fn report(seed: u64, launches: usize, factor: f64) -> Value {
     let mut random = fastrand::Rng::with_seed(seed);
     let mut noise = move |size: f64| 1.0 + size * (random.f64() + random.f64() + random.f64() - 1.5);
     let mut report = MEASURED.report.clone();
