@@ -51,9 +51,7 @@ const STEPS: &[(&str, How)] = &[
     ("quickstart", How::InLab(&["check", "quickstart"])),
     ("smollm2", How::InLab(&["check", "smollm2"])),
     ("coreml", How::InLab(&["check", "coreml"])),
-    ("coreai", How::InLab(&["check", "coreai"])),
-    ("coreai-runtime", How::InLab(&["check", "coreai-runtime"])),
-    ("coreai-models", How::InLab(&["check", "coreai-models", "--quick"])),
+    ("coreai", How::InLab(&["check", "coreai-runtime"])),
 ];
 
 /// What a step came to.
