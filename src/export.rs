@@ -18,6 +18,7 @@ mod encoder;
 mod error;
 mod options;
 mod phases;
+mod range;
 mod rotation;
 mod training;
 mod writing;
@@ -97,6 +98,7 @@ struct Measured {
     sensitivity: Option<Sensitivity>,
     solutions: Solutions,
     calibration: Option<Calibration>,
+    range_repair: Option<bundle::RangeRepair>,
     rotated: Option<bundle::Rotated>,
 }
 
@@ -126,14 +128,22 @@ pub fn export(request: &Request, progress: &dyn Progress) -> Result<Bundle, Expo
     if request.options.layout() != Layout::Anemeter {
         return Err(ExportError::option("layout", "is for `export_apple_llm`, which writes no bundle"));
     }
-    let source = Source { checkpoint, decoder };
+    let mut source = Source { checkpoint, decoder };
+    let range_repair = match request.options.range_repair {
+        Some(true) => Some(phases.time("range", || range::repair(request, &mut source, progress))?),
+        _ => None,
+    };
     let (request, source, measured) = measured(request, source, progress)?;
+    let measured = Measured { range_repair, ..measured };
     export_as(&request, &source, measured, phases, progress)
 }
 
 /// Exports a checkpoint for Apple's programs for language models. The folder appears whole or not at all.
 pub fn export_apple_llm(request: &Request, progress: &dyn Progress) -> Result<AppleLlmBundle, ExportError> {
     apple_llm::check(request)?;
+    if request.options.range_repair == Some(true) {
+        return Err(ExportError::option("range_repair", "is not for this layout yet"));
+    }
     let mut phases = Phases::default();
     progress.began("open", None);
     let checkpoint = phases.time("open", || checkpoint::open(&request.checkpoint))?;
@@ -161,6 +171,13 @@ fn measured<'r>(
 ) -> Result<(Cow<'r, Request>, Source, Measured), ExportError> {
     let wanted = match &request.precision {
         PrecisionPlan::Fixed => {
+            let rotated = rotated(request, &mut source)?;
+            return Ok((Cow::Borrowed(request), source, Measured { rotated, ..Measured::default() }));
+        }
+        // The text was for the range alone.
+        PrecisionPlan::Calibrated { .. }
+            if request.options.range_repair == Some(true) && !request.options.is_solvable() =>
+        {
             let rotated = rotated(request, &mut source)?;
             return Ok((Cow::Borrowed(request), source, Measured { rotated, ..Measured::default() }));
         }
@@ -206,7 +223,8 @@ fn calibrated(
     sensitivity: Option<Sensitivity>,
 ) -> (Source, Measured) {
     let calibration::Calibrated { decoder, solutions, calibration, rotated } = found;
-    let measured = Measured { sensitivity, solutions, calibration: Some(calibration), rotated };
+    let measured =
+        Measured { sensitivity, solutions, calibration: Some(calibration), rotated, range_repair: None };
     (Source { decoder, ..source }, measured)
 }
 
@@ -224,7 +242,7 @@ fn export_as(
     mut phases: Phases,
     progress: &dyn Progress,
 ) -> Result<Bundle, ExportError> {
-    let Measured { sensitivity, solutions, calibration, rotated } = measured;
+    let Measured { sensitivity, solutions, calibration, rotated, range_repair } = measured;
     let mut resolved = request.options.resolve(decoder)?;
     resolved.check_training(request.training_lengths.as_deref())?;
     let stats = Arc::new(ReadStats::new(checkpoint.shards.iter().map(|shard| &shard.bytes[..])));
@@ -239,6 +257,7 @@ fn export_as(
         let (described, compressed) = writing.chunks(chunks, &solutions, &mut phases, progress)?;
         phases.read(&checkpoint.shards, &stats);
         resolved.warnings.extend(remarks(checkpoint));
+        resolved.warnings.extend(range_repair.iter().flat_map(range::remarks));
         resolved.warnings.extend(calibration.as_ref().and_then(calibration::remark));
         let host_embeddings = embeddings::write(decoder, &resolved.options, folder, &stats)?;
         let tokenizer = write_tokenizer(checkpoint, folder)?;
@@ -260,6 +279,7 @@ fn export_as(
             tokenizer,
             compression: compressed.finish(&resolved.precision, calibration)?,
             sensitivity,
+            range_repair,
             rotated,
             warnings: resolved.warnings,
             profile: phases.finish(),

@@ -134,7 +134,7 @@ pub(super) fn spread(decoder: &Decoder, ids: &[u32], most: usize) -> Vec<Vec<u32
 }
 
 /// The tokens of a text, as sequences.
-fn sequences(source: &Source, text: &str) -> Result<Vec<Vec<u32>>, ExportError> {
+pub(super) fn sequences(source: &Source, text: &str) -> Result<Vec<Vec<u32>>, ExportError> {
     let ids = tokens(source, text).map_err(|why| failed(&why))?;
     if ids.len() < LEAST {
         return Err(failed(&format!("needs a text of {LEAST} tokens, this one has {}", ids.len())));

@@ -3,6 +3,7 @@
 use super::options::Target;
 use crate::lower::Options;
 use crate::model::{Attention, Decoder, Encoder, EncoderLayer, Layer, Linear, Mlp, Weight};
+use crate::vocabulary::Embeddings;
 
 /// What one package may hold.
 struct Limits {
@@ -11,11 +12,13 @@ struct Limits {
 }
 
 /// Limits that public reports give for packages that compile and load: about 1.8 GB on a Mac; 0.9 GB and 16 layers on
-/// a phone, where 17 and more layers in one package failed to compile.
+/// a phone, where 17 and more layers in one package failed to compile. Nobody has reported others for later systems.
 fn limits(target: Target) -> Limits {
     match target {
-        Target::Macos15 => Limits { bytes: 1_800_000_000, layers: usize::MAX },
-        Target::Ios18 => Limits { bytes: 900_000_000, layers: 16 },
+        Target::Macos15 | Target::Macos26 | Target::Macos27 => {
+            Limits { bytes: 1_800_000_000, layers: usize::MAX }
+        }
+        Target::Ios18 | Target::Ios26 | Target::Ios27 => Limits { bytes: 900_000_000, layers: 16 },
     }
 }
 
@@ -26,16 +29,29 @@ pub(super) fn count(decoder: &Decoder, options: &Options, bits: f64, target: Tar
     let layers: Vec<u64> = decoder.layers.iter().map(|layer| bytes(layer_elements(layer), bits)).collect();
     // Embeddings and heads are never narrower than int8 unless a rule says so.
     let vocabulary = bytes((decoder.vocabulary * decoder.hidden) as u64, bits.max(8.0));
+    let per_layer = per_layer_bytes(decoder, options, bits);
     let fits = |count: usize| {
         (0..count).all(|index| {
             let share = layers.len() * index / count..layers.len() * (index + 1) / count;
             let ends = u64::from(index == 0) + u64::from(index + 1 == count);
             let ends = if count == 1 && decoder.head.tied && options.head_split == 1 { 1 } else { ends };
+            let more = if index == 0 { per_layer } else { 0 };
             share.len() <= limits.layers
-                && layers[share].iter().sum::<u64>() + ends * vocabulary <= limits.bytes
+                && layers[share].iter().sum::<u64>() + ends * vocabulary + more <= limits.bytes
         })
     };
     (1..=layers.len()).find(|&count| fits(count)).unwrap_or(layers.len()).max(1)
+}
+
+/// What the first package holds for the inputs of layers: the projection, and the table unless the host has it.
+fn per_layer_bytes(decoder: &Decoder, options: &Options, bits: f64) -> u64 {
+    let Some(inputs) = &decoder.per_layer else { return 0 };
+    let bytes = |elements: usize, bits: f64| (elements as f64 * bits / 8.0) as u64;
+    let table = match options.embeddings {
+        Embeddings::Host => 0,
+        Embeddings::Function | Embeddings::Graph => bytes(inputs.table.element_count(), bits.max(8.0)),
+    };
+    table + bytes(inputs.projection.weight.element_count(), bits)
 }
 
 /// The same of an encoder, whose table of tokens is in the first package.
@@ -58,7 +74,8 @@ pub(super) fn count_encoder(encoder: &Encoder, bits: f64, target: Target) -> usi
 /// Numbers in the matrices of a layer.
 pub(super) fn layer_elements(layer: &Layer) -> u64 {
     let matrices = layer.mixer.matrices().into_iter().map(|(_, linear)| elements(linear)).sum::<u64>();
-    matrices + mlp_elements(&layer.mlp) + layer.mixer.other_elements() as u64
+    let own = layer.per_layer.iter().flat_map(|mix| mix.parts().0).map(elements).sum::<u64>();
+    matrices + mlp_elements(&layer.mlp) + layer.mixer.other_elements() as u64 + own
 }
 
 fn part_elements(attention: &Attention, mlp: &Mlp) -> u64 {

@@ -7,7 +7,10 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::chunking::layer_elements;
-use crate::bundle::{Architecture, Chunk, File, LongRotation, Mask, Rotation, Tool, digest_text, functions};
+use crate::bundle::{
+    Architecture, Chunk, File, LongRotation, Mask, PerLayerLookup, QueryScale, Rotation, Tool, digest_text,
+    functions,
+};
 use crate::lower::{Positions, RotationInput};
 use crate::mil::{LiteralData, Model};
 use crate::model::{Decoder, Layer, Mlp, Norm, Position, Weight};
@@ -24,7 +27,8 @@ pub(super) fn file(name: &str, bytes: &[u8]) -> File {
 /// The sizes of a decoder.
 pub fn architecture(decoder: &Decoder) -> Architecture {
     let attentions = || decoder.layers.iter().filter_map(Layer::attention);
-    let kv_bytes_per_token = attentions().map(|a| 2 * 2 * (a.kv_heads * a.head_dim) as u64).sum();
+    let with_own_keys = attentions().filter(|a| a.shared_from.is_none());
+    let kv_bytes_per_token = with_own_keys.map(|a| 2 * 2 * (a.kv_heads * a.head_dim) as u64).sum();
     let first = attentions().next();
     Architecture {
         name: decoder.architecture.to_owned(),
@@ -40,19 +44,36 @@ pub fn architecture(decoder: &Decoder) -> Architecture {
         state_bytes: decoder.layers.iter().map(|layer| layer.mixer.state_bytes()).sum(),
         embedding_scale: decoder.embedding_scale,
         learned_positions: matches!(decoder.position, Position::Learned(_)),
+        per_layer: decoder
+            .per_layer
+            .as_ref()
+            .map(|inputs| PerLayerLookup { width: inputs.all(), scale: inputs.scale }),
     }
 }
 
 /// Numbers in all weights.
 fn parameters(decoder: &Decoder) -> u64 {
-    let layers: u64 = decoder.layers.iter().map(|layer| layer_elements(layer) + norm_elements(layer)).sum();
+    let own = |layer: &Layer| layer_elements(layer) + norm_elements(layer) - elements_twice(layer);
+    let layers: u64 = decoder.layers.iter().map(own).sum();
     let heads = if decoder.head.tied { 1 } else { 2 };
     let positions = match &decoder.position {
         Position::Learned(positions) => positions.element_count() as u64,
         Position::Rotary => 0,
     };
     let vocabulary = heads * (decoder.vocabulary * decoder.hidden) as u64;
-    layers + elements_of(&decoder.final_norm) + vocabulary + positions
+    let per_layer = decoder.per_layer.as_ref().map_or(0, |inputs| {
+        let table = inputs.table.element_count() + inputs.projection.weight.element_count();
+        table as u64 + elements_of(&inputs.norm)
+    });
+    // The factor on what leaves a layer is a setting.
+    layers + elements_of(&decoder.final_norm) + vocabulary + positions + per_layer
+}
+
+/// Numbers of a matrix that gives both keys and values.
+fn elements_twice(layer: &Layer) -> u64 {
+    let Some(attention) = layer.attention() else { return 0 };
+    let (key, value) = (&attention.key.weight, &attention.value.weight);
+    if key.name == value.name { value.element_count() as u64 } else { 0 }
 }
 
 fn norm_elements(layer: &Layer) -> u64 {
@@ -63,7 +84,8 @@ fn norm_elements(layer: &Layer) -> u64 {
     };
     let around = [attention_norm, mlp_norm, post_attention_norm, post_mlp_norm];
     let around = around.into_iter().filter_map(Option::as_ref);
-    around.chain(mixer.norms()).chain(gate_norm).map(elements_of).sum()
+    let per_layer = layer.per_layer.as_ref().map(|mix| mix.parts().1);
+    around.chain(mixer.norms()).chain(gate_norm).chain(per_layer).map(elements_of).sum()
 }
 
 fn elements_of(norm: &Norm) -> u64 {
@@ -91,12 +113,18 @@ pub(super) fn package(name: String, summary: &Summary) -> File {
 pub(super) fn chunk_of(file: File, layers: &Range<usize>, positions: &Positions, model: &Model) -> Chunk {
     let masks = positions.masks.iter().map(|mask| Mask { input: mask.name.clone(), window: mask.window });
     let rotations = positions.rotations.iter().map(rotation);
+    let query_scales = positions.growths.iter().map(|input| QueryScale {
+        input: input.name.clone(),
+        beta: input.growth.beta,
+        length: input.growth.length,
+    });
     Chunk {
         file,
         first_layer: layers.start,
         layers: layers.len(),
         masks: masks.collect(),
         rotations: rotations.collect(),
+        query_scales: query_scales.collect(),
         functions: functions(model),
         asset: None,
     }

@@ -18,7 +18,8 @@ use crate::vocabulary::Embeddings;
 const FILE: &str = "embeddings.safetensors";
 
 /// Writes `embeddings.safetensors` if embeddings are the host's: `token_embeddings`, and `position_embeddings` where
-/// positions are learned, both fp16 and without the model's scale.
+/// positions are learned, and `per_layer_embeddings` where layers have inputs of their own; all fp16 and without the
+/// model's scale.
 pub fn write(
     decoder: &Decoder,
     options: &Options,
@@ -31,6 +32,9 @@ pub fn write(
     let mut tensors = vec![("token_embeddings", &decoder.embedding)];
     if let Position::Learned(positions) = &decoder.position {
         tensors.push(("position_embeddings", positions));
+    }
+    if let Some(inputs) = &decoder.per_layer {
+        tensors.push(("per_layer_embeddings", &inputs.table));
     }
     let path = folder.join(FILE);
     write_safetensors(&path, &tensors, stats).map(Some).map_err(|e| ExportError::io(&path, &e))

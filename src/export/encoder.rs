@@ -34,6 +34,9 @@ pub(super) fn export(
         let message = "is chosen by logits, which an encoder has not: name one, without a calibration";
         return Err(ExportError::option("precision", message));
     }
+    if request.options.range_repair == Some(true) {
+        return Err(ExportError::option("range_repair", "is for language models; an encoder has none yet"));
+    }
     if request.options.rotate.is_some_and(|rotate| rotate != Rotate::Off) {
         return Err(ExportError::option("rotate", "is for decoders, and this is an encoder"));
     }
@@ -79,6 +82,7 @@ pub(super) fn export(
         tokenizer: write_tokenizer(checkpoint, folder)?,
         compression: compressed.finish(&resolved.precision, None)?,
         sensitivity: None,
+        range_repair: None,
         rotated: None,
         warnings: resolved.warnings,
         profile: phases.finish(),
@@ -109,6 +113,7 @@ pub fn architecture(encoder: &Encoder) -> Architecture {
         state_bytes: 0,
         embedding_scale: encoder.embedding_scale,
         learned_positions: encoder.positions.is_some(),
+        per_layer: None,
     }
 }
 

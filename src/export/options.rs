@@ -83,6 +83,8 @@ pub struct ExportOptions {
     pub description: Option<String>,
     /// What the numbers between operations are: fp16, or fp32 for a twin that is computed exactly.
     pub activations: Option<Activations>,
+    /// Whether factors keep activations within fp16.
+    pub range_repair: Option<bool>,
     /// Precision of the weights: one for all, or a map of `default` and `rules`, each with `match` and `precision`.
     #[schemars(with = "Option<String>")]
     pub precision: Option<Plan>,
@@ -136,16 +138,25 @@ impl std::str::FromStr for Chunking {
 pub enum Target {
     #[default]
     Macos15,
+    Macos26,
+    Macos27,
     Ios18,
+    Ios26,
+    Ios27,
 }
 
 impl Choice for Target {
-    const ALL: &'static [Target] = &[Target::Macos15, Target::Ios18];
+    const ALL: &'static [Target] =
+        &[Target::Macos15, Target::Macos26, Target::Macos27, Target::Ios18, Target::Ios26, Target::Ios27];
 
     fn name(self) -> &'static str {
         match self {
             Target::Macos15 => "macos15",
+            Target::Macos26 => "macos26",
+            Target::Macos27 => "macos27",
             Target::Ios18 => "ios18",
+            Target::Ios26 => "ios26",
+            Target::Ios27 => "ios27",
         }
     }
 }
@@ -184,9 +195,15 @@ impl ExportOptions {
             license: self.license.or(other.license),
             description: self.description.or(other.description),
             activations: self.activations.or(other.activations),
+            range_repair: self.range_repair.or(other.range_repair),
             precision: self.precision.or(other.precision),
             rotate: self.rotate.or(other.rotate),
         }
+    }
+
+    /// Whether data can choose the codes of the precision.
+    pub(super) fn is_solvable(&self) -> bool {
+        self.precision.as_ref().is_some_and(Plan::is_solvable)
     }
 
     /// Fills in what follows from the model and the defaults.

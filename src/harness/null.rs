@@ -35,6 +35,7 @@ pub(crate) fn manifest(seq_lens: &[usize], batch: usize) -> Manifest {
             state_bytes: 0,
             embedding_scale: 1.0,
             learned_positions: false,
+            per_layer: None,
         }),
         checkpoint: Some(Checkpoint { name: "null".to_owned(), bytes: 0, digest: String::new() }),
         settings: Some(Settings {
@@ -60,6 +61,7 @@ pub(crate) fn manifest(seq_lens: &[usize], batch: usize) -> Manifest {
             layers: 1,
             masks: vec![Mask { input: "mask".to_owned(), window: None }],
             rotations: Vec::new(),
+            query_scales: Vec::new(),
             functions: vec![
                 function(FunctionRole::PREFILL, &["input_ids", "mask", "select"]),
                 function(FunctionRole::DECODE, &["input_ids", "mask", "k_cache", "v_cache"]),
@@ -70,6 +72,7 @@ pub(crate) fn manifest(seq_lens: &[usize], batch: usize) -> Manifest {
         tokenizer: None,
         compression: None,
         sensitivity: None,
+        range_repair: None,
         rotated: None,
         encoder: None,
         warnings: Vec::new(),

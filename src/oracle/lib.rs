@@ -63,6 +63,7 @@ const ENTRIES: &[Entry] = &[
     Entry { name: "glm4", names: LLAMA, open: textbook::glm::open_4 },
     Entry { name: "ernie4_5", names: LLAMA, open: textbook::ernie4_5::open },
     Entry { name: "minicpm", names: LLAMA, open: textbook::minicpm::open },
+    Entry { name: "gemma4", names: LLAMA, open: textbook::gemma4::open },
     Entry { name: "lfm2", names: LLAMA, open: textbook::lfm2::open },
     Entry { name: "qwen3_5", names: LLAMA, open: textbook::qwen3_5::open },
 ];

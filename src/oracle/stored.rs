@@ -66,6 +66,8 @@ const ROLES: &[Role] = &[
     role("mlp.gate_up_proj", &["mlp_gate", "mlp_up"]),
     role("shared_mlp.input_linear", &["mlp_gate", "mlp_up"]),
     role("shared_mlp.output_linear", &["mlp_down"]),
+    role("per_layer_input_gate", &["per_layer_gate"]),
+    role("per_layer_projection", &["per_layer_projection"]),
     by_inputs("attn.c_attn", &["attention_query", "attention_key", "attention_value"]),
     by_inputs("attn.c_proj", &["attention_output"]),
     by_inputs("mlp.c_fc", &["mlp_up"]),
@@ -80,6 +82,7 @@ const ROLES: &[Role] = &[
 
 /// Tables of which rows are looked up, by the ends of their names.
 const TABLES: &[(&str, &str)] = &[
+    ("embed_tokens_per_layer.weight", "per_layer_embedding_weight"),
     ("embed_tokens.weight", "embedding_weight"),
     ("wte.weight", "embedding_weight"),
     ("wpe.weight", "positions_weight"),
@@ -94,6 +97,9 @@ impl Overlay<'_> {
         }
         if let Some((_, table)) = TABLES.iter().find(|(end, _)| name.ends_with(end)) {
             return self.replace(&[Stored { name: table, rank: 2 }], &tensor);
+        }
+        if name.ends_with("per_layer_model_projection.weight") {
+            return self.replace(&[Stored { name: "per_layer_projection_weight", rank: 4 }], &tensor);
         }
         match layer_role(name) {
             Some((layer, role)) if role.by_inputs => {

@@ -244,8 +244,9 @@ fn shipped_configurations_are_valid() {
 fn every_number_of_a_checkpoint_is_a_parameter() {
     let folder = tempfile::tempdir().unwrap();
     for tiny in architectures::all() {
-        // The share of a gate is a setting that is stored as a tensor.
-        let numbers = tiny.tensors.iter().filter(|(name, _)| !name.contains(".act.alpha_"));
+        // The share of a gate and the factor on a layer are settings that are stored as tensors.
+        let is_setting = |name: &str| name.contains(".act.alpha_") || name.ends_with(".layer_scalar");
+        let numbers = tiny.tensors.iter().filter(|(name, _)| !is_setting(name));
         let stored: usize = numbers.map(|(_, (_, values))| values.len()).sum();
         let checkpoint = checkpoint::open(tiny.write(folder.path())).unwrap();
         let found = describe_architecture(&model::build(&checkpoint).unwrap()).parameters;
@@ -289,6 +290,19 @@ fn a_mixture_of_experts_is_refused_with_a_way_out() {
     let message = anemeter(&["export", arg(&checkpoint), "-o", arg(&output)]).complaint();
     assert!(message.contains("gathers of weights leave the Neural Engine"), "{message}");
     assert!(message.contains("help: export a dense model of the family (qwen3)"), "{message}");
+    assert!(!output.exists());
+}
+
+#[test]
+fn gemma_3n_is_refused_by_name_with_a_way_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = json!({"architectures": ["Gemma3nForConditionalGeneration"], "model_type": "gemma3n",
+        "vision_config": {"hidden_size": 8}});
+    let checkpoint = architectures::llama("gemma3n", &config).write(folder.path());
+    let output = folder.path().join("bundle");
+    let message = anemeter(&["export", arg(&checkpoint), "-o", arg(&output)]).complaint();
+    assert!(message.contains("`Gemma3nForConditionalGeneration` / `gemma3n` is not exported"), "{message}");
+    assert!(message.contains("AltUp") && message.contains("help: export Gemma 4 E2B or E4B"), "{message}");
     assert!(!output.exists());
 }
 

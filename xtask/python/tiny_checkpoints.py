@@ -215,6 +215,36 @@ def gemma3_with_images():
     )
 
 
+GEMMA4 = {
+    "hidden_size": 64,
+    "head_dim": 16,
+    "global_head_dim": 32,
+    "sliding_window": WINDOW,
+    "hidden_size_per_layer_input": 16,
+    "vocab_size_per_layer_input": VOCABULARY,
+}
+
+
+def gemma4(**more):
+    """The text model of a Gemma 4: the last layers have keys and values of earlier ones, and inputs of their own."""
+    return lambda: transformers.Gemma4TextConfig(**sizes(**{**GEMMA4, **more}))
+
+
+def published(config):
+    """`config.json` as published checkpoints of Gemma 4 have it, without a section for each layer."""
+    config.pop("per_layer_config")
+    return {**config, "global_head_dim": GEMMA4["global_head_dim"]}
+
+
+def gemma4_that_sees(**text):
+    """A Gemma 4 that sees and hears, of which the text model is exported."""
+    small = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    vision = {**small, "num_key_value_heads": 2, "head_dim": 8}
+    return lambda: transformers.Gemma4Config(
+        text_config=gemma4(**text)().to_dict(), vision_config=vision, audio_config=None, image_token_id=VOCABULARY - 1
+    )
+
+
 def decoder(kind, **more):
     """A configuration of a class of transformers by its name."""
     return lambda: getattr(transformers, f"{kind}Config")(**sizes(**more))
@@ -437,6 +467,52 @@ DECODERS = {
         dtype=torch.bfloat16,
         model=transformers.AutoModelForImageTextToText,
     ),
+    "ministral3-grown": Checkpoint(
+        decoder(
+            "Ministral3",
+            **AWKWARD,
+            head_dim=18,
+            rope_parameters=rope("yarn", 1e4, llama_4_scaling_beta=0.7, **{**MINISTRAL3, "factor": 2.0}),
+        )
+    ),
+    "gemma4": Checkpoint(
+        gemma4(
+            num_hidden_layers=6,
+            layer_types=["sliding_attention", "full_attention"] * 3,
+            num_kv_shared_layers=3,
+            use_double_wide_mlp=True,
+            final_logit_softcapping=12.0,
+        ),
+        dtype=torch.bfloat16,
+        rewrite=published,
+    ),
+    "gemma4-awkward": Checkpoint(
+        gemma4(
+            **{**AWKWARD, "num_hidden_layers": 6},
+            head_dim=20,
+            global_head_dim=28,
+            layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2,
+            num_kv_shared_layers=2,
+            hidden_size_per_layer_input=10,
+        )
+    ),
+    "gemma4-dense": Checkpoint(
+        gemma4(
+            num_hidden_layers=4,
+            layer_types=["sliding_attention", "full_attention"] * 2,
+            hidden_size_per_layer_input=0,
+            attention_k_eq_v=True,
+            num_global_key_value_heads=1,
+        ),
+        dtype=torch.bfloat16,
+    ),
+    "gemma4-sees": Checkpoint(
+        gemma4_that_sees(
+            num_hidden_layers=4, layer_types=["sliding_attention", "full_attention"] * 2, num_kv_shared_layers=2
+        ),
+        dtype=torch.bfloat16,
+        model=transformers.AutoModelForImageTextToText,
+    ),
     "starcoder2": Checkpoint(decoder("Starcoder2"), dtype=torch.bfloat16),
     "starcoder2-window": Checkpoint(
         decoder("Starcoder2", **AWKWARD, sliding_window=WINDOW, tie_word_embeddings=False, hidden_act="gelu")
@@ -607,6 +683,12 @@ CHECKPOINTS = {
 }
 
 
+def adds_one(model):
+    """Whether norms scale by one more than their weight."""
+    name = type(model).__name__
+    return "Gemma" in name and "Gemma4" not in name
+
+
 def randomise(model, generator):
     """Weights that keep activations near one, norms and biases that are not trivial."""
     transposed = {id(m.weight) for m in model.modules() if isinstance(m, transformers.pytorch_utils.Conv1D)}
@@ -625,10 +707,13 @@ def randomise(model, generator):
         elif "Qwen3_5" in type(model).__name__ and name.endswith("norm.weight"):
             value = noise * 0.3 + (1.0 if name.endswith("linear_attn.norm.weight") else 0.0)
         elif name.endswith("norm.weight") or ".ln_" in name and name.endswith("weight"):
-            value = noise * 0.3 + (0.0 if "Gemma" in type(model).__name__ else 1.0)
+            value = noise * 0.3 + (0.0 if adds_one(model) else 1.0)
         else:
             value = noise * 0.3
         parameter.data = value
+    for name, buffer in model.named_buffers():
+        if name.endswith("layer_scalar"):
+            buffer.data = 0.8 + 0.1 * torch.randn(buffer.shape, generator=generator)
 
 
 def write_tokenizer(folder):
@@ -708,8 +793,11 @@ def boundaries(model):
     original = section.get("original_max_position_embeddings")
     original = getattr(config, "original_max_position_embeddings", None) or original
     if section.get("llama_4_scaling_beta"):
-        yield "original_max_position_embeddings", original, True, None
-        return
+
+        def stop_growth(config):
+            config.rope_parameters["llama_4_scaling_beta"] = 0.0
+
+        yield "llama_4_scaling_beta", original, False, without(model, stop_growth)
     if kind == "dynamic":
         yield "max_position_embeddings", longest, True, None
     elif longest < LENGTHS[-1]:

@@ -4,6 +4,8 @@ use super::{Machine, Profiles};
 
 /// The newest macOS that targets of `lint` are named after.
 const NEWEST_MACOS: u32 = 27;
+/// The newest chip of a phone, which some Macs have, that devices of `lint` are named after.
+const NEWEST_A: u32 = 20;
 
 /// What about a machine is newer than what is known, a sentence each.
 pub fn newer_than_known(profiles: &Profiles, machine: &Machine) -> Vec<String> {
@@ -17,23 +19,31 @@ pub fn newer_than_known(profiles: &Profiles, machine: &Machine) -> Vec<String> {
              and expectations are of older ones"
         ));
     }
-    let known = profiles.listed().iter().filter_map(|profile| generation(profile.chip.as_deref()?)).max();
+    let listed = profiles.listed();
+    let known = listed.iter().filter_map(|profile| generation(profile.chip.as_deref()?, 'M')).max();
+    let named = |chip: &str| {
+        let of_macs = generation(chip, 'M')
+            .zip(known)
+            .filter(|(own, known)| own > known)
+            .map(|(_, known)| ('M', known));
+        let of_phones = generation(chip, 'A').filter(|own| *own > NEWEST_A).map(|_| ('A', NEWEST_A));
+        of_macs.or(of_phones)
+    };
     if let Some(chip) = &machine.chip
-        && let (Some(own), Some(known)) = (generation(chip), known)
-        && own > known
+        && let Some((family, known)) = named(chip)
     {
         found.push(format!(
-            "`{chip}` is newer than any chip known here, the newest of which is the M{known}: there are no figures for it"
+            "`{chip}` is newer than any chip known here, the newest of which is the {family}{known}: there are no figures for it"
         ));
     }
     found
 }
 
-/// The number of an `Apple M…`.
-fn generation(chip: &str) -> Option<u32> {
+/// The number of an `Apple M…` or an `Apple A…`.
+fn generation(chip: &str, family: char) -> Option<u32> {
     let mut words = chip.split_whitespace();
     let is_apple = words.next()?.eq_ignore_ascii_case("apple");
-    let number = words.next()?.strip_prefix(['M', 'm'])?.parse().ok()?;
+    let number = words.next()?.strip_prefix([family, family.to_ascii_lowercase()])?.parse().ok()?;
     is_apple.then_some(number)
 }
 
@@ -57,9 +67,12 @@ mod tests {
         let found = newer("macos", "28.1", Some("Apple M19 Max"));
         assert!(found[0].starts_with("macOS 28.1 is newer than any system known here"), "{found:?}");
         assert!(found[1].starts_with("`Apple M19 Max` is newer than any chip known here"), "{found:?}");
+        let found = newer("macos", "27.0", Some("Apple A21 Pro"));
+        assert!(found[0].contains("the newest of which is the A20"), "{found:?}");
         for (os, version, chip) in [
             ("macos", "27.2", Some("Apple M5 Max")),
             ("macos", "15.7.1", Some("Apple M1")),
+            ("macos", "27.1", Some("Apple A18 Pro")),
             ("macos", "unknown", None),
             ("linux", "99.1", Some("AMD EPYC 7M99")),
         ] {

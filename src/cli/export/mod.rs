@@ -11,7 +11,7 @@ use super::compress::{self, WORST};
 use super::inputs;
 use super::units::{Bytes, Count};
 use super::{Output, Result, Status};
-use crate::bundle::{Bundle, Exported, Phase, Rotated, Sensitivity, Settings};
+use crate::bundle::{Bundle, Exported, Phase, RangeRepair, Rotated, Sensitivity, Settings};
 use crate::checkpoint;
 use crate::compress::{Log, Precision, Totals};
 use crate::config;
@@ -66,6 +66,10 @@ pub(super) struct Args {
     /// `--precision auto` measures sensitivity on it [default of `auto`: a built-in text].
     #[arg(long, value_name = "FILE")]
     calibration: Option<PathBuf>,
+    /// Keep activations within fp16: factors, powers of two, are folded into weights and norms so that no activation of a
+    /// calibration is larger than half of what fp16 holds [text: that of --calibration, or a built-in one].
+    #[arg(long)]
+    range_repair: bool,
     /// Fold rotations into the weights, so that no channel stands out: the model computes the same, and loses less by few
     /// bits; `auto` does if the loss on a part of the calibration text that no code was chosen by is smaller then
     /// [default: off].
@@ -203,6 +207,7 @@ fn request(args: &Args) -> Result<Request, export::ExportError> {
         license: args.license.clone(),
         description: args.description.clone(),
         activations: args.activations,
+        range_repair: args.range_repair.then_some(true),
         precision: match args.precision {
             Some(PrecisionArg::All(precision)) => Some(precision.into()),
             Some(PrecisionArg::Auto) | None => None,
@@ -298,6 +303,9 @@ fn print(bundle: &Bundle, (checkpoint, args): (&Path, &Args), output: &mut Outpu
             output.line(line)?;
         }
     }
+    if let Some(repair) = &manifest.range_repair {
+        output.line(range(repair))?;
+    }
     for warning in &manifest.warnings {
         output.line(format_args!("warning: {warning}"))?;
     }
@@ -361,6 +369,16 @@ fn layers(sensitivity: &Sensitivity) -> Table {
         table.row(row.into_iter().chain(divergence).collect::<Vec<_>>());
     }
     table.indented(2)
+}
+
+/// What range repair found and changed.
+fn range(repair: &RangeRepair) -> String {
+    let RangeRepair { stream, tokens, largest_tensor, largest, repaired, .. } = repair;
+    let found = format!("largest activation of {tokens} tokens: {largest} in {largest_tensor}");
+    match repaired.len() {
+        0 => format!("{found}; nothing had to be repaired"),
+        count => format!("{found}; {count} tensors repaired, the residual stream times {stream}"),
+    }
 }
 
 /// What compression came to, and the weights that lose most.

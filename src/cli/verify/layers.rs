@@ -34,7 +34,9 @@ pub(super) fn trace(
     let mut traced = Vec::new();
     for &(form, seq_len) in forms {
         let ids = &prompt[..prompt.len().min(seq_len).min(LONGEST)];
-        let reference = oracle::trace(checkpoint, stored, ids).map_err(Failure::bad_input)?;
+        let mut reference = oracle::trace(checkpoint, stored, ids).map_err(Failure::bad_input)?;
+        // Range repair gives the residual stream of the packages a factor.
+        reference.scale(bundle.manifest().range_repair.as_ref().map_or(1.0, |repair| repair.stream));
         let mut driver = driver(args, bundle, Some(form), Numerics::Fp16Exact)?;
         let at_once = ids.len() - STEPS.min(ids.len() / 2);
         let found = layers(&mut driver, &places, (ids, at_once, seq_len), &reference, limit);

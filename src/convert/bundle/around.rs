@@ -188,6 +188,7 @@ fn describe(paths: &[PathBuf], name: String, digests: Digests) -> Result<(Manife
         tokenizer: None,
         compression: None,
         sensitivity: None,
+        range_repair: None,
         rotated: None,
         encoder: None,
         warnings,
@@ -232,6 +233,7 @@ fn chunk(file: File, asset: Option<Asset>, model: &Model) -> Chunk {
         layers: 0,
         masks: Vec::new(),
         rotations: Vec::new(),
+        query_scales: Vec::new(),
         functions: functions(model),
         asset,
     }

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::contract::Contract;
+use super::repair::RangeRepair;
 use crate::checkpoint::{self, CheckpointError};
 use crate::compress::Log;
 use crate::model::{Attends, Pooling};
@@ -57,6 +58,9 @@ pub struct Manifest {
     /// What each layer lost at each precision when it was compressed alone; absent unless precisions were chosen by it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sensitivity: Option<Sensitivity>,
+    /// Factors that keep activations within fp16; absent unless they were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub range_repair: Option<RangeRepair>,
     /// The rotations that are folded into the weights; absent if none were asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rotated: Option<Rotated>,
@@ -167,6 +171,19 @@ pub struct Architecture {
     pub embedding_scale: f32,
     /// Whether positions are learned vectors, so that functions which take ids take positions too.
     pub learned_positions: bool,
+    /// Inputs of each layer that are looked up besides; absent if layers have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub per_layer: Option<PerLayerLookup>,
+}
+
+/// What is looked up for a token besides its vector: a part for each layer.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PerLayerLookup {
+    /// Numbers of all layers.
+    pub width: usize,
+    /// Factor on them, which the host applies if embeddings are the host's.
+    pub scale: f32,
 }
 
 /// How an encoder makes vectors or scores of texts.
@@ -297,6 +314,9 @@ pub struct Chunk {
     pub masks: Vec<Mask>,
     /// The rotations its functions take.
     pub rotations: Vec<Rotation>,
+    /// The factors of queries that its functions take.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub query_scales: Vec<QueryScale>,
     /// Entry points of the package.
     pub functions: Vec<Function>,
     /// The same functions as a Core AI asset, if one was asked for. Where no package was asked for, `file` is the asset.
@@ -371,6 +391,18 @@ pub struct LongRotation {
     pub above: usize,
     /// The angle per position of each pair of dimensions, in f32.
     pub frequencies: Vec<f32>,
+}
+
+/// An input with a factor of queries for each token: `1 + beta * ln(1 + floor(position / length))`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct QueryScale {
+    /// Name of the input.
+    pub input: String,
+    /// How fast the factor grows.
+    pub beta: f64,
+    /// Positions before the first step.
+    pub length: usize,
 }
 
 /// A function of a package.

@@ -7,6 +7,7 @@ mod driving;
 mod error;
 mod files;
 mod manifest;
+mod repair;
 
 use std::path::{Path, PathBuf};
 
@@ -19,9 +20,10 @@ pub use error::BundleError;
 pub use files::asset_digest;
 pub use manifest::{
     Architecture, Asset, AssetFunction, Checkpoint, Chunk, Encoder, EncoderOutput, Exported, File, Function,
-    LayerSensitivity, LongRotation, Manifest, Mask, Phase, Port, Rotated, Rotation, SCHEMA, Sensitivity,
-    Settings, Tokenizer, Tool, digest_text,
+    LayerSensitivity, LongRotation, Manifest, Mask, PerLayerLookup, Phase, Port, QueryScale, Rotated,
+    Rotation, SCHEMA, Sensitivity, Settings, Tokenizer, Tool, digest_text,
 };
+pub use repair::{RangeRepair, RepairedTensor};
 
 /// The file that describes a bundle.
 pub const MANIFEST: &str = "export.json";

@@ -16,22 +16,16 @@ pub(super) struct Projected {
 /// What the heads give, a row for each token.
 pub(super) fn attend(
     attention: &Attention,
-    mut projected: Projected,
+    projected: &Projected,
     ranges: &[std::ops::Range<usize>],
 ) -> Vec<f32> {
-    let Attention { heads, kv_heads, head_dim, .. } = *attention;
-    for (rows, count, norm) in [
-        (&mut projected.query, heads, &attention.query_norm),
-        (&mut projected.key, kv_heads, &attention.key_norm),
-    ] {
-        place(rows, count * head_dim, head_dim, (norm.as_ref(), attention.rope.as_ref()), ranges);
-    }
+    let Attention { heads, head_dim, .. } = *attention;
     let width = heads * head_dim;
     let mut mixed = vec![0.0; projected.query.len()];
     for range in ranges {
         let rows = &mut mixed[range.start * width..range.end * width];
         let each: Vec<Vec<f32>> =
-            (0..heads).into_par_iter().map(|head| one_head(attention, &projected, range, head)).collect();
+            (0..heads).into_par_iter().map(|head| one_head(attention, projected, range, head)).collect();
         rows.par_chunks_mut(width.max(1)).enumerate().for_each(|(token, row)| {
             for (out, head) in row.chunks_mut(head_dim.max(1)).zip(&each) {
                 out.copy_from_slice(&head[token * head_dim..(token + 1) * head_dim]);
@@ -39,6 +33,33 @@ pub(super) fn attend(
         });
     }
     mixed
+}
+
+/// Queries as attention takes them.
+pub(super) fn place_query(attention: &Attention, rows: &mut [f32], ranges: &[std::ops::Range<usize>]) {
+    let Attention { heads, head_dim, .. } = *attention;
+    let width = heads * head_dim;
+    place(rows, width, head_dim, (attention.query_norm.as_ref(), attention.rope.as_ref()), ranges);
+    let Some(growth) = attention.growth else { return };
+    for range in ranges {
+        let rows = rows[range.start * width..range.end * width].chunks_mut(width.max(1));
+        rows.enumerate().for_each(|(position, row)| {
+            let factor = growth.factor(position);
+            row.iter_mut().for_each(|x| *x *= factor);
+        });
+    }
+}
+
+/// Keys and values as attention takes them.
+pub(super) fn place_key_and_value(
+    attention: &Attention,
+    (key, value): (&mut [f32], &mut [f32]),
+    ranges: &[std::ops::Range<usize>],
+) {
+    let Attention { kv_heads, head_dim, .. } = *attention;
+    let width = kv_heads * head_dim;
+    place(key, width, head_dim, (attention.key_norm.as_ref(), attention.rope.as_ref()), ranges);
+    place(value, width, head_dim, (attention.value_norm.as_ref(), None), ranges);
 }
 
 /// Norm and rotation of heads.

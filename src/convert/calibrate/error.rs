@@ -26,6 +26,14 @@ pub enum CalibrateError {
         /// Positions of the model.
         most: usize,
     },
+    /// Keys and values of a layer are those of one that was not computed before it.
+    #[error("layer {layer} sees keys and values of layer {source_layer}, which does not come before it")]
+    Shared {
+        /// The layer.
+        layer: usize,
+        /// The one that it names.
+        source_layer: usize,
+    },
     /// A layer without attention.
     #[error("layer {layer} has a convolution or a delta rule, which calibration does not compute yet")]
     Mixer {

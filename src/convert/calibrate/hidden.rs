@@ -2,6 +2,7 @@
 
 use rayon::prelude::*;
 
+use super::aside::Aside;
 use super::error::CalibrateError;
 use crate::model::{Decoder, Norm, NormKind, Position, Weight};
 
@@ -14,6 +15,8 @@ pub struct Hidden {
     pub lengths: Vec<usize>,
     /// The rows, sequence after sequence.
     pub rows: Vec<f32>,
+    /// What layers see besides.
+    pub(super) aside: Aside,
     /// How many tokens come first that are of the uncompressed model.
     pub exact: usize,
 }
@@ -58,7 +61,8 @@ impl Hidden {
             change(id, row);
             row.iter_mut().for_each(|x| *x *= decoder.embedding_scale);
         });
-        let mut hidden = Hidden { width, lengths, rows, exact: 0 };
+        let aside = Aside::of(decoder, &ids, &rows);
+        let mut hidden = Hidden { width, lengths, rows, aside, exact: 0 };
         if let Position::Learned(positions) = &decoder.position {
             hidden.place(positions)?;
         }
@@ -74,8 +78,7 @@ impl Hidden {
         let mut hidden = Hidden::embed(decoder, sequences, |_, _| ())?;
         let changed = Hidden::embed(decoder, sequences, change)?;
         hidden.exact = hidden.rows.len() / hidden.width.max(1);
-        hidden.rows.extend(changed.rows);
-        hidden.lengths.extend(changed.lengths);
+        hidden.append(changed);
         Ok(hidden)
     }
 
@@ -97,6 +100,7 @@ impl Hidden {
     pub(super) fn append(&mut self, other: Hidden) {
         self.rows.extend(other.rows);
         self.lengths.extend(other.lengths);
+        self.aside.append(other.aside);
     }
 
     /// The rows of each sequence.

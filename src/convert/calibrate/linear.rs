@@ -20,6 +20,7 @@ pub struct LoadedLinear {
     pub outputs: usize,
     /// How many inputs it has.
     pub inputs: usize,
+    pub(super) place: String,
     bias: Option<Vec<f32>>,
 }
 
@@ -45,6 +46,9 @@ impl<'a> Inputs<'a> {
 pub trait Observer: Send {
     /// Maps that take the same inputs, before they are applied. Their weights may be changed.
     fn before(&mut self, inputs: &Inputs<'_>, maps: &mut [LoadedLinear]) -> Result<(), CalibrateError>;
+
+    /// Activations that the program computes at a place, such as `layers_0_mlp_up`.
+    fn saw(&mut self, _place: &str, _values: &[f32]) {}
 }
 
 /// Nobody watches.
@@ -60,6 +64,7 @@ impl LoadedLinear {
         let size = |axis: usize| linear.weight.shape.get(axis).copied().unwrap_or(1);
         LoadedLinear {
             name: format!("{place}_weight"),
+            place: place.to_owned(),
             weight: read(&linear.weight),
             exact: None,
             outputs: size(0),

@@ -5,6 +5,7 @@
 //! [`quantize`] is the observer that chooses codes: each layer gets what the layers before it give with the codes that they
 //! got.
 
+mod aside;
 mod attention;
 mod error;
 mod held_out;
@@ -12,6 +13,7 @@ mod hidden;
 mod layer;
 mod linear;
 mod quantizer;
+mod range;
 mod sensitivity;
 #[cfg(test)]
 mod tests;
@@ -22,6 +24,7 @@ pub use hidden::Hidden;
 pub use layer::{head_input, run_layer};
 pub use linear::{Inputs, LoadedLinear, Observer};
 pub use quantizer::{Method, Quantized, Quantizer, Text, quantize};
+pub use range::{LargeActivation, RangeRepair, repair_range};
 pub use sensitivity::{Part, Probe, sensitivities};
 
 /// Runs something on a thread of the pool: kernels share work among the threads of the pool that they are called from.

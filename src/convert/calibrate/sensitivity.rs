@@ -93,6 +93,9 @@ impl Measurement<'_> {
                 width: hidden.width,
                 lengths: vec![tokens],
                 rows: hidden.rows[rows].to_vec(),
+                aside: hidden
+                    .aside
+                    .tokens(calibrated..calibrated + tokens, hidden.rows.len() / hidden.width.max(1)),
                 exact: 0,
             };
             let mut seen = Seen { calibrated, grams: BTreeMap::new() };

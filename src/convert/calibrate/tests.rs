@@ -1,6 +1,7 @@
 //! What the engine does with sequences, without any checkpoint of a real architecture; those are compared with independent
 //! references in the integration tests.
 
+use super::aside::Aside;
 use super::attention::{Projected, attend};
 use super::hidden::Hidden;
 use crate::checkpoint::{Encoding, Stored};
@@ -33,19 +34,22 @@ fn attention(window: Option<usize>) -> Attention {
         rope: None,
         window,
         softcap: None,
-        scaled_from: None,
+        growth: None,
+        value_norm: None,
+        shared_from: None,
         output_gate: None,
     }
 }
 
 #[test]
 fn tokens_see_those_before_them_in_their_own_sequence() {
-    let hidden = Hidden { width: 2, lengths: vec![3, 2], rows: vec![0.0; 10], exact: 0 };
+    let hidden =
+        Hidden { width: 2, lengths: vec![3, 2], rows: vec![0.0; 10], aside: Aside::default(), exact: 0 };
     assert_eq!(hidden.ranges(), [0..3, 3..5]);
     // Keys are all the same, so that what is seen is averaged.
     let projected =
         || Projected { query: vec![1.0; 10], key: vec![1.0; 5], value: vec![1.0, 2.0, 6.0, 8.0, 4.0] };
     let first = |rows: Vec<f32>| rows.chunks(2).map(|row| row[0]).collect::<Vec<f32>>();
-    assert_eq!(first(attend(&attention(None), projected(), &hidden.ranges())), [1.0, 1.5, 3.0, 8.0, 6.0]);
-    assert_eq!(first(attend(&attention(Some(2)), projected(), &hidden.ranges())), [1.0, 1.5, 4.0, 8.0, 6.0]);
+    assert_eq!(first(attend(&attention(None), &projected(), &hidden.ranges())), [1.0, 1.5, 3.0, 8.0, 6.0]);
+    assert_eq!(first(attend(&attention(Some(2)), &projected(), &hidden.ranges())), [1.0, 1.5, 4.0, 8.0, 6.0]);
 }

@@ -5,11 +5,12 @@
 //! `[batch * kv_heads, 1, ...]` keys; with one token, `[batch, kv_heads, group, width]` queries meet
 //! `[batch, kv_heads, ...]` keys. Scores have keys on the last axis; nothing is transposed on the way.
 
-use super::cache::{AttendedKv, Cache};
+use super::cache::AttendedKv;
 use super::error::{LowerError, Result};
 use super::graph::{CHANNELS, Graph};
 use super::norm::norm;
-use crate::model::{Attention, Norm};
+use super::sharing::KeysAndValues;
+use crate::model::{Attention, Norm, QueryGrowth};
 use anemeter_mil::ValueId;
 
 /// The axis of a head's width while heads have an axis of their own.
@@ -24,6 +25,8 @@ pub(super) struct Tokens {
     pub(super) masks: Vec<(Option<usize>, ValueId)>,
     /// Cosines and sines, `[1 or batch, 1, width, tokens]`, by rotation.
     pub(super) rotations: Vec<(crate::model::Rope, ValueId, ValueId)>,
+    /// Factors of queries, `[1 or batch, 1, 1, tokens]`, by how they grow.
+    pub(super) growths: Vec<(QueryGrowth, ValueId)>,
 }
 
 impl Tokens {
@@ -33,7 +36,7 @@ impl Tokens {
 }
 
 /// A head's sizes, checked.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Heads {
     pub(super) kv_heads: usize,
     pub(super) group: usize,
@@ -71,9 +74,9 @@ impl Heads {
 pub(super) fn attention(
     graph: &mut Graph<'_>,
     x: ValueId,
-    attention: &Attention,
+    (index, attention): (usize, &Attention),
     (hidden, tokens): (usize, &Tokens),
-    cache: &mut Cache,
+    kept: &mut KeysAndValues,
 ) -> Result {
     let heads = Heads::of(graph.scope(), attention)?;
     let q_channels = heads.queries() * heads.width;
@@ -81,8 +84,12 @@ pub(super) fn attention(
     let place = Placing { attention, tokens, width: heads.width };
     let query = place.place(graph, "query", query, (heads.queries(), attention.query_norm.as_ref()))?;
     let query = graph.scaled("query_scaled", query, attention.scale / cap(graph.scope(), attention)?)?;
+    let query = grown(graph, query, attention.growth, tokens)?;
 
-    let seen = remember(graph, x, attention, (hidden, tokens), cache)?;
+    let seen = match attention.shared_from {
+        Some(source) => kept.seen(graph.scope(), source)?,
+        None => remember(graph, x, (index, attention), (hidden, tokens), kept)?,
+    };
     let mask = tokens.masks.iter().find(|(window, _)| *window == attention.window).map(|&(_, id)| id);
     let mask = mask.ok_or_else(|| LowerError::model(graph.scope(), "the layer's mask is not an input"))?;
     let scoring = Scoring { mask, softcap: attention.softcap };
@@ -103,13 +110,22 @@ pub(super) fn attention(
     graph.linear("output", mixed, &attention.output, (hidden, q_channels))
 }
 
+/// Queries times the factor of their position.
+fn grown(graph: &mut Graph<'_>, query: ValueId, growth: Option<QueryGrowth>, tokens: &Tokens) -> Result {
+    let Some(growth) = growth else { return Ok(query) };
+    let factor = tokens.growths.iter().find(|(kind, _)| *kind == growth).map(|&(_, id)| id);
+    let missing = || LowerError::model(graph.scope(), "the layer's factor of queries is not an input");
+    let factor = factor.ok_or_else(missing)?;
+    graph.binary("mul", "query_grown", query, factor)
+}
+
 /// Keys and values of a layer over `x`, into the cache; gives what attention is to see.
 pub(super) fn remember(
     graph: &mut Graph<'_>,
     x: ValueId,
-    attention: &Attention,
+    (index, attention): (usize, &Attention),
     (hidden, tokens): (usize, &Tokens),
-    cache: &mut Cache,
+    kept: &mut KeysAndValues,
 ) -> Result<AttendedKv> {
     let heads = Heads::of(graph.scope(), attention)?;
     let channels = heads.kv_channels();
@@ -117,7 +133,8 @@ pub(super) fn remember(
     let value = graph.linear("value", x, &attention.value, (channels, hidden))?;
     let place = Placing { attention, tokens, width: heads.width };
     let key = place.place(graph, "key", key, (heads.kv_heads, attention.key_norm.as_ref()))?;
-    cache.exchange(graph, heads, tokens, (key, value))
+    let value = place.normed_value(graph, value, heads)?;
+    kept.exchange(graph, (index, heads), tokens, (key, value))
 }
 
 /// What queries are divided by so that scores come out as shares of their cap; 1 without a cap.
@@ -131,7 +148,7 @@ fn cap(at: &str, attention: &Attention) -> Result<f32> {
 
 /// What is done to scores before the softmax.
 #[derive(Clone, Copy)]
-struct Scoring {
+pub(super) struct Scoring {
     mask: ValueId,
     softcap: Option<f32>,
 }
@@ -145,7 +162,7 @@ impl Scoring {
     }
 
     /// Capped scores of what is seen.
-    fn masked(self, graph: &mut Graph<'_>, scores: ValueId) -> Result {
+    pub(super) fn masked(self, graph: &mut Graph<'_>, scores: ValueId) -> Result {
         let scores = self.capped(graph, scores)?;
         graph.binary("add", "masked", scores, self.mask)
     }
@@ -159,6 +176,18 @@ struct Placing<'a> {
 }
 
 impl Placing<'_> {
+    /// Values after the norm of their heads, in the shape that caches take.
+    fn normed_value(&self, graph: &mut Graph<'_>, value: ValueId, heads: Heads) -> Result {
+        let Some(by) = &self.attention.value_norm else { return Ok(value) };
+        let (batch, count) = (self.tokens.batch, self.tokens.count);
+        graph.within("value", |graph| {
+            let shape = [Some(batch), Some(heads.kv_heads), Some(heads.width), count];
+            let by_head = graph.reshape("heads", value, shape)?;
+            let normal = norm(graph, "norm", by_head, by, (WIDTH, heads.width))?;
+            graph.reshape("together", normal, [Some(batch), Some(heads.kv_channels()), Some(1), count])
+        })
+    }
+
     fn place(
         &self,
         graph: &mut Graph<'_>,
@@ -232,6 +261,7 @@ fn attend_many(
     let (key, value, by_position) = match *seen {
         AttendedKv::Channels { key, value } => (key, value, false),
         AttendedKv::Positions { key, value } => (key, value, true),
+        AttendedKv::Pieces(ref pieces) => return pieces.attend_many(graph, query, scoring, (heads, tokens)),
         AttendedKv::Past { .. } => {
             return Err(LowerError::model(graph.scope(), "a cache input is read one token at a time"));
         }
@@ -259,11 +289,12 @@ fn attend_one(
     (heads, batch): (Heads, usize),
 ) -> Result {
     let Heads { kv_heads, group, width } = heads;
-    let query = graph.reshape("queries", query, [Some(batch), Some(kv_heads), Some(group), Some(width)])?;
     let (key, value, by_position) = match *seen {
         AttendedKv::Positions { key, value } => (key, value, true),
         AttendedKv::Channels { key, value } | AttendedKv::Past { key, value, .. } => (key, value, false),
+        AttendedKv::Pieces(ref pieces) => return pieces.attend_one(graph, query, scoring, (heads, batch)),
     };
+    let query = graph.reshape("queries", query, [Some(batch), Some(kv_heads), Some(group), Some(width)])?;
     let shape = match by_position {
         true => [Some(batch), Some(kv_heads), None, Some(width)],
         false => [Some(batch), Some(kv_heads), Some(width), None],

@@ -3,6 +3,7 @@
 //! What is seen of padding and of other tokens comes in as masks, and how much each token counts in a pooled vector
 //! as the input `pool`: first, last, mean and weighted mean are one product and one sum in the graph.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use super::norm::{norm, unit_length};
 use super::options::Options;
 use super::positions::Positions;
 use super::read_stats::ReadStats;
+use super::sharing::KeysAndValues;
 use super::weights::Weights;
 use super::{Chunk, chunk_name};
 use crate::model::{
@@ -112,7 +114,7 @@ impl EncoderBuilder<'_> {
             });
             masks.push((mask.window, by_head(graph, &mask.name, id, (batch, self.kv_heads()?))?));
         }
-        Ok(Tokens { batch, count, masks, rotations })
+        Ok(Tokens { batch, count, masks, rotations, growths: Vec::new() })
     }
 
     /// Key and value heads, which all layers have alike.
@@ -204,7 +206,8 @@ fn layer(
 ) -> Result {
     let EncoderLayer { attention: mixing, mlp: widening } = layer;
     let x = residual(graph, x, mixing, (["attention", "attended"], hidden), |graph, x, part| {
-        attention(graph, x, part, (hidden, tokens), &mut Cache::None)
+        let mut nothing = KeysAndValues::new(Cache::None, BTreeSet::new());
+        attention(graph, x, (0, part), (hidden, tokens), &mut nothing)
     })?;
     residual(graph, x, widening, (["mlp", "out"], hidden), |graph, x, part| mlp(graph, x, part, hidden))
 }

@@ -1,9 +1,10 @@
 //! Functions of one chunk: tokens or vectors in, vectors or logits out.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
-use super::attention::{Tokens, attention};
-use super::cache::{self, Cache, KvState, Past};
+use super::attention::{Heads, Tokens, attention};
+use super::cache::{self, Cache, KvState, Past, StateUnit};
 use super::carried::Carried;
 use super::delta_net::delta_net;
 use super::error::{LowerError, Result};
@@ -11,7 +12,9 @@ use super::graph::{CHANNELS, Finished, Graph, SEQUENCE};
 use super::mlp::mlp;
 use super::norm::norm;
 use super::options::Options;
+use super::per_layer::{self, LayerInputs};
 use super::positions::Positions;
+use super::sharing::{self, KeysAndValues, Sharing};
 use super::short_conv::short_conv;
 use super::weights::{WeightRequest, Weights};
 use crate::model::{Decoder, Layer, Mixer, Norm, Position, Residual};
@@ -32,14 +35,14 @@ pub(super) struct ChunkBuilder<'a> {
 
 /// What is known of earlier tokens, and what later ones are to know.
 pub(super) struct Memory {
-    pub(super) cache: Cache,
+    pub(super) kept: KeysAndValues,
     carried: Carried,
 }
 
 impl Memory {
     /// A cache, and no other states.
     pub(super) fn of(cache: Cache) -> Memory {
-        Memory { cache, carried: Carried::none() }
+        Memory { kept: KeysAndValues::new(cache, BTreeSet::new()), carried: Carried::none() }
     }
 }
 
@@ -134,8 +137,10 @@ impl ChunkBuilder<'_> {
             None => FunctionRole::EMBED.to_owned(),
         };
         let mut graph = Graph::new(&name, options.opset, &lengths.all, &mut self.weights);
-        let hidden = embed(&mut graph, decoder, |length| [options.batch, length])?;
-        Ok(graph.finish(&[("hidden".to_owned(), hidden)]))
+        let embedded = embed(&mut graph, decoder, |length| [options.batch, length])?;
+        let looked_up = embedded.looked_up.map(|id| (per_layer::LOOKED_UP.to_owned(), id));
+        let vectors = ("hidden".to_owned(), embedded.vectors);
+        Ok(graph.finish(&std::iter::once(vectors).chain(looked_up).collect::<Vec<_>>()))
     }
 
     /// A function that runs the layers.
@@ -148,81 +153,145 @@ impl ChunkBuilder<'_> {
                 Embeddings::Graph => true,
             };
         let (range, positions) = (self.layers.clone(), self.positions.clone());
-        let cache_shape = self.cache_shape(task)?;
+        let sharing = Sharing::of(&decoder.layers, range.clone())?;
+        let cache_sizes = CacheSizes::of(&sharing.cached, task, options.batch)?;
         let carried_sizes = Carried::sizes(self.own_layers(), self.layers.start)?;
+        let is_first = self.is_first();
         let mut graph = Graph::new(&task.name(lengths.only), options.opset, &lengths.all, &mut self.weights);
 
         let batch = options.batch;
-        let mut x = match embeds {
+        let embedded = match embeds {
             true => embed(&mut graph, decoder, |length| [batch, task.tokens(length)])?,
-            false => {
-                graph.input("hidden", DType::F16, |length| [batch, decoder.hidden, 1, task.tokens(length)])
-            }
+            false => taken_vectors(&mut graph, decoder, is_first, (batch, task)),
         };
         let tokens = tokens(&mut graph, task, &lengths.all, (batch, &positions))?;
-        let cache = open_cache(&mut graph, task, cache_shape)?;
+        let inputs = layer_inputs(&mut graph, decoder, embedded, (options.chunks, task, &tokens))?;
+        let cache = open_cache(&mut graph, task, cache_sizes)?;
+        let mut kept = KeysAndValues::new(cache, sharing.exported.clone());
+        take_in(&mut graph, &sharing, task, &tokens, &mut kept)?;
         let carried = Carried::open(&mut graph, task, carried_sizes, batch);
-        let mut memory = Memory { cache, carried };
+        let mut memory = Memory { kept, carried };
         let select = is_last && !task.is_one();
         let select =
             select.then(|| graph.input("select", DType::F16, |length| [batch, 1, 1, task.tokens(length)]));
 
-        for index in range {
+        let mut x = embedded.vectors;
+        for index in range.clone() {
             let block = &decoder.layers[index];
             x = graph.within(&format!("layers_{index}"), |graph| {
-                layer(graph, x, block, (decoder.hidden, &tokens), &mut memory)
+                layer(graph, x, (index, block), (decoder.hidden, &tokens, inputs), &mut memory)
             })?;
         }
         let mut outputs = match is_last {
             true => head(&mut graph, x, select, (decoder, options.head_split))?,
             false => vec![("hidden_out".to_owned(), x)],
         };
-        if let Cache::Io { keys, values, .. } = memory.cache {
+        if let Some(inputs) = inputs.filter(|_| is_first && !is_last) {
+            let rest = inputs.from(&mut graph, range.end..decoder.layers.len())?;
+            outputs.push((per_layer::INPUTS.to_owned(), rest));
+        }
+        let Memory { mut kept, carried } = memory;
+        outputs.append(&mut kept.outputs);
+        if let Some((keys, values)) = kept.new_of_io() {
             outputs.push(("k_new".to_owned(), graph.concat("keys_new", &keys, CHANNELS)?));
             outputs.push(("v_new".to_owned(), graph.concat("values_new", &values, CHANNELS)?));
         }
-        outputs.extend(memory.carried.outputs(&mut graph)?);
+        outputs.extend(carried.outputs(&mut graph)?);
         Ok(graph.finish(&outputs))
-    }
-
-    /// The shape of a cache input at context 0, or of the state.
-    fn cache_shape(&self, task: Task) -> Result<[usize; 4]> {
-        let (layers, first, batch) = (self.own_layers(), self.layers.start, self.options.batch);
-        match task {
-            Task::Whole | Task::Prefill | Task::Decode => Ok([batch, cache::channels(layers, first)?, 1, 0]),
-            Task::Extend { context, .. } => {
-                let (kv_heads, width) = cache::shared_heads(layers, first)?;
-                Ok([2 * layers.len() * batch, kv_heads, context, width])
-            }
-        }
     }
 }
 
-fn open_cache(graph: &mut Graph<'_>, task: Task, shape: [usize; 4]) -> Result<Cache> {
-    let [batch, channels, ..] = shape;
-    match task {
+/// What the cache of a function holds.
+#[derive(Clone, Copy)]
+struct CacheSizes {
+    batch: usize,
+    /// Channels of the keys of all layers; none if no layer attends.
+    channels: usize,
+    /// The shape of the state of the form that has one, and what a slot of it holds.
+    state: Option<([usize; 4], StateUnit)>,
+}
+
+impl CacheSizes {
+    fn of(cached: &[(usize, Heads)], task: Task, batch: usize) -> Result<CacheSizes> {
+        let channels = cache::channels(cached)?;
+        let state = match task {
+            Task::Whole | Task::Prefill | Task::Decode => None,
+            Task::Extend { context, .. } => {
+                let unit = StateUnit::of(cached)?;
+                let slots: usize = cached.iter().map(|&(_, heads)| unit.slots(heads)).sum();
+                Some(([2 * slots * batch, unit.kv_heads, context, unit.width], unit))
+            }
+        };
+        Ok(CacheSizes { batch, channels, state })
+    }
+}
+
+fn open_cache(graph: &mut Graph<'_>, task: Task, sizes: CacheSizes) -> Result<Cache> {
+    let CacheSizes { batch, channels, state } = sizes;
+    match (task, state) {
         // No layer of the chunk attends.
-        Task::Prefill | Task::Decode if channels == 0 => Ok(Cache::None),
-        Task::Whole => Ok(Cache::None),
-        Task::Prefill => Ok(Cache::Io { keys: Vec::new(), values: Vec::new(), past: None }),
-        Task::Decode => {
-            let keys = graph.input("k_cache", DType::F16, |context| [batch, channels, 1, context]);
-            let values = graph.input("v_cache", DType::F16, |context| [batch, channels, 1, context]);
-            let past = Some(Past { keys, values, offset: 0 });
-            Ok(Cache::Io { keys: Vec::new(), values: Vec::new(), past })
-        }
-        Task::Extend { context, query } => {
+        (Task::Prefill | Task::Decode, _) if channels == 0 => Ok(Cache::None),
+        (Task::Extend { context, query }, Some((shape, unit))) => {
             let begin = graph.index("position");
             let state = graph.state(&kv_state_name(context), &shape);
             let query = i32::try_from(query).unwrap_or(i32::MAX);
             let end = graph.binary("add", "position_end", begin, [query])?;
             let content = graph.read_state("kept", state)?;
-            Ok(Cache::State(KvState { state, content, begin, end, layer: 0 }))
+            Ok(Cache::State(KvState { state, content, begin, end, slot: 0, unit }))
+        }
+        (Task::Whole | Task::Extend { .. }, _) => Ok(Cache::None),
+        (Task::Prefill, _) => Ok(Cache::Io { keys: Vec::new(), values: Vec::new(), past: None }),
+        (Task::Decode, _) => {
+            let keys = graph.input("k_cache", DType::F16, |context| [batch, channels, 1, context]);
+            let values = graph.input("v_cache", DType::F16, |context| [batch, channels, 1, context]);
+            let past = Some(Past { keys, values, offset: 0 });
+            Ok(Cache::Io { keys: Vec::new(), values: Vec::new(), past })
         }
     }
 }
 
-/// Declares masks and rotations.
+/// Takes keys and values of layers of earlier chunks in.
+fn take_in(
+    graph: &mut Graph<'_>,
+    sharing: &Sharing,
+    task: Task,
+    tokens: &Tokens,
+    kept: &mut KeysAndValues,
+) -> Result<()> {
+    for &(layer, heads) in sharing.cached.iter().filter(|(layer, _)| sharing.imported.contains(layer)) {
+        let shape = |length: usize| [tokens.batch, heads.kv_channels(), 1, task.tokens(length)];
+        let [key, value] = sharing::names(layer).map(|name| graph.input(&name, DType::F16, shape));
+        graph.within(&format!("shared_{layer}"), |graph| {
+            // What comes in must not go out under another name as it is.
+            let flat = [Some(tokens.batch), Some(heads.kv_channels()), Some(1), tokens.count];
+            let value = graph.reshape("value_taken", value, flat)?;
+            kept.exchange(graph, (layer, heads), tokens, (key, value))
+        })?;
+    }
+    Ok(())
+}
+
+/// The inputs of layers, made or taken.
+fn layer_inputs(
+    graph: &mut Graph<'_>,
+    decoder: &Decoder,
+    embedded: Embedded,
+    (chunks, task, tokens): (usize, Task, &Tokens),
+) -> Result<Option<LayerInputs>> {
+    let Some(inputs) = &decoder.per_layer else { return Ok(None) };
+    if let Some(looked_up) = embedded.looked_up {
+        let extent = (tokens.batch, tokens.count);
+        let parts = (looked_up, embedded.vectors);
+        return per_layer::inputs_of_all(graph, inputs, parts, (decoder.hidden, extent)).map(Some);
+    }
+    let (first, width) = (share(decoder.layers.len(), 0, chunks).end, inputs.width);
+    let channels = (decoder.layers.len() - first) * width;
+    let shape = |length: usize| [tokens.batch, channels, 1, task.tokens(length)];
+    let all = graph.input(per_layer::INPUTS, DType::F16, shape);
+    Ok(Some(LayerInputs { all, first, width }))
+}
+
+/// Declares masks, rotations and factors of queries.
 fn tokens(
     graph: &mut Graph<'_>,
     task: Task,
@@ -249,11 +318,38 @@ fn tokens(
         (mask.window, id)
     });
     let masks = masks.collect();
-    Ok(Tokens { batch, count, masks, rotations })
+    let growths = positions.growths.iter().map(|input| {
+        (input.growth, graph.input(&input.name, DType::F16, |length| [rows, 1, 1, task.tokens(length)]))
+    });
+    let growths = growths.collect();
+    Ok(Tokens { batch, count, masks, rotations, growths })
+}
+
+/// What a function begins with.
+#[derive(Clone, Copy)]
+struct Embedded {
+    /// Vectors of the tokens, or what the chunk before gave.
+    vectors: ValueId,
+    /// What is looked up for each token besides.
+    looked_up: Option<ValueId>,
+}
+
+/// What a function begins with that takes no ids.
+fn taken_vectors(
+    graph: &mut Graph<'_>,
+    decoder: &Decoder,
+    is_first: bool,
+    (batch, task): (usize, Task),
+) -> Embedded {
+    let width = |channels: usize| move |length: usize| [batch, channels, 1, task.tokens(length)];
+    let vectors = graph.input("hidden", DType::F16, width(decoder.hidden));
+    let inputs = decoder.per_layer.as_ref().filter(|_| is_first);
+    let looked_up = inputs.map(|inputs| graph.input(per_layer::LOOKED_UP, DType::F16, width(inputs.all())));
+    Embedded { vectors, looked_up }
 }
 
 /// Ids to vectors, scale and learned positions included.
-fn embed(graph: &mut Graph<'_>, decoder: &Decoder, shape: impl Fn(usize) -> [usize; 2]) -> Result {
+fn embed(graph: &mut Graph<'_>, decoder: &Decoder, shape: impl Fn(usize) -> [usize; 2]) -> Result<Embedded> {
     let ids = graph.ids("input_ids", &shape);
     let table = embedding_table(graph, decoder)?;
     let rows = graph.gather("embedding_rows", table, ids)?;
@@ -266,7 +362,9 @@ fn embed(graph: &mut Graph<'_>, decoder: &Decoder, shape: impl Fn(usize) -> [usi
         rows = graph.binary("add", "placed_rows", rows, positions)?;
     }
     let columns = graph.transpose("embedding_columns", rows, [0, 2, 1])?;
-    graph.expand("embedded", columns, 2)
+    let vectors = graph.expand("embedded", columns, 2)?;
+    let looked_up = decoder.per_layer.as_ref().map(|inputs| per_layer::looked_up(graph, inputs, ids));
+    Ok(Embedded { vectors, looked_up: looked_up.transpose()? })
 }
 
 /// The embedding as a constant.
@@ -279,8 +377,8 @@ pub(super) fn embedding_table(graph: &mut Graph<'_>, decoder: &Decoder) -> Resul
 pub(super) fn layer(
     graph: &mut Graph<'_>,
     x: ValueId,
-    layer: &Layer,
-    (hidden, tokens): (usize, &Tokens),
+    (index, layer): (usize, &Layer),
+    (hidden, tokens, inputs): (usize, &Tokens, Option<LayerInputs>),
     memory: &mut Memory,
 ) -> Result {
     let normed = |graph: &mut Graph<'_>, label: &str, x: ValueId, by: Option<&Norm>| match by {
@@ -289,17 +387,11 @@ pub(super) fn layer(
     };
     let into = normed(graph, "attention_norm", x, layer.attention_norm.as_ref())?;
     let sizes = (hidden, tokens);
-    let mixed = match &layer.mixer {
-        Mixer::Attention(own) => {
-            graph.within("attention", |graph| attention(graph, into, own, sizes, &mut memory.cache))?
-        }
-        Mixer::ShortConv(own) => {
-            graph.within("short_conv", |graph| short_conv(graph, into, own, sizes, &mut memory.carried))?
-        }
-        Mixer::DeltaNet(own) => {
-            graph.within("delta_net", |graph| delta_net(graph, into, own, sizes, &mut memory.carried))?
-        }
-    };
+    let mixed = graph.within(layer.mixer.name(), |graph| match &layer.mixer {
+        Mixer::Attention(own) => attention(graph, into, (index, own), sizes, &mut memory.kept),
+        Mixer::ShortConv(own) => short_conv(graph, into, own, sizes, &mut memory.carried),
+        Mixer::DeltaNet(own) => delta_net(graph, into, own, sizes, &mut memory.carried),
+    })?;
     let mixed = normed(graph, "post_attention_norm", mixed, layer.post_attention_norm.as_ref())?;
     let attended = graph.binary("add", "attended", x, mixed)?;
     let into = match (layer.residual, &layer.mlp_norm) {
@@ -310,7 +402,13 @@ pub(super) fn layer(
     let into = normed(graph, "mlp_norm", into, layer.mlp_norm.as_ref())?;
     let wide = graph.within("mlp", |graph| mlp(graph, into, &layer.mlp, hidden))?;
     let wide = normed(graph, "post_mlp_norm", wide, layer.post_mlp_norm.as_ref())?;
-    graph.binary("add", "out", attended, wide)
+    let mut out = graph.binary("add", "out", attended, wide)?;
+    if let Some(mix) = &layer.per_layer {
+        let at = graph.scope().to_owned();
+        let inputs = inputs.ok_or_else(|| LowerError::model(&at, "the layer has no inputs of its own"))?;
+        out = inputs.mixed(graph, out, mix, (index, hidden))?;
+    }
+    graph.scaled("scaled", out, layer.scale)
 }
 
 /// Logits of the selected position, or of all, in as many parts as asked for.

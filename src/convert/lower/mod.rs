@@ -19,8 +19,11 @@ mod graph;
 mod mlp;
 mod norm;
 mod options;
+mod per_layer;
+mod pieces;
 mod positions;
 mod read_stats;
+mod sharing;
 mod short_conv;
 mod weights;
 
@@ -41,7 +44,7 @@ pub use encoder::lower_encoder;
 pub use error::LowerError;
 use error::Result;
 pub use options::Options;
-pub use positions::{MaskInput, Positions, RotationInput};
+pub use positions::{GrowthInput, MaskInput, Positions, RotationInput};
 pub use read_stats::{ReadStats, Reading};
 
 /// A part of a model that becomes a package.

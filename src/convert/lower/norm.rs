@@ -8,7 +8,7 @@ use half::f16;
 
 use super::error::{LowerError, Result};
 use super::graph::Graph;
-use crate::model::{Norm, NormKind};
+use crate::model::{Norm, NormKind, Source};
 use anemeter_mil::ValueId;
 
 /// The least divisor. Inputs below it are near the resolution of fp16, and `epsilon` over its square is small.
@@ -45,8 +45,13 @@ pub(super) fn norm(
         // A column of zeros, such as padding, must not become infinity times zero.
         let inverse = graph.rsqrt("inverse", variance, f16::from_bits(1))?;
         let normal = graph.binary("mul", "normal", scaled, inverse)?;
-        let weight = graph.whole("weight", &norm.weight, &[size], &parameter)?;
-        let out = graph.binary("mul", "out", normal, weight)?;
+        let out = match norm.weight.source {
+            Source::Ones(_) => normal,
+            _ => {
+                let weight = graph.whole("weight", &norm.weight, &[size], &parameter)?;
+                graph.binary("mul", "out", normal, weight)?
+            }
+        };
         match &norm.bias {
             Some(bias) => {
                 let bias = graph.whole("bias", bias, &[size], &parameter)?;

@@ -151,22 +151,19 @@ struct Reach {
     learned: Option<usize>,
     /// Positions up to which its rotations are the same for every length.
     fixed: Option<usize>,
-    /// Positions up to which it does not scale queries by their position.
-    unscaled: Option<usize>,
 }
 
 impl Reach {
     fn of(decoder: &Decoder) -> Reach {
         let is_learned = matches!(decoder.position, Position::Learned(_));
         let attentions = decoder.layers.iter().filter_map(Layer::attention);
-        let unscaled = attentions.clone().filter_map(|attention| attention.scaled_from).min();
-        Reach { learned: is_learned.then_some(decoder.max_positions), fixed: fixed(attentions), unscaled }
+        Reach { learned: is_learned.then_some(decoder.max_positions), fixed: fixed(attentions) }
     }
 
     fn of_encoder(encoder: &Encoder) -> Reach {
         let attentions = encoder.layers.iter().map(|layer| &layer.attention.part);
         let learned = encoder.positions.as_ref().map(|_| encoder.max_positions);
-        Reach { learned, fixed: fixed(attentions), unscaled: None }
+        Reach { learned, fixed: fixed(attentions) }
     }
 }
 
@@ -189,13 +186,6 @@ fn check_lengths(option: &'static str, lengths: &[usize], reach: Reach) -> Resul
         }
         if let Some(learned) = reach.learned.filter(|&learned| length > learned) {
             let message = format!("has {length}, the model learned {learned} positions");
-            return Err(LowerError::option(option, message));
-        }
-        if let Some(most) = reach.unscaled.filter(|&most| length > most) {
-            let message = format!(
-                "has {length}; from position {most} on the model scales queries by their position, which is not \
-                 supported; should be 2 to {most}"
-            );
             return Err(LowerError::option(option, message));
         }
         if let Some(most) = reach.fixed.filter(|&most| length > most) {

@@ -1,6 +1,7 @@
-//! The inputs that tell a function where tokens are: attention masks and RoPE tables, one per kind the layers use.
+//! The inputs that tell a function where tokens are: attention masks, RoPE tables and factors of queries, one per kind the
+//! layers use.
 
-use crate::model::{Attention, Layer, Rope};
+use crate::model::{Attention, Layer, QueryGrowth, Rope};
 
 /// A mask that a function takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,13 +23,24 @@ pub struct RotationInput {
     pub rope: Rope,
 }
 
-/// The masks and rotations that some layers use.
+/// An input with a factor of queries for each token.
+#[derive(Debug, Clone, PartialEq)]
+pub struct GrowthInput {
+    /// Name of the input.
+    pub name: String,
+    /// How the factor grows with the position.
+    pub growth: QueryGrowth,
+}
+
+/// The masks, rotations and factors of queries that some layers use.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Positions {
     /// Masks; the one without a window comes first.
     pub masks: Vec<MaskInput>,
     /// Rotations; those of layers without a window come first.
     pub rotations: Vec<RotationInput>,
+    /// Factors of queries.
+    pub growths: Vec<GrowthInput>,
 }
 
 impl Positions {
@@ -45,6 +57,12 @@ impl Positions {
                 if positions.masks.iter().all(|mask| mask.window != attention.window) {
                     let name = format!("mask{}", suffix(positions.masks.len()));
                     positions.masks.push(MaskInput { name, window: attention.window });
+                }
+                if let Some(growth) = attention.growth
+                    && positions.growths.iter().all(|input| input.growth != growth)
+                {
+                    let name = format!("query_scale{}", suffix(positions.growths.len()));
+                    positions.growths.push(GrowthInput { name, growth });
                 }
                 let Some(rope) = &attention.rope else { continue };
                 if positions.rotations.iter().all(|rotation| rotation.rope != *rope) {
@@ -66,6 +84,7 @@ impl Positions {
     pub(super) fn used_by_attentions(&self, attentions: &[&Attention]) -> Positions {
         let mut used = self.clone();
         used.masks.retain(|mask| attentions.iter().any(|a| a.window == mask.window));
+        used.growths.retain(|input| attentions.iter().any(|a| a.growth == Some(input.growth)));
         used.rotations.retain(|rotation| attentions.iter().any(|a| a.rope.as_ref() == Some(&rotation.rope)));
         used
     }

@@ -1,13 +1,15 @@
 //! The operations that each part of a layer becomes, with their shapes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::attention::{Heads, Tokens, attention};
-use super::cache::{self, Cache, KvState, Past};
+use super::cache::{self, AttendedKv, Cache, KvState, Past, StateUnit};
 use super::error::Result;
 use super::graph::{CHANNELS, Graph};
 use super::mlp::mlp;
 use super::norm::norm;
+use super::sharing::{KeysAndValues, Sharing};
 use super::weights::Weights;
 use super::{ReadStats, fp16_payload};
 use crate::checkpoint::Stored;
@@ -50,7 +52,9 @@ fn an_attention([heads, kv_heads, head_dim]: [usize; 3], rotated: Option<usize>)
         rope: rotated.map(|dims| Rope { base: 1e4, dims, scaling: RopeScaling::None }),
         window: None,
         softcap: None,
-        scaled_from: None,
+        growth: None,
+        value_norm: None,
+        shared_from: None,
         output_gate: None,
     }
 }
@@ -88,9 +92,10 @@ fn attended(
             (rope.clone(), table("cos"), table("sin"))
         });
         let rotations = rotations.collect();
-        let known = Tokens { batch: 1, count: Some(tokens), masks: vec![(None, mask)], rotations };
-        let mut cache = cache(graph);
-        attention(graph, x, &layer, (HIDDEN, &known), &mut cache)
+        let known =
+            Tokens { batch: 1, count: Some(tokens), masks: vec![(None, mask)], rotations, growths: vec![] };
+        let mut kept = KeysAndValues::new(cache(graph), BTreeSet::new());
+        attention(graph, x, (0, &layer), (HIDDEN, &known), &mut kept)
     })
 }
 
@@ -227,7 +232,8 @@ fn a_state_is_updated_before_it_is_seen() {
         let state = graph.state("cache", &[2 * 2, 2, 5, 8]);
         let (begin, end) = (graph.index("begin"), graph.index("end"));
         let content = graph.read_state("kept", state).unwrap();
-        Cache::State(KvState { state, content, begin, end, layer: 1 })
+        let unit = StateUnit { kv_heads: 2, width: 8 };
+        Cache::State(KvState { state, content, begin, end, slot: 1, unit })
     });
     let at = |wanted: &str| {
         lines.iter().position(|line| line == wanted).unwrap_or_else(|| panic!("{wanted} of {lines:#?}"))
@@ -245,6 +251,65 @@ fn a_state_is_updated_before_it_is_seen() {
 }
 
 #[test]
+fn a_head_wider_than_a_slot_is_attended_in_pieces() {
+    let state = |tokens: usize| {
+        attended(tokens, 5, None, |graph| {
+            // Two heads of width 8 take four slots of width 4 and one head.
+            let state = graph.state("cache", &[2 * 5, 1, 5, 4]);
+            let (begin, end) = (graph.index("begin"), graph.index("end"));
+            let content = graph.read_state("kept", state).unwrap();
+            let unit = StateUnit { kv_heads: 1, width: 4 };
+            Cache::State(KvState { state, content, begin, end, slot: 1, unit })
+        })
+    };
+    let many = state(3);
+    for line in [
+        "concat update [8, 1, 3, 4]",
+        "slice_by_index key_kept [4, 1, 5, 4]",
+        "reshape key_pieces [2, 2, 5, 4]",
+        "slice_by_index key_piece [2, 1, 5, 4]",
+        "matmul score_piece [2, 2, 3, 5]",
+        "add score_sum [2, 2, 3, 5]",
+        "matmul piece [2, 2, 4, 3]",
+        "concat attended [2, 2, 8, 3]",
+    ] {
+        assert!(many.iter().any(|found| found == line), "{line} of {many:#?}");
+    }
+    let one = state(1);
+    for line in
+        ["matmul score_piece [1, 2, 2, 5]", "matmul piece [1, 2, 2, 4]", "concat attended [1, 2, 2, 8]"]
+    {
+        assert!(one.iter().any(|found| found == line), "{line} of {one:#?}");
+    }
+}
+
+#[test]
+fn keys_of_an_earlier_layer_are_seen_and_given_to_later_chunks() {
+    let lines = lowered(3, |graph, x| {
+        let (own, mut shared) = (an_attention(HEADS, None), an_attention(HEADS, None));
+        (shared.key, shared.value, shared.shared_from) = (linear(0, HIDDEN), linear(0, HIDDEN), Some(4));
+        let mask = graph.input("mask", DType::F16, |tokens| [1, 1, tokens, 3]);
+        let known = Tokens {
+            batch: 1,
+            count: Some(3),
+            masks: vec![(None, mask)],
+            rotations: vec![],
+            growths: vec![],
+        };
+        let mut kept = KeysAndValues::new(Cache::None, BTreeSet::from([4]));
+        let x = attention(graph, x, (4, &own), (HIDDEN, &known), &mut kept)?;
+        assert_eq!(
+            kept.outputs.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+            ["key_4", "value_4"]
+        );
+        assert!(matches!(kept.seen("a", 4), Ok(AttendedKv::Channels { .. })) && kept.seen("a", 5).is_err());
+        attention(graph, x, (6, &shared), (HIDDEN, &known), &mut kept)
+    });
+    assert_eq!(lines.iter().filter(|line| line.starts_with("conv key_out")).count(), 1, "{lines:#?}");
+    assert_eq!(lines.iter().filter(|line| line.starts_with("conv query_")).count(), 2, "{lines:#?}");
+}
+
+#[test]
 fn heads_that_do_not_fit_are_named() {
     let layer = |heads| Layer {
         attention_norm: Some(a_norm(NormKind::Rms, HIDDEN, 0.0)),
@@ -254,12 +319,17 @@ fn heads_that_do_not_fit_are_named() {
         mlp: Mlp::Plain { up: linear(1, 1), activation: Activation::Relu, down: linear(1, 1) },
         post_mlp_norm: None,
         residual: Residual::Sequential,
+        per_layer: None,
+        scale: 1.0,
     };
-    let (same, other) = ([layer(HEADS), layer(HEADS)], [layer(HEADS), layer([4, 4, 8])]);
-    assert_eq!(cache::channels(&other, 3).unwrap(), 16 + 32);
-    assert_eq!(cache::shared_heads(&same, 0).unwrap(), (2, 8));
-    let error = cache::shared_heads(&other, 3).unwrap_err().to_string();
-    assert!(error.contains("layers_4_attention") && error.contains("one state cannot hold both"), "{error}");
+    let cached = |layers: &[Layer]| Sharing::of(layers, 0..layers.len()).unwrap().cached;
+    let (same, other) = (cached(&[layer(HEADS), layer(HEADS)]), cached(&[layer(HEADS), layer([4, 4, 12])]));
+    assert_eq!(cache::channels(&other).unwrap(), 16 + 48);
+    let unit = StateUnit::of(&same).unwrap();
+    assert_eq!((unit, unit.slots(same[1].1)), (StateUnit { kv_heads: 2, width: 8 }, 1));
+    let unit = StateUnit::of(&other).unwrap();
+    assert_eq!((unit.kv_heads, unit.width), (2, 4));
+    assert_eq!([0, 1].map(|index: usize| unit.slots(other[index].1)), [2, 6]);
     let error = Heads::of("a", &an_attention([4, 3, 8], None)).unwrap_err().to_string();
     assert!(error.contains("4 query heads of width 8 cannot share 3 KV heads"), "{error}");
     let error = Heads::of("a", &an_attention(HEADS, Some(10))).unwrap_err().to_string();

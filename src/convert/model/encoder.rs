@@ -145,15 +145,18 @@ impl<T> Sublayer<T> {
 }
 
 impl Encoder {
-    /// The layers of a decoder without its head, read as a whole; nothing if a layer has no attention, or an MLP beside it.
+    /// The layers of a decoder without its head, read as a whole; nothing if a layer has no attention, an MLP beside it, or
+    /// anything that layers of encoders have not.
     pub fn of_decoder(decoder: Decoder, attends: Attends) -> Option<Encoder> {
         let layer = |layer: Layer| {
             let Mixer::Attention(part) = layer.mixer else { return None };
+            let adds_more = layer.per_layer.is_some() || layer.scale != 1.0;
+            let is_plain = part.shared_from.is_none() && part.growth.is_none() && !adds_more;
             let (after, of_sum) = (layer.post_attention_norm, None);
             let attention = Sublayer { before: layer.attention_norm, part, after, of_sum };
             let (part, after) = (layer.mlp, layer.post_mlp_norm);
             let mlp = Sublayer { before: layer.mlp_norm, part, after, of_sum: None };
-            (layer.residual == Residual::Sequential).then_some(EncoderLayer { attention, mlp })
+            (is_plain && layer.residual == Residual::Sequential).then_some(EncoderLayer { attention, mlp })
         };
         Some(Encoder {
             architecture: decoder.architecture,

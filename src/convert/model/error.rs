@@ -46,6 +46,18 @@ pub enum ModelError {
         /// The architecture of its dense relatives, if this version converts them.
         dense: Option<&'static str>,
     },
+    /// The model is known, and parts of it are not exported.
+    #[error("{}: architecture {found} is not exported: {reason}", path.display())]
+    Refused {
+        /// Path of the checkpoint.
+        path: PathBuf,
+        /// What its configuration says.
+        found: String,
+        /// Why.
+        reason: &'static str,
+        /// What to take instead.
+        instead: &'static str,
+    },
     /// It is an encoder where a decoder is needed.
     #[error("{}: is a {architecture} encoder, which generates no text", path.display())]
     Encoder {
@@ -81,6 +93,7 @@ impl Advice for ModelError {
                 );
                 Some(format!("export {dense}, or run this one on the GPU, with MLX or llama.cpp").into())
             }
+            ModelError::Refused { instead, .. } => Some((*instead).into()),
             ModelError::Config { .. } | ModelError::Tensors { .. } | ModelError::Encoder { .. } => None,
         }
     }

@@ -1,6 +1,7 @@
 //! The model graph: plain data between a checkpoint and a MIL program.
 
 use super::mixer::Mixer;
+use super::per_layer::{PerLayerInputs, PerLayerMix};
 use super::rope::Rope;
 use super::weight::{Pairs, Weight};
 
@@ -21,6 +22,8 @@ pub struct Decoder {
     pub embedding_scale: f32,
     /// How token positions enter: RoPE or learned embeddings.
     pub position: Position,
+    /// Inputs of each layer besides the residual stream, if layers have them.
+    pub per_layer: Option<PerLayerInputs>,
     /// The layers, first to last.
     pub layers: Vec<Layer>,
     /// The norm before the head.
@@ -69,6 +72,10 @@ pub struct Layer {
     pub post_mlp_norm: Option<Norm>,
     /// What the MLP sees.
     pub residual: Residual,
+    /// What the layer adds of its own input, after the MLP.
+    pub per_layer: Option<PerLayerMix>,
+    /// Factor on what leaves the layer; 1 for most.
+    pub scale: f32,
 }
 
 impl Layer {
@@ -98,7 +105,7 @@ pub struct Attention {
     pub head_dim: usize,
     /// Factor on the scores.
     pub scale: f32,
-    /// Query, key, value and output projections.
+    /// Query, key, value and output projections; those of keys and values have no rows where an earlier layer's are seen.
     pub query: Linear,
     #[expect(missing_docs, reason = "see query")]
     pub key: Linear,
@@ -111,6 +118,10 @@ pub struct Attention {
     pub query_norm: Option<Norm>,
     /// Norm of keys, as that of queries.
     pub key_norm: Option<Norm>,
+    /// Norm of each head's values.
+    pub value_norm: Option<Norm>,
+    /// The earlier layer whose keys and values are seen, in place of own ones.
+    pub shared_from: Option<usize>,
     /// Rotation of queries and keys; none in layers without positions (NoPE).
     pub rope: Option<Rope>,
     /// Only this many latest positions are seen, a query's own among them.
@@ -119,8 +130,25 @@ pub struct Attention {
     pub softcap: Option<f32>,
     /// Projects to what is multiplied, through a sigmoid, by what each query saw, if anything is.
     pub output_gate: Option<Linear>,
-    /// From this position on queries are scaled by their position, which no program does.
-    pub scaled_from: Option<usize>,
+    /// How queries grow with their position.
+    pub growth: Option<QueryGrowth>,
+}
+
+/// A factor on queries by their position (Llama 4, Ministral 3): `1 + beta * ln(1 + floor(position / length))`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct QueryGrowth {
+    /// How fast the factor grows.
+    pub beta: f64,
+    /// Positions before the first step; the factor is 1 up to there.
+    pub length: usize,
+}
+
+impl QueryGrowth {
+    /// The factor at a position, in f32 as transformers computes it.
+    pub fn factor(self, position: usize) -> f32 {
+        let steps = (position / self.length.max(1)) as f32;
+        1.0 + self.beta as f32 * (1.0 + steps).ln()
+    }
 }
 
 /// The MLP of a layer.

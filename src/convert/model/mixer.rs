@@ -139,6 +139,15 @@ impl Mixer {
         }
     }
 
+    /// What it is called in a program.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Mixer::Attention(_) => "attention",
+            Mixer::ShortConv(_) => "short_conv",
+            Mixer::DeltaNet(_) => "delta_net",
+        }
+    }
+
     /// Its matrices, with their names in a program.
     pub fn matrices(&self) -> Vec<(&'static str, &Linear)> {
         match self {
@@ -159,6 +168,7 @@ impl Mixer {
     /// Norms of heads.
     pub fn norms(&self) -> Vec<&Norm> {
         match self {
+            // A norm of values has no weight.
             Mixer::Attention(attention) => attention.query_norm.iter().chain(&attention.key_norm).collect(),
             Mixer::ShortConv(_) => Vec::new(),
             Mixer::DeltaNet(mixer) => vec![&mixer.norm],

@@ -51,6 +51,13 @@ pub enum RopeScaling {
         /// Factor on sine and cosine.
         magnitude: f64,
     },
+    /// Frequencies of a whole head, of which only the first pairs are rotated (Gemma 4).
+    Proportional {
+        /// Pairs that are rotated.
+        pairs: usize,
+        /// Division of their frequencies.
+        factor: f64,
+    },
     /// Dynamic NTK: nothing changes up to the original length; beyond it every length has frequencies of its own.
     Dynamic {
         /// Length the model was trained for.
@@ -95,6 +102,7 @@ impl Rope {
             RopeScaling::None
             | RopeScaling::Linear(_)
             | RopeScaling::Llama3 { .. }
+            | RopeScaling::Proportional { .. }
             | RopeScaling::Dynamic { .. } => 1.0,
         }
     }
@@ -131,6 +139,8 @@ impl Rope {
             RopeScaling::None | RopeScaling::Dynamic { .. } => plain,
             RopeScaling::Linear(factor) => plain / *factor as f32,
             RopeScaling::Factors { factors, .. } => divided(factors),
+            RopeScaling::Proportional { pairs, .. } if pair >= *pairs => 0.0,
+            RopeScaling::Proportional { factor, .. } => plain / *factor as f32,
             RopeScaling::Long { short, long, original_positions, .. } => {
                 divided(if seq_len > *original_positions { long } else { short })
             }
@@ -195,6 +205,17 @@ mod tests {
             (63, 1.551_172_204e-7, 1.0, 0.000_120_526),
         ];
         check(&Rope { base: 1e6, dims: 128, scaling: RopeScaling::Linear(8.0) }, 777, &rows);
+    }
+
+    #[test]
+    fn pairs_beyond_a_share_stand_still() {
+        let scaling = RopeScaling::Proportional { pairs: 2, factor: 1.0 };
+        let rope = Rope { base: 1e6, dims: 16, scaling };
+        // The exponents are those of the whole head.
+        check(&rope, 3, &[(1, 1.778_279_4e-1, 0.861_040_65, 0.508_536_1)]);
+        assert_eq!(rope.frequencies()[2..], [0.0; 6]);
+        let (cos, sin) = rope.table(5..6, 6);
+        assert_eq!((&cos[2..8], &sin[10..16]), (&[1.0; 6][..], &[0.0; 6][..]));
     }
 
     #[test]

@@ -119,6 +119,34 @@ impl<'a> Tensors<'a> {
         self.named(name.to_owned(), shape)
     }
 
+    /// Leaves a tensor where it is, if it is there.
+    pub(super) fn leave(&mut self, name: &str) {
+        self.used.insert(self.full(name));
+    }
+
+    /// A linear map without outputs.
+    pub(super) fn no_rows(&self, module: &str, input: &Size) -> Linear {
+        let none = Size { value: 0, from: "0".to_owned() };
+        Linear { weight: absent(self.full(&format!("{module}.weight")), &[&none, input]), bias: None }
+    }
+
+    /// A vector of ones, which no checkpoint stores.
+    pub(super) fn ones(&self, name: &str, width: &Size) -> Weight {
+        let shape = Shape::from_slice(&[width.value]);
+        Weight { name: self.full(name), shape: shape.clone(), source: Source::Ones(stand_in(shape)) }
+    }
+
+    /// A number that is stored as a tensor of one element.
+    pub(super) fn number(&mut self, name: &str) -> f32 {
+        let one = Size { value: 1, from: "1".to_owned() };
+        let (_, stored) = self.take(self.full(name), &[&one]);
+        let mut value = [1.0];
+        if !stored.bytes.is_empty() {
+            stored.read(0..1, &mut value);
+        }
+        value[0]
+    }
+
     /// The rows of a matrix from one on.
     pub(super) fn rows_from(
         &mut self,

@@ -34,6 +34,8 @@ pub enum Source {
     PlusOne(Stored),
     /// Rows of heads whose neighbouring dimensions form pairs, in the order of halves.
     Halves(Stored, Pairs),
+    /// Ones; of what is stored only the shape is meant.
+    Ones(Stored),
     /// Rows of a matrix in stripes that lie between others.
     Striped(Stored, Stripes),
     /// Each element of another source times a number.
@@ -100,6 +102,17 @@ impl Weight {
         Weight { source: Source::Scaled(Box::new(self.source), factor), ..self }
     }
 
+    /// The number that it is multiplied by.
+    pub(super) fn factor(&self) -> f32 {
+        let mut factor = 1.0;
+        let mut source = &self.source;
+        while let Source::Scaled(inner, own) = source {
+            factor *= own;
+            source = inner;
+        }
+        factor
+    }
+
     /// Stripes of the rows, under a name of their own.
     #[must_use]
     pub fn striped(&self, stripes: Stripes, part: &str) -> Weight {
@@ -150,6 +163,7 @@ impl Weight {
             Source::Striped(stored, stripes) => {
                 self.read_rows(stored, |row| stripes.stored_row(row), range, out);
             }
+            Source::Ones(_) => out[..range.len()].fill(1.0),
             Source::Mapped(mapped) => mapped.read(range, out),
             Source::Scaled(inner, factor) => {
                 let out = &mut out[..range.len()];
@@ -186,6 +200,7 @@ impl Weight {
             | Source::TransposedColumns(..)
             | Source::PlusOne(_)
             | Source::Halves(..)
+            | Source::Ones(_)
             | Source::Striped(..)
             | Source::Mapped(_)
             | Source::Scaled(..) => false,
@@ -239,7 +254,8 @@ impl Weight {
             Source::Transposed(stored)
             | Source::TransposedColumns(stored, _)
             | Source::Halves(stored, _)
-            | Source::Striped(stored, _) => {
+            | Source::Striped(stored, _)
+            | Source::Ones(stored) => {
                 return (stored, 0..stored.bytes.len());
             }
         };
@@ -261,6 +277,7 @@ impl Weight {
             | Source::TransposedColumns(..)
             | Source::PlusOne(_)
             | Source::Halves(..)
+            | Source::Ones(_)
             | Source::Striped(..)
             | Source::Mapped(_)
             | Source::Scaled(..) => return None,

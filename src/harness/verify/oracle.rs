@@ -84,6 +84,13 @@ pub struct Trace {
     pub points: Vec<(Point, Vec<f32>)>,
 }
 
+impl Trace {
+    /// Multiplies all states by a number.
+    pub fn scale(&mut self, factor: f32) {
+        self.points.iter_mut().flat_map(|(_, states)| states).for_each(|x| *x *= factor);
+    }
+}
+
 /// Why a reference could not be opened or run.
 #[derive(Debug, thiserror::Error)]
 pub enum OracleError {

@@ -20,6 +20,8 @@ use anemeter_mil::propagate::{self, propagate};
 pub struct StoredWeights {
     weights: BTreeMap<(String, usize), Arc<dyn Decode>>,
     logged: BTreeMap<String, f64>,
+    /// Factors of range repair, which the checkpoint's weights have not.
+    factors: BTreeMap<String, f32>,
     /// Whether there are compressed weights in assets alone, whose names are not kept there.
     unknown: bool,
 }
@@ -50,7 +52,8 @@ impl StoredWeights {
         let manifest = bundle.manifest();
         let log = manifest.compression.iter().flat_map(|log| &log.tensors);
         let logged = log.map(|TensorLog { name, cosine, .. }| (name.clone(), *cosine)).collect();
-        let mut found = StoredWeights { weights: BTreeMap::new(), logged, unknown: false };
+        let factors = manifest.range_repair.as_ref().map(|repair| repair.weights.clone()).unwrap_or_default();
+        let mut found = StoredWeights { weights: BTreeMap::new(), logged, factors, unknown: false };
         for chunk in &manifest.chunks {
             match chunk.package() {
                 Some(file) => found.add(&Package::open(bundle.path(&file.name))?),
@@ -103,6 +106,9 @@ impl StoredWeights {
                     continue;
                 };
                 overlaid.misstored.extend(self.replace(name, decode.as_ref(), room));
+                if let Some(factor) = self.factors.get(wanted.name) {
+                    room.iter_mut().for_each(|x| *x /= factor);
+                }
                 overlaid.taken.push(name.clone());
             }
             if !overlaid.taken.is_empty() {
@@ -189,7 +195,12 @@ mod tests {
             ((name.to_owned(), shape.len()), decode)
         };
         let logged = weights.iter().map(|(name, ..)| ((*name).to_owned(), 0.99)).collect();
-        StoredWeights { weights: weights.iter().map(entry).collect(), logged, unknown: false }
+        StoredWeights {
+            weights: weights.iter().map(entry).collect(),
+            logged,
+            factors: BTreeMap::new(),
+            unknown: false,
+        }
     }
 
     const HEAD: Stored<'_> = Stored { name: "head", rank: 4 };

@@ -213,19 +213,19 @@ fn growth(beta: f64, length: usize, positions: Range<usize>) -> Result<Tensor> {
 }
 
 /// `[tokens, count * head_dim]` to `[count, tokens, head_dim]`.
-fn split(x: &Tensor, count: usize, head_dim: usize) -> Result<Tensor> {
+pub(super) fn split(x: &Tensor, count: usize, head_dim: usize) -> Result<Tensor> {
     x.reshape((x.dim(0)?, count, head_dim))?.transpose(0, 1)?.contiguous()
 }
 
 /// Each head so many times in a row.
-fn repeat(x: &Tensor, times: usize) -> Result<Tensor> {
+pub(super) fn repeat(x: &Tensor, times: usize) -> Result<Tensor> {
     let (heads, tokens, width) = x.dims3()?;
     let repeated = x.unsqueeze(1)?.expand((heads, times, tokens, width))?;
     repeated.reshape((heads * times, tokens, width))?.contiguous()
 }
 
 /// Minus infinity where a query does not see a key, `[tokens, offset + tokens]`.
-fn mask(tokens: usize, offset: usize, window: Option<usize>) -> Result<Tensor> {
+pub(super) fn mask(tokens: usize, offset: usize, window: Option<usize>) -> Result<Tensor> {
     let sees = |query: usize, key: usize| key <= query && window.is_none_or(|window| query - key < window);
     let row = |query: usize| {
         (0..offset + tokens).map(move |key| if sees(query, key) { 0f32 } else { f32::NEG_INFINITY })

@@ -8,6 +8,7 @@ pub(super) mod ernie4_5;
 mod family;
 pub(super) mod gemma2;
 pub(super) mod gemma3;
+pub(super) mod gemma4;
 pub(super) mod glm;
 pub(super) mod gpt2;
 pub(super) mod granite;

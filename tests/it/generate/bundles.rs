@@ -43,6 +43,7 @@ pub(crate) fn write(
         tokenizer,
         compression: None,
         sensitivity: None,
+        range_repair: None,
         rotated: None,
         encoder: None,
         warnings: Vec::new(),

@@ -125,6 +125,7 @@ pub(crate) fn manifest() -> Manifest {
             state_bytes: 0,
             embedding_scale: 1.0,
             learned_positions: false,
+            per_layer: None,
         }),
         checkpoint: Some(Checkpoint { name: "none".to_owned(), bytes: 0, digest: String::new() }),
         settings: Some(Settings {
@@ -150,6 +151,7 @@ pub(crate) fn manifest() -> Manifest {
             layers: 1,
             masks: vec![Mask { input: "mask".to_owned(), window: None }],
             rotations: Vec::new(),
+            query_scales: Vec::new(),
             functions: vec![
                 function("embed", &["input_ids"], &["hidden"]),
                 function("prefill", &["hidden", "mask", "select"], &given),
@@ -161,6 +163,7 @@ pub(crate) fn manifest() -> Manifest {
         tokenizer: None,
         compression: None,
         sensitivity: None,
+        range_repair: None,
         rotated: None,
         encoder: None,
         warnings: Vec::new(),

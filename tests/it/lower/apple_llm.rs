@@ -9,7 +9,7 @@ use anemeter::coreai::convert::{Conversion, from_mil, from_mil_as};
 use anemeter::lower::{AppleLlm, lower_apple_llm};
 use anemeter::mil::verify::verify;
 use anemeter::mil::{FeatureType, Model, Type};
-use anemeter::model::Decoder;
+use anemeter::model::{Decoder, QueryGrowth};
 use anemeter::package::{self, Package, WriteOptions};
 use anemeter::runtime::{self, LoadOptions, LoadedModel, Runtime, Session};
 use anemeter::tensor::{AlignedBuf, DType, Tensor, TensorView};
@@ -186,4 +186,9 @@ fn what_apples_programs_cannot_take_is_refused_by_the_option() {
     unequal.layers[1] = llama(Sizes { kv_heads: 4, ..TINY }, 23).layers.remove(0);
     let error = lower_apple_llm(&unequal, &fixed(&[16], &[8]), &Arc::default()).unwrap_err().to_string();
     assert!(error.contains("one state cannot hold both"), "{error}");
+    let mut grown = decoder.clone();
+    grown.layers[1].mixer.attention_mut().unwrap().growth = Some(QueryGrowth { beta: 0.5, length: 16 });
+    lower_apple_llm(&grown, &fixed(&[16], &[8]), &Arc::default()).unwrap();
+    let error = lower_apple_llm(&grown, &fixed(&[16, 24], &[8]), &Arc::default()).unwrap_err().to_string();
+    assert!(error.contains("queries that grow within the longest context"), "{error}");
 }

@@ -4,6 +4,7 @@ mod apple_llm;
 mod features;
 mod host;
 pub(crate) mod models;
+mod ranges;
 pub(crate) mod reference;
 
 use std::collections::BTreeSet;
@@ -358,11 +359,11 @@ fn what_cannot_be_lowered_is_named() {
     wrong.layers[1].mixer.attention_mut().unwrap().softcap = Some(0.0);
     assert_eq!(error(&wrong, io()), "lower `layers_1_attention`: scores cannot be capped at 0");
     let mut wrong = decoder.clone();
-    wrong.layers[1].mixer.attention_mut().unwrap().scaled_from = Some(12);
+    wrong.layers[1].mixer.attention_mut().unwrap().shared_from = Some(1);
     assert_eq!(
         error(&wrong, io()),
-        "option `shapes`: has 16; from position 12 on the model scales queries by their position, which is not \
-         supported; should be 2 to 12"
+        "lower `layers_1_attention`: cannot see keys and values of layer 1: it has none of its own in the same heads \
+         before"
     );
     let mut wrong = gpt2();
     wrong.max_positions = 10;

@@ -83,7 +83,9 @@ pub(crate) fn llama(sizes: Sizes, seed: u32) -> Decoder {
             rope: Some(rope(10_000.0, head_dim)),
             window: None,
             softcap: None,
-            scaled_from: None,
+            growth: None,
+            value_norm: None,
+            shared_from: None,
             output_gate: None,
         }),
         post_attention_norm: None,
@@ -96,6 +98,8 @@ pub(crate) fn llama(sizes: Sizes, seed: u32) -> Decoder {
         },
         post_mlp_norm: None,
         residual: Residual::Sequential,
+        per_layer: None,
+        scale: 1.0,
     });
     let layers = layers.collect();
     Decoder {
@@ -106,6 +110,7 @@ pub(crate) fn llama(sizes: Sizes, seed: u32) -> Decoder {
         embedding: random.weight(&[vocabulary, hidden], 1.0),
         embedding_scale: 1.0,
         position: Position::Rotary,
+        per_layer: None,
         layers,
         final_norm: random.norm(NormKind::Rms, hidden),
         head: Head {

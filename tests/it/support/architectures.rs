@@ -10,6 +10,7 @@ use safetensors::tensor::{Dtype, TensorView};
 use serde_json::{Value, json};
 
 use super::decoders;
+use super::gemma4;
 use super::numbers::numbers;
 
 /// A checkpoint before it is written.
@@ -298,6 +299,7 @@ pub(crate) fn all() -> Vec<Tiny> {
         pagating("pagating-silu", &json!({"pagating_unit": "paSiLU"})),
     ];
     tinies.extend(decoders::all());
+    tinies.extend(gemma4::all());
     tinies
 }
 

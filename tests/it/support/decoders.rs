@@ -139,6 +139,14 @@ pub(crate) fn ernie4_5(name: &'static str, config: &Value) -> Tiny {
     tiny
 }
 
+/// Ministral 3, whose queries grow by `beta` with every so many positions.
+pub(crate) fn ministral3(name: &'static str, length: usize, beta: f64) -> Tiny {
+    let yarn = json!({"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "mscale": 1.0, "mscale_all_dim": 1.0,
+        "original_max_position_embeddings": length, "llama_4_scaling_beta": beta});
+    let config = json!({"head_dim": 8, "rope_parameters": yarn});
+    llama_like(name, "Ministral3ForCausalLM", &config, false)
+}
+
 /// Of a checkpoint with a model of images beside the text model, which is exported.
 pub(crate) fn mistral3(name: &'static str, text: &Tiny) -> Tiny {
     let config = json!({"architectures": ["Mistral3ForConditionalGeneration"], "model_type": "mistral3",
@@ -171,10 +179,7 @@ pub(crate) fn all() -> Vec<Tiny> {
         ["sliding_attention", "full_attention", "sliding_attention"]});
     let nope = json!({"no_rope_layers": [0, 1, 1], "use_sliding_window": true, "sliding_window": 3,
         "tie_word_embeddings": false});
-    let yarn = json!({"rope_type": "yarn", "rope_theta": 100.0, "factor": 4.0, "mscale": 1.0, "mscale_all_dim": 1.0,
-        "original_max_position_embeddings": 64, "llama_4_scaling_beta": 0.5});
-    let ministral3_keys = json!({"head_dim": 8, "rope_parameters": yarn});
-    let ministral3 = llama_like("ministral3", "Ministral3ForCausalLM", &ministral3_keys, false);
+    let ministral3 = ministral3("ministral3", 7, 0.5);
     let caps = json!({"head_dim": 8, "query_pre_attn_scalar": 8, "sliding_window": 3, "attn_logit_softcapping": 0.7,
         "final_logit_softcapping": 5.0});
     let uncapped = json!({"head_dim": 6, "num_key_value_heads": 1, "query_pre_attn_scalar": 20,

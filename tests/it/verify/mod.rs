@@ -4,7 +4,9 @@ mod against;
 mod compressed;
 mod decoder_faults;
 mod faults;
+mod gemma4;
 mod hybrids;
+mod range;
 
 use std::path::{Path, PathBuf};
 

@@ -37,13 +37,13 @@ struct Content {
 impl PairedState {
     /// The shape of states that hold channels.
     pub(super) fn channels(decoder: &Decoder, context: usize) -> Result<[usize; 5]> {
-        let (kv_heads, width) = shared_heads(&decoder.layers, 0)?;
+        let (kv_heads, width) = shared_heads(&decoder.layers)?;
         Ok([decoder.layers.len(), 1, kv_heads * width, 1, context])
     }
 
     /// The shape of states that hold positions.
     pub(super) fn positions(decoder: &Decoder, context: usize) -> Result<[usize; 5]> {
-        let (kv_heads, width) = shared_heads(&decoder.layers, 0)?;
+        let (kv_heads, width) = shared_heads(&decoder.layers)?;
         Ok([decoder.layers.len(), 1, kv_heads, context, width])
     }
 

@@ -147,7 +147,7 @@ fn layers(
     let mut memory = Memory::of(cache);
     for (index, block) in decoder.layers.iter().enumerate() {
         x = graph.within(&format!("layers_{index}"), |graph| {
-            layer(graph, x, block, (decoder.hidden, tokens), &mut memory)
+            layer(graph, x, (index, block), (decoder.hidden, tokens, None), &mut memory)
         })?;
     }
     Ok(x)
@@ -166,7 +166,7 @@ fn fill(
         let is_last = index + 1 == decoder.layers.len();
         x = graph.within(&format!("layers_{index}"), |graph| {
             if !is_last {
-                return layer(graph, x, block, (hidden, tokens), &mut memory);
+                return layer(graph, x, (index, block), (hidden, tokens, None), &mut memory);
             }
             let into = match &block.attention_norm {
                 Some(by) => norm(graph, "attention_norm", x, by, (CHANNELS, hidden))?,
@@ -174,14 +174,15 @@ fn fill(
             };
             graph.within("attention", |graph| match block.attention() {
                 Some(attention) => {
-                    remember(graph, into, attention, (hidden, tokens), &mut memory.cache).map(drop)
+                    let own = (index, attention);
+                    remember(graph, into, own, (hidden, tokens), &mut memory.kept).map(drop)
                 }
                 None => Ok(()),
             })?;
             Ok(x)
         })?;
     }
-    let Cache::Pair(state) = memory.cache else { return Ok(x) };
+    let Cache::Pair(state) = memory.kept.into_cache() else { return Ok(x) };
     let (keys, values) = state.kept();
     let mut first = |label: &str, x: ValueId| {
         graph.push("slice_by_size", label, |op| op.arg("x", x).arg("begin", [0; 5]).arg("size", [1; 5]))

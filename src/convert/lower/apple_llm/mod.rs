@@ -17,7 +17,7 @@ pub(super) use cache::PairedState;
 use super::error::{LowerError, Result};
 use super::read_stats::ReadStats;
 use super::weights::Weights;
-use crate::model::Decoder;
+use crate::model::{Attention, Decoder, Layer};
 use anemeter_mil::Model;
 
 /// What the constants of rotations are called; no precision is for them.
@@ -61,6 +61,15 @@ impl AppleLlm {
             AppleLlm::Static { contexts, .. } => &contexts[..],
             AppleLlm::Dynamic { context } => std::slice::from_ref(context),
         };
+        let longest = contexts.iter().max().copied().unwrap_or(0);
+        let grows = |own: &Attention| own.growth.is_some_and(|growth| longest > growth.length);
+        let special = |own: &Attention| own.shared_from.is_some() || grows(own);
+        let is_special = decoder.layers.iter().filter_map(Layer::attention).any(special);
+        if decoder.per_layer.is_some() || is_special {
+            let message = "is for models without inputs of layers, shared keys and values, and queries that grow within the \
+                           longest context";
+            return Err(LowerError::option("layout", message));
+        }
         if decoder.layers.iter().any(|layer| layer.attention().is_none()) {
             let message =
                 "is for models all of whose layers attend; anemeter's own takes states of convolutions";
@@ -91,6 +100,7 @@ pub struct AppleLlmModel {
 /// Lowers a decoder to the functions that Apple's programs take.
 pub fn lower_apple_llm(decoder: &Decoder, form: &AppleLlm, stats: &Arc<ReadStats>) -> Result<AppleLlmModel> {
     form.check(decoder)?;
+    let decoder = &without_growth(decoder);
     let mut weights = Weights::new(stats.clone());
     match form {
         AppleLlm::Static { contexts, queries } => {
@@ -101,4 +111,13 @@ pub fn lower_apple_llm(decoder: &Decoder, form: &AppleLlm, stats: &Arc<ReadStats
             Ok(AppleLlmModel { model: open::model(decoder, *context, &mut weights)?, is_open: true })
         }
     }
+}
+
+/// The same model for contexts in which no query grows.
+fn without_growth(decoder: &Decoder) -> Decoder {
+    let mut decoder = decoder.clone();
+    for attention in decoder.layers.iter_mut().filter_map(|layer| layer.mixer.attention_mut()) {
+        attention.growth = None;
+    }
+    decoder
 }

@@ -39,7 +39,7 @@ pub(super) fn model(decoder: &Decoder, context: usize, weights: &mut Weights) ->
     let mut memory = Memory::of(Cache::Pair(PairedState::by_position(&mut graph, states, (begin, end))?));
     for (index, block) in decoder.layers.iter().enumerate() {
         x = graph.within(&format!("layers_{index}"), |graph| {
-            layer(graph, x, block, (decoder.hidden, &tokens), &mut memory)
+            layer(graph, x, (index, block), (decoder.hidden, &tokens, None), &mut memory)
         })?;
     }
     let out = head(&mut graph, x, None, (decoder, 1))?[0].1;

@@ -29,7 +29,13 @@ pub(super) struct Placed {
 impl Placed {
     /// Masks and rotations of all layers.
     pub(super) fn tokens(&self, graph: &mut Graph<'_>, decoder: &Decoder) -> Result<Tokens> {
-        let mut tokens = Tokens { batch: 1, count: self.count, masks: Vec::new(), rotations: Vec::new() };
+        let mut tokens = Tokens {
+            batch: 1,
+            count: self.count,
+            masks: Vec::new(),
+            rotations: Vec::new(),
+            growths: Vec::new(),
+        };
         for layer in &decoder.layers {
             let Some(attention) = layer.attention() else { continue };
             if tokens.masks.iter().all(|(window, _)| *window != attention.window) {

@@ -46,6 +46,8 @@ fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
             mlp,
             post_mlp_norm: None,
             residual: Residual::Parallel,
+            per_layer: None,
+            scale: 1.0,
         }
     })?;
     decoder.final_norm = decoder.final_norm.scaled(keys.positive_or("logit_scale", 0.0625)? as f32);

@@ -8,6 +8,8 @@ const COUNTS: &[&str] = &["num_local_experts", "num_experts", "n_routed_experts"
 /// Values of `model_type`, and the architecture of dense models of the family.
 const DENSE: &[(&str, &str)] = &[
     ("ernie4_5_moe", "ernie4_5"),
+    ("gemma4", "gemma4"),
+    ("gemma4_text", "gemma4"),
     ("granitemoe", "granite"),
     ("granitemoehybrid", "granite4"),
     ("granitemoeshared", "granite"),
@@ -21,7 +23,11 @@ const DENSE: &[(&str, &str)] = &[
 
 /// Whether a configuration counts any experts.
 pub(super) fn are_in(config: &Config) -> bool {
-    COUNTS.iter().any(|key| config.opt_size(key).is_ok_and(|count| count.is_some_and(|count| count > 0)))
+    let text = config.opt_section("text_config").ok().flatten();
+    let counted = |config: &Config| {
+        COUNTS.iter().any(|key| config.opt_size(key).is_ok_and(|count| count.is_some_and(|count| count > 0)))
+    };
+    counted(config) || text.is_some_and(|text| counted(&text))
 }
 
 /// The dense architecture of the family that some of the words name.

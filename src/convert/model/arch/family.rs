@@ -158,7 +158,9 @@ impl Family {
             rope: Some(rope.clone()),
             window,
             softcap: None,
-            scaled_from: None,
+            growth: None,
+            value_norm: None,
+            shared_from: None,
             output_gate: None,
         }
     }
@@ -199,6 +201,8 @@ impl Family {
             mlp,
             post_mlp_norm: None,
             residual: Residual::Sequential,
+            per_layer: None,
+            scale: 1.0,
         }
     }
 
@@ -223,6 +227,7 @@ impl Family {
             max_positions,
             embedding_scale: 1.0,
             position: Position::Rotary,
+            per_layer: None,
             layers,
             final_norm: self.norm(tensors, self.final_norm, &self.hidden),
             head: head(tied, tensors, &embedding, [&self.vocabulary, &self.hidden]),

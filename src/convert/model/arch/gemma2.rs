@@ -48,6 +48,8 @@ fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
             mlp,
             post_mlp_norm: norm("post_feedforward_layernorm"),
             residual: Residual::Sequential,
+            per_layer: None,
+            scale: 1.0,
         }
     })?;
     decoder.embedding_scale = gemma3::embedding_scale(&decoder.embedding, decoder.hidden);

@@ -93,6 +93,8 @@ pub(super) fn layers(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decod
             mlp,
             post_mlp_norm: Some(norm("post_feedforward_layernorm")),
             residual: Residual::Sequential,
+            per_layer: None,
+            scale: 1.0,
         }
     })?;
     decoder.embedding_scale = embedding_scale(&decoder.embedding, decoder.hidden);

@@ -87,6 +87,8 @@ impl Trunk {
                 mlp: mlp(tensors, &format!("{at}.mlp")),
                 post_mlp_norm: None,
                 residual: Residual::Sequential,
+                per_layer: None,
+                scale: 1.0,
             }
         });
         Ok(Decoder {
@@ -96,6 +98,7 @@ impl Trunk {
             max_positions: self.positions.value,
             embedding_scale: 1.0,
             position: Position::Learned(position),
+            per_layer: None,
             layers: layers.collect(),
             final_norm: tensors.layer_norm("ln_f", &self.hidden, self.epsilon),
             head: head(tied, tensors, &embedding, [&self.vocabulary, &self.hidden]),
@@ -122,7 +125,9 @@ impl Trunk {
             rope: None,
             window: None,
             softcap: None,
-            scaled_from: None,
+            growth: None,
+            value_norm: None,
+            shared_from: None,
             output_gate: None,
         }
     }

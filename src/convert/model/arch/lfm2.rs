@@ -51,6 +51,8 @@ fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
             mlp: mlp(&family, tensors, at),
             post_mlp_norm: None,
             residual: Residual::Sequential,
+            per_layer: None,
+            scale: 1.0,
         }
     })
 }

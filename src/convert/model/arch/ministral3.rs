@@ -1,13 +1,13 @@
 //! Ministral 3 and Mistral Small 3: Mistral's layers with YaRN, in checkpoints that may also see images, of which the text
 //! model is taken.
 //!
-//! Beyond the length that it was first trained for, Ministral 3 scales queries by their position. Up to that length, 16384
-//! tokens in the published models, the factor is one, and an export reaches no further.
+//! Beyond the length that it was first trained for, 16384 tokens in the published models, Ministral 3 scales queries by
+//! their position.
 
 use super::family::{self, Family};
 use super::{Architecture, llama};
 use crate::checkpoint::Config;
-use crate::model::graph::{Attention, Decoder};
+use crate::model::graph::{Attention, Decoder, QueryGrowth};
 use crate::model::keys::{Keys, Result};
 use crate::model::tensors::{Prefix, Tensors};
 
@@ -39,18 +39,18 @@ fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
     let epsilon = keys.epsilon("rms_norm_eps", 1e-5)?;
     let family = Family { epsilon, tied, ..Family::read(DEF.name, &keys, tensors)? };
     let rotary = family.rotary(&keys)?;
-    let scaled_from = scaled_from(&keys)?;
+    let growth = growth(&keys)?;
     let window = keys.opt_size("sliding_window")?.map(|size| size.value);
     family.decoder(&keys, tensors, rotary.max_positions, |tensors, _, at| {
         let projections = family.projections(tensors, at, (false, false));
-        let attention = Attention { scaled_from, ..family.attention(projections, &rotary.rope, window) };
+        let attention = Attention { growth, ..family.attention(projections, &rotary.rope, window) };
         let mlp = family.gated_mlp(tensors, at, false);
         family.layer(tensors, at, attention, mlp)
     })
 }
 
-/// From which position on queries are scaled.
-fn scaled_from(keys: &Keys) -> Result<Option<usize>> {
+/// How queries grow with their position.
+fn growth(keys: &Keys) -> Result<Option<QueryGrowth>> {
     let section = match keys.section("rope_parameters")? {
         Some(section) => Some(section),
         None => keys.section("rope_scaling")?,
@@ -61,7 +61,10 @@ fn scaled_from(keys: &Keys) -> Result<Option<usize>> {
         return if is_plain { Ok(None) } else { Err(keys.wrong("rope_parameters", "is missing")) };
     };
     match section.opt_float("llama_4_scaling_beta")? {
-        Some(beta) if beta != 0.0 => Ok(Some(section.size("original_max_position_embeddings")?.value)),
+        Some(beta) if beta != 0.0 => {
+            let length = section.size("original_max_position_embeddings")?.value;
+            Ok(Some(QueryGrowth { beta, length }))
+        }
         _ => Ok(None),
     }
 }

@@ -7,6 +7,7 @@ mod experts;
 mod family;
 mod gemma2;
 mod gemma3;
+mod gemma4;
 mod glm;
 mod glm4;
 mod gpt2;
@@ -25,6 +26,7 @@ mod phi3;
 mod qwen2;
 mod qwen3;
 mod qwen3_5;
+mod refused;
 mod rotary;
 mod smollm3;
 mod stablelm;
@@ -88,6 +90,7 @@ pub const ARCHITECTURES: &[Architecture] = &[
     glm4::DEF,
     ernie4_5::DEF,
     minicpm::DEF,
+    gemma4::DEF,
     lfm2::DEF,
     qwen3_5::DEF,
 ];
@@ -102,6 +105,9 @@ fn decoder_of(checkpoint: &Checkpoint) -> std::result::Result<Decoder, ModelErro
             found: quoted(&words),
             dense: experts::dense_relative(&words),
         });
+    }
+    if let Some(refusal) = refused::refusal(&words, checkpoint, quoted(&words)) {
+        return Err(refusal);
     }
     let Some(architecture) = find(&words, checkpoint) else { return Err(unknown(&words, checkpoint)) };
     let mut tensors = Tensors::new(checkpoint, architecture.prefixes, architecture.probe);

@@ -56,6 +56,8 @@ pub(super) fn decoder<'r>(
             mlp,
             post_mlp_norm: norm("post_feedforward_layernorm"),
             residual: Residual::Sequential,
+            per_layer: None,
+            scale: 1.0,
         }
     })
 }

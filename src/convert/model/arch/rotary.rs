@@ -52,6 +52,10 @@ pub(super) fn scaled(
     };
     let base = section.positive_or("rope_theta", base)?;
     let partial = section.positive_or("partial_rotary_factor", partial)?;
+    if section.opt_text("rope_type")? == Some("proportional") {
+        let rotary = proportional(keys, head_dim, (base, partial))?;
+        return Ok(divided(rotary, section.positive_or("factor", 1.0)?));
+    }
     let dims = rotated(keys, head_dim, partial)?;
     let context = Context { keys, section, base, dims, max_positions };
     finite(section, Rotary { rope: Rope { base, dims, scaling: context.scaling()? }, max_positions })
@@ -69,6 +73,27 @@ fn finite(keys: &Keys, rotary: Rotary) -> Result<Rotary> {
             Err(keys.wrong("rope_theta", &problem))
         }
     }
+}
+
+/// Frequencies of whole heads, of which only a share of the pairs is rotated.
+pub(super) fn proportional(keys: &Keys, head_dim: &Size, (base, share): (f64, f64)) -> Result<Rotary> {
+    let max_positions = keys.size("max_position_embeddings")?.value;
+    let dims = rotated(keys, head_dim, 1.0)?;
+    if share > 1.0 {
+        return Err(keys.wrong("partial_rotary_factor", &format!("is {share}, expected 1 at most")));
+    }
+    // transformers divides what the share makes of the whole width, and drops the remainder.
+    let pairs = (dims as f64 * share / 2.0).floor() as usize;
+    let scaling = RopeScaling::Proportional { pairs, factor: 1.0 };
+    Ok(Rotary { rope: Rope { base, dims, scaling }, max_positions })
+}
+
+fn divided(rotary: Rotary, factor: f64) -> Rotary {
+    let scaling = match rotary.rope.scaling {
+        RopeScaling::Proportional { pairs, .. } => RopeScaling::Proportional { pairs, factor },
+        other => other,
+    };
+    Rotary { rope: Rope { scaling, ..rotary.rope }, ..rotary }
 }
 
 /// More than any head has; keeps what is computed per dimension small before tensors confirm the sizes.

@@ -46,6 +46,8 @@ fn build(config: &Config, tensors: &mut Tensors<'_>) -> Result<Decoder> {
                 mlp,
                 post_mlp_norm: None,
                 residual: Residual::Parallel,
+                per_layer: None,
+                scale: 1.0,
             },
             false => family.layer(tensors, at, attention, mlp),
         }

@@ -2,6 +2,7 @@
 
 mod bare;
 mod function_tag;
+mod gemma;
 mod mistral;
 mod named_line;
 mod pythonic;
@@ -31,6 +32,7 @@ struct Format {
 const FORMATS: &[Format] = &[
     mistral::FORMAT,
     function_tag::FORMAT,
+    gemma::FORMAT,
     tagged::FORMAT,
     pythonic::FORMAT,
     named_line::FORMAT,
@@ -90,6 +92,8 @@ mod tests {
             "[TOOL_CALLS]weather[ARGS]{\"city\": \"Oslo\", \"days\": 3}",
             "<function=weather>{\"city\": \"Oslo\", \"days\": 3}</function>",
             "<tool_call>\n<function=weather>\n<parameter=city>\nOslo\n</parameter>\n<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>",
+            "<|tool_call>call:weather{city:<|\"|>Oslo<|\"|>,days:3}<tool_call|>",
+            "<start_function_call>call:weather{city:<escape>Oslo<escape>,days:3}<end_function_call>",
             "[weather(city=\"Oslo\", days=3)]",
             "```tool_code\nweather(city='Oslo', days=3)\n```",
             "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"weather\", \"parameters\": {\"city\": \"Oslo\", \"days\": 3}}\n]<|END_ACTION|>",
@@ -121,7 +125,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in "(<tool_call>|[TOOL_CALLS]|\\[|\\{|\"name\"|:|f\\(|<function=|<parameter=|>|é|.){0,40}") {
+        fn no_text_makes_it_panic(text in "(<tool_call>|<\\|tool_call>call:f\\{|<\\|\"\\|>|[TOOL_CALLS]|\\[|\\{|\"name\"|:|f\\(|<function=|<parameter=|>|é|.){0,40}") {
             for found in find_calls(&text) {
                 prop_assert!(text.is_char_boundary(found.begin));
             }

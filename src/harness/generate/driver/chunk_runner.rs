@@ -113,10 +113,10 @@ impl ChunkRunner {
         function: &str,
         frame: &Frame,
         wires: &[Wire],
-        previous: Option<TensorView<'_>>,
+        before: &[ChunkRunner],
     ) -> Result<()> {
         let kept = (self.caches.as_ref(), self.carried.as_ref());
-        let inputs = inputs(frame, wires, previous, kept).map_err(|e| self.tensor_error(&e))?;
+        let inputs = inputs(frame, wires, before, kept).map_err(|e| self.tensor_error(&e))?;
         self.session.predict(function, &inputs).map_err(|source| failed(&self.chunk, source))
     }
 
@@ -168,14 +168,15 @@ fn failed(chunk: &Chunk, source: RuntimeError) -> GenerateError {
 fn inputs<'a>(
     frame: &'a Frame,
     wires: &'a [Wire],
-    previous: Option<TensorView<'a>>,
+    before: &'a [ChunkRunner],
     (caches, carried): (Option<&'a Caches>, Option<&'a Carried>),
 ) -> Result<Inputs<'a>, TensorError> {
     let mut inputs = Inputs::new();
     for wire in wires {
         let view = match wire.source {
             Source::Shared(index) => Some(frame.shared(index).view()?),
-            Source::Previous => previous,
+            Source::Previous => before.last().and_then(|part| part.session.output("hidden_out")),
+            Source::Earlier => before.iter().rev().find_map(|part| part.session.output(&wire.input)),
             Source::Keys => caches.map(|caches| caches.keys.view()).transpose()?,
             Source::Values => caches.map(|caches| caches.values.view()).transpose()?,
             Source::Carried(place) => carried.map(|carried| carried.view(place)).transpose()?.flatten(),

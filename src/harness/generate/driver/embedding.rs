@@ -9,6 +9,7 @@ use super::call::TokenBatch;
 use super::layout::Layout;
 use crate::generate::error::{GenerateError, Result};
 use anemeter_base::files;
+use anemeter_convert::bundle::Architecture;
 use anemeter_kernels::convert::to_f32;
 use anemeter_kernels::tensor::{Bytes, DType, Tensor, TensorView};
 
@@ -16,15 +17,16 @@ use anemeter_kernels::tensor::{Bytes, DType, Tensor, TensorView};
 pub(super) struct HostTable {
     tokens: Tensor,
     positions: Option<Tensor>,
+    per_layer: Option<(Tensor, f32)>,
     scale: f32,
     row: Vec<f32>,
     position_row: Vec<f32>,
 }
 
 impl HostTable {
-    /// Reads a safetensors file with `token_embeddings` `[vocabulary, hidden]` and, for learned positions, `position_embeddings`
-    /// `[positions, hidden]`.
-    pub(super) fn open(path: &Path, layout: &Layout, scale: f32, learned: bool) -> Result<HostTable> {
+    /// Reads a safetensors file with `token_embeddings` `[vocabulary, hidden]`, for learned positions `position_embeddings`
+    /// `[positions, hidden]`, and where layers have inputs of their own `per_layer_embeddings` `[vocabulary, per_layer.width]`.
+    pub(super) fn open(path: &Path, layout: &Layout, sizes: &Architecture) -> Result<HostTable> {
         let failed = |e: std::io::Error| GenerateError::file(path, e.to_string());
         let bytes = Bytes::map(&files::open(path).map_err(failed)?).map_err(failed)?;
         let tensors = SafeTensors::deserialize(&bytes)
@@ -35,7 +37,7 @@ impl HostTable {
             let problem = format!("`token_embeddings` has {rows} rows, the vocabulary {vocabulary}");
             return Err(GenerateError::file(path, problem));
         }
-        let positions = match learned {
+        let positions = match sizes.learned_positions {
             true => Some(read(path, &bytes, &tensors, "position_embeddings", layout.hidden)?),
             false => None,
         };
@@ -47,8 +49,20 @@ impl HostTable {
             );
             return Err(GenerateError::file(path, problem));
         }
+        let per_layer = sizes.per_layer.map(|lookup| {
+            let table = read(path, &bytes, &tensors, "per_layer_embeddings", layout.per_layer)?;
+            match table.shape()[0] {
+                rows if rows < vocabulary => {
+                    let problem =
+                        format!("`per_layer_embeddings` has {rows} rows, the vocabulary {vocabulary}");
+                    Err(GenerateError::file(path, problem))
+                }
+                _ => Ok((table, lookup.scale)),
+            }
+        });
+        let (per_layer, scale) = (per_layer.transpose()?, sizes.embedding_scale);
         let row = vec![0.0; layout.hidden];
-        Ok(HostTable { tokens, positions, scale, position_row: row.clone(), row })
+        Ok(HostTable { tokens, positions, per_layer, scale, position_row: row.clone(), row })
     }
 
     /// Writes `[batch, hidden, 1, width]`; columns without a token become zero.
@@ -61,6 +75,21 @@ impl HostTable {
                 self.look_up(id as usize, start + column);
                 let columns = out[column..].iter_mut().step_by(width);
                 columns.zip(&self.row).for_each(|(to, &value)| *to = f16::from_f32(value));
+            }
+        }
+    }
+
+    /// Writes `[batch, per_layer.width, 1, width]`; columns without a token become zero.
+    pub(super) fn write_per_layer(&self, fed: &TokenBatch<'_>, width: usize, out: &mut [f16]) {
+        let Some((table, scale)) = &self.per_layer else { return };
+        let channels = table.shape()[1];
+        let mut row = vec![0.0; channels];
+        out.fill(f16::ZERO);
+        for (ids, out) in fed.ids.iter().zip(out.chunks_exact_mut(channels * width)) {
+            for (column, &id) in ids.iter().enumerate() {
+                to_f32(&table.view(), id as usize * channels..(id as usize + 1) * channels, &mut row);
+                let columns = out[column..].iter_mut().step_by(width);
+                columns.zip(&row).for_each(|(to, &value)| *to = f16::from_f32(value * scale));
             }
         }
     }

@@ -13,7 +13,7 @@ use super::Engine;
 use super::call::{Call, TokenBatch};
 use super::chunk_runner::ChunkRunner;
 use super::embedding::HostTable;
-use super::frame::{Embed, Frame};
+use super::frame::{Embed, Frame, LOOKED_UP};
 use super::layout::Layout;
 use super::rotation::{RotationTable, count_long};
 use crate::generate::clock::Clock;
@@ -63,9 +63,9 @@ impl ExportEngine {
             let problem = format!("has {} chunks for {} sessions", manifest.chunks.len(), sessions.len());
             return Err(GenerateError::file(MANIFEST, problem));
         }
-        let host = host.zip(manifest.architecture.as_ref()).map(|(path, sizes)| {
-            HostTable::open(path, &layout, sizes.embedding_scale, sizes.learned_positions)
-        });
+        let host = host
+            .zip(manifest.architecture.as_ref())
+            .map(|(path, sizes)| HostTable::open(path, &layout, sizes));
         let host = host.transpose()?;
         let mut chunks = Vec::new();
         for (chunk, session) in manifest.chunks.iter().zip(sessions) {
@@ -191,18 +191,26 @@ impl ExportEngine {
             let Some(host) = &mut self.host else { return Ok(false) };
             let width = frame.width;
             host.write(fed, width, frame.shared_mut(vectors).elements_mut::<f16>());
+            if let Some(looked_up) = frame.looked_up() {
+                host.write_per_layer(fed, width, frame.shared_mut(looked_up).elements_mut::<f16>());
+            }
             return Ok(true);
         };
         let function = function.clone();
-        self.chunks[0].predict(&function, frame, wires, None)?;
-        let output = self.chunks[0].output(&function, "hidden")?;
-        let to = frame.shared_mut(vectors).elements_mut::<f16>();
-        if output.len() != to.len() {
-            return Err(self.chunks[0].gave(&function, "vectors of another size"));
-        }
-        match output.slice::<f32>() {
-            Ok(wide) => to.convert_from_f32_slice(wide),
-            Err(_) => to.copy_from_slice(output.slice::<f16>().map_err(|e| self.chunks[0].tensor_error(&e))?),
+        self.chunks[0].predict(&function, frame, wires, &[])?;
+        let looked_up = frame.looked_up().map(|slot| (LOOKED_UP, slot));
+        for (name, slot) in std::iter::once(("hidden", vectors)).chain(looked_up) {
+            let output = self.chunks[0].output(&function, name)?;
+            let to = frame.shared_mut(slot).elements_mut::<f16>();
+            if output.len() != to.len() {
+                return Err(self.chunks[0].gave(&function, "vectors of another size"));
+            }
+            match output.slice::<f32>() {
+                Ok(wide) => to.convert_from_f32_slice(wide),
+                Err(_) => {
+                    to.copy_from_slice(output.slice::<f16>().map_err(|e| self.chunks[0].tensor_error(&e))?);
+                }
+            }
         }
         Ok(true)
     }
@@ -213,8 +221,7 @@ impl ExportEngine {
         let counts: SmallVec<[usize; 4]> = fed.ids.iter().map(|ids| ids.len()).collect();
         for place in 0..self.chunks.len() {
             let (before, rest) = self.chunks.split_at_mut(place);
-            let previous = before.last().and_then(|part| part.session.output("hidden_out"));
-            rest[0].predict(&frame.function, frame, &frame.wires[place], previous)?;
+            rest[0].predict(&frame.function, frame, &frame.wires[place], before)?;
             rest[0].keep(&frame.function, &fed.starts, &counts)?;
         }
         Ok(())

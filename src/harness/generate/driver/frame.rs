@@ -13,10 +13,14 @@ use crate::generate::error::{GenerateError, Result};
 use anemeter_base::carried::{LATEST, PRESENT};
 use anemeter_base::vocabulary::FunctionRole;
 use anemeter_convert::bundle::{Chunk, Function, MANIFEST};
+use anemeter_convert::model::QueryGrowth;
 use anemeter_kernels::tensor::DType;
 
 /// Added to the scores of keys that a query does not see. Infinity would make a NaN where nothing is seen.
 const HIDDEN: f16 = f16::from_f32_const(-1e4);
+
+/// The input with what is looked up for each layer, and the output of `embed`.
+pub(super) const LOOKED_UP: &str = "per_layer";
 
 /// Where an input of a chunk comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,6 +29,8 @@ pub(super) enum Source {
     Shared(usize),
     /// The vectors that the chunk before gave.
     Previous,
+    /// What the nearest earlier chunk gives under the name of the input.
+    Earlier,
     /// The chunk's keys or values.
     Keys,
     Values,
@@ -45,7 +51,7 @@ struct Slot {
     buffer: Buffer,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum Role {
     Ids,
     PositionIds,
@@ -55,8 +61,13 @@ enum Role {
     /// The latest tokens, so many of them.
     Latest(usize),
     Vectors,
+    LookedUp,
     Mask {
         window: Option<usize>,
+    },
+    QueryScale {
+        beta: f64,
+        length: usize,
     },
     Cos(usize),
     Sin(usize),
@@ -117,6 +128,7 @@ impl Frame {
                 "v_cache" => Ok(Source::Values),
                 name => match carried::place(name) {
                     Some(place) => Ok(Source::Carried(place)),
+                    None if gives(&chunks[..index], &frame.function, name) => Ok(Source::Earlier),
                     None => frame.share(layout, (chunk, function), tables, name),
                 },
             });
@@ -167,6 +179,8 @@ impl Frame {
             Role::Select | Role::Present => (DType::F16, vec![batch, 1, 1, width]),
             Role::Latest(count) => (DType::F16, vec![batch, 1, width, count]),
             Role::Vectors => (DType::F16, vec![batch, layout.hidden, 1, width]),
+            Role::LookedUp => (DType::F16, vec![batch, layout.per_layer, 1, width]),
+            Role::QueryScale { .. } => (DType::F16, vec![rows, 1, 1, width]),
             Role::Mask { .. } => (DType::F16, vec![rows, 1, width, self.length]),
             Role::Cos(table) | Role::Sin(table) => (DType::F16, vec![rows, tables[table].dims(), 1, width]),
         };
@@ -183,6 +197,11 @@ impl Frame {
     /// The vectors that the first chunk takes, if it takes no ids.
     pub(super) fn vectors(&self) -> Option<usize> {
         self.slots.iter().position(|slot| slot.role == Role::Vectors)
+    }
+
+    /// What is looked up for each layer, if the first chunk takes it.
+    pub(super) fn looked_up(&self) -> Option<usize> {
+        self.slots.iter().position(|slot| slot.role == Role::LookedUp)
     }
 
     pub(super) fn shared_mut(&mut self, index: usize) -> &mut Buffer {
@@ -234,7 +253,12 @@ impl Frame {
                         }
                     }
                 }
-                Role::Vectors | Role::Mask { .. } | Role::Cos(_) | Role::Sin(_) => {}
+                Role::Vectors
+                | Role::LookedUp
+                | Role::Mask { .. }
+                | Role::QueryScale { .. }
+                | Role::Cos(_)
+                | Role::Sin(_) => {}
             }
         }
     }
@@ -266,6 +290,14 @@ impl Frame {
                         }
                     }
                 }
+                Role::QueryScale { beta, length } => {
+                    let growth = QueryGrowth { beta, length };
+                    let rows = slot.buffer.elements_mut::<f16>().chunks_exact_mut(width);
+                    for (row, &start) in rows.zip(starts) {
+                        let factors = (start..).map(|position| f16::from_f32(growth.factor(position)));
+                        row.iter_mut().zip(factors).for_each(|(to, factor)| *to = factor);
+                    }
+                }
                 Role::Cos(table) => rotate(&mut slot.buffer, starts, width, |p| rows(table).cos(p)),
                 Role::Sin(table) => rotate(&mut slot.buffer, starts, width, |p| rows(table).sin(p)),
                 _ => {}
@@ -290,6 +322,7 @@ fn rotate<'t>(buffer: &mut Buffer, starts: &[usize], width: usize, row: impl Fn(
 
 fn role((chunk, function): (&Chunk, &Function), tables: &[RotationTable], name: &str) -> Option<Role> {
     let mask = chunk.masks.iter().find(|mask| mask.input == name);
+    let scale = chunk.query_scales.iter().find(|scale| scale.input == name);
     let role = match name {
         "input_ids" => Role::Ids,
         "position_ids" => Role::PositionIds,
@@ -298,15 +331,23 @@ fn role((chunk, function): (&Chunk, &Function), tables: &[RotationTable], name: 
         PRESENT => Role::Present,
         LATEST => Role::Latest(last_size(function, name)?),
         "hidden" => Role::Vectors,
-        _ => match mask {
-            Some(mask) => Role::Mask { window: mask.window },
-            None => match tables.iter().position(|table| table.cos_input == name) {
+        LOOKED_UP => Role::LookedUp,
+        _ => match (mask, scale) {
+            (Some(mask), _) => Role::Mask { window: mask.window },
+            (None, Some(scale)) => Role::QueryScale { beta: scale.beta, length: scale.length },
+            (None, None) => match tables.iter().position(|table| table.cos_input == name) {
                 Some(table) => Role::Cos(table),
                 None => Role::Sin(tables.iter().position(|table| table.sin_input == name)?),
             },
         },
     };
     Some(role)
+}
+
+/// Whether one of the chunks gives an output of this name, in the same function.
+fn gives(chunks: &[&Chunk], function: &str, name: &str) -> bool {
+    let functions = chunks.iter().flat_map(|chunk| &chunk.functions).filter(|own| own.name == function);
+    functions.flat_map(|own| &own.outputs).any(|port| port.name == name)
 }
 
 /// The last size of an input.

@@ -20,6 +20,8 @@ pub(super) struct Layout {
     pub(super) form: KvForm,
     pub(super) batch: usize,
     pub(super) hidden: usize,
+    /// Numbers that are looked up for the layers besides, if any.
+    pub(super) per_layer: usize,
     pub(super) vocabulary: usize,
     /// Sequence or cache lengths, shortest first.
     pub(super) buckets: Vec<usize>,
@@ -42,7 +44,8 @@ impl Layout {
         let mut buckets = lengths.clone();
         buckets.sort_unstable();
         buckets.dedup();
-        let &Architecture { hidden, vocabulary, .. } = architecture;
+        let &Architecture { hidden, vocabulary, per_layer, .. } = architecture;
+        let per_layer = per_layer.map_or(0, |lookup| lookup.width);
         let (Some(&shortest), Some(&longest)) = (buckets.first(), buckets.last()) else {
             return Err(GenerateError::file(MANIFEST, "`lengths` is empty"));
         };
@@ -51,13 +54,14 @@ impl Layout {
             ("lengths", shortest, 1, MAX_LENGTH),
             ("lengths", longest, 1, MAX_LENGTH),
             ("hidden", hidden, 1, MAX_WIDTH),
+            ("per_layer.width", per_layer, 0, MAX_WIDTH),
             ("vocabulary", vocabulary, 1, MAX_TOKENS),
             ("batch", settings.batch, 1, 4),
             ("query", query, 1, shortest),
         ];
         check_bounds(&bounds)?;
         let (batch, shapes_as) = (settings.batch, settings.shapes_as);
-        Ok(Layout { form, batch, hidden, vocabulary, buckets, query, shapes_as })
+        Ok(Layout { form, batch, hidden, per_layer, vocabulary, buckets, query, shapes_as })
     }
 
     /// Sizes of packages of others, which are driven in the one form that their contract says.
@@ -77,7 +81,7 @@ impl Layout {
         check_bounds(&bounds)?;
         let vocabulary = contract.vocabulary;
         let shapes_as = ShapesAs::Enumerated;
-        Ok(Layout { form: own, batch: 1, hidden: 0, vocabulary, buckets, query: 1, shapes_as })
+        Ok(Layout { form: own, batch: 1, hidden: 0, per_layer: 0, vocabulary, buckets, query: 1, shapes_as })
     }
 
     /// What a function is called at a length of its own inputs.
@@ -190,8 +194,17 @@ mod tests {
 
     fn layout() -> Layout {
         let buckets = vec![8, 12, 16];
-        let shapes_as = ShapesAs::Enumerated;
-        Layout { form: KvForm::Io, batch: 1, hidden: 4, vocabulary: 9, buckets, query: 1, shapes_as }
+        let (shapes_as, per_layer) = (ShapesAs::Enumerated, 0);
+        Layout {
+            form: KvForm::Io,
+            batch: 1,
+            hidden: 4,
+            per_layer,
+            vocabulary: 9,
+            buckets,
+            query: 1,
+            shapes_as,
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Where a package computes the hidden states that a reference shows.
 //!
 //! The value that leaves a layer is the last of the layer's values of the residual stream's shape that something
-//! outside the layer takes. If it is a sum with another sum of the layer, that one is what attention left. Where norms are
+//! outside the layer takes. If it is a sum with another sum of the layer, that one is what attention left;
+//! of several the first, for a layer may add more after its MLP. Where norms are
 //! of sums, what attention left is that term of the layer's last sum which more than the sum takes.
 
 use std::collections::BTreeMap;
@@ -95,11 +96,34 @@ impl Finder<'_, '_> {
 
     /// What attention left, of what leaves the layer.
     fn attended(&self, layer: usize, out: ValueId) -> Option<ValueId> {
-        let sum = self.graph.produced_by(out, &["add"])?;
-        let mut terms = ["x", "y"].into_iter().filter_map(|parameter| self.graph.arg(&sum, parameter));
-        terms.find(|&id| {
-            let term = self.graph.produced_by(id, &["add"]);
-            self.is_stream(id) && term.is_some_and(|op| self.layer(&op) == Some(layer))
+        let mut found = self.sum_within(layer, self.unscaled(out))?;
+        // A layer that adds something else after its MLP has a sum more.
+        while let Some(earlier) = self.sum_within(layer, found) {
+            found = earlier;
+        }
+        Some(found)
+    }
+
+    /// The term of a sum that is itself a sum of the layer, and not that with a bias.
+    fn sum_within(&self, layer: usize, sum: ValueId) -> Option<ValueId> {
+        let sum = self.graph.produced_by(sum, &["add"])?;
+        let terms = |op: &Op<'_>| ["x", "y"].map(|parameter| self.graph.arg(op, parameter));
+        terms(&sum).into_iter().flatten().find(|&id| {
+            let term = self.graph.produced_by(id, &["add"]).filter(|op| self.layer(op) == Some(layer));
+            let is_plain =
+                |op: &Op<'_>| !terms(op).into_iter().flatten().any(|id| self.graph.is_constant(id));
+            self.is_stream(id) && term.is_some_and(|op| is_plain(&op))
         })
+    }
+
+    /// What a number is multiplied to.
+    fn unscaled(&self, id: ValueId) -> ValueId {
+        let of = |op: &Op<'_>, parameter: &str| self.graph.arg(op, parameter);
+        let scaled = self.graph.produced_by(id, &["mul"]);
+        let term = scaled.and_then(|op| {
+            let is_number = of(&op, "y").is_none_or(|id| self.graph.is_constant(id));
+            of(&op, "x").filter(|&x| is_number && self.is_stream(x))
+        });
+        term.unwrap_or(id)
     }
 }

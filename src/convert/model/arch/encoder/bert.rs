@@ -145,7 +145,9 @@ impl Trunk {
             rope: None,
             window: None,
             softcap: None,
-            scaled_from: None,
+            growth: None,
+            value_norm: None,
+            shared_from: None,
             output_gate: None,
         };
         let mlp = Mlp::Plain {

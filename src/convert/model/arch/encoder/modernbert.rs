@@ -150,7 +150,9 @@ impl Sizes {
             rope: Some(if is_local { self.local.rope.clone() } else { self.global.rope.clone() }),
             window: is_local.then_some(self.window),
             softcap: None,
-            scaled_from: None,
+            growth: None,
+            value_norm: None,
+            shared_from: None,
             output_gate: None,
         };
         let halves = [("gate", inner), ("up", inner)];

@@ -1,7 +1,7 @@
 //! What the plain decoders change about Llama: positions, norms, multipliers, windows.
 
 use super::*;
-use crate::model::graph::{Activation, Layer, Mlp, NormKind, Residual};
+use crate::model::graph::{Activation, Layer, Mlp, NormKind, QueryGrowth, Residual};
 use crate::model::mixer::Mixer;
 use crate::model::rope::RopeScaling;
 use crate::model::weight::Weight;
@@ -200,9 +200,11 @@ fn mistrals_newer_forms() {
     let scaled = rope(r#", "llama_4_scaling_beta": 0.1"#);
     let decoder = built(&family("Ministral3ForCausalLM", &scaled), &[LLAMA]);
     let attention = decoder.layers[0].attention().unwrap();
-    assert_eq!((attention.scaled_from, attention.rope.as_ref().unwrap().magnitude()), (Some(32), 1.0));
+    let growth = QueryGrowth { beta: 0.1, length: 32 };
+    assert_eq!((attention.growth, attention.rope.as_ref().unwrap().magnitude()), (Some(growth), 1.0));
+    assert_eq!([0, 31, 32, 64].map(|p| growth.factor(p)), [1.0, 1.0, 1.069_314_7, 1.109_861_3]);
     let decoder = built(&family("Ministral3ForCausalLM", &rope("")), &[LLAMA]);
-    assert_eq!(decoder.layers[0].attention().unwrap().scaled_from, None);
+    assert_eq!(decoder.layers[0].attention().unwrap().growth, None);
     let error = refused(&family("Ministral3ForCausalLM", ""), &[LLAMA]);
     assert!(error.contains("`rope_parameters` is missing"), "{error}");
 
@@ -319,4 +321,72 @@ fn cohere2_has_one_norm_and_layers_without_positions() {
     assert_eq!((layer.residual, decoder.head.tied), (Residual::Parallel, true));
     assert_eq!(rows_of(&layer.attention().unwrap().query.weight)[..4], [0.0, 2.0, 1.0, 3.0]);
     assert_eq!(read(&decoder.final_norm.weight)[..2], [0.0, 0.0625]);
+}
+
+const GEMMA4: &str = "\
+    model.embed_tokens.weight [32, 8]
+    model.embed_tokens_per_layer.weight [32, 12]
+    model.per_layer_model_projection.weight [12, 8]
+    model.per_layer_projection_norm.weight [4]
+    model.norm.weight [8]
+";
+
+/// The tensors of a layer whose heads are so wide; with keys and values, or without.
+fn gemma4_layer(index: usize, head_dim: usize, has_keys: bool, wide: usize) -> String {
+    let at = format!("model.layers.{index}");
+    let (queries, keys) = (4 * head_dim, 2 * head_dim);
+    let mut lines = vec![
+        format!("{at}.self_attn.q_proj.weight [{queries}, 8]"),
+        format!("{at}.self_attn.o_proj.weight [8, {queries}]"),
+        format!("{at}.self_attn.q_norm.weight [{head_dim}]"),
+        format!("{at}.mlp.gate_proj.weight [{wide}, 8]"),
+        format!("{at}.mlp.up_proj.weight [{wide}, 8]"),
+        format!("{at}.mlp.down_proj.weight [8, {wide}]"),
+        format!("{at}.per_layer_input_gate.weight [4, 8]"),
+        format!("{at}.per_layer_projection.weight [8, 4]"),
+        format!("{at}.post_per_layer_input_norm.weight [8]"),
+        format!("{at}.layer_scalar [1]"),
+    ];
+    if has_keys {
+        lines.push(format!("{at}.self_attn.k_proj.weight [{keys}, 8]"));
+        lines.push(format!("{at}.self_attn.v_proj.weight [{keys}, 8]"));
+        lines.push(format!("{at}.self_attn.k_norm.weight [{head_dim}]"));
+    }
+    for norm in ["input", "post_attention", "pre_feedforward", "post_feedforward"] {
+        lines.push(format!("{at}.{norm}_layernorm.weight [8]"));
+    }
+    lines.join("\n")
+}
+
+#[test]
+fn gemma_4_shares_keys_and_has_inputs_of_layers() {
+    let config = r#"{"architectures": ["Gemma4ForCausalLM"], "hidden_size": 8, "intermediate_size": 16,
+        "vocab_size": 32, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 2,
+        "global_head_dim": 8, "sliding_window": 5, "max_position_embeddings": 64, "num_kv_shared_layers": 1,
+        "use_double_wide_mlp": true, "hidden_size_per_layer_input": 4, "vocab_size_per_layer_input": 32,
+        "layer_types": ["sliding_attention", "full_attention", "full_attention"]}"#;
+    let layers = [gemma4_layer(0, 2, true, 16), gemma4_layer(1, 8, true, 16), gemma4_layer(2, 8, false, 32)]
+        .join("\n");
+    let decoder = built(config, &[GEMMA4, &layers]);
+    assert_eq!(windows(&decoder), [Some(5), None, None]);
+    let attentions: Vec<_> = decoder.layers.iter().map(|layer| layer.attention().unwrap()).collect();
+    assert_eq!(attentions.iter().map(|a| a.head_dim).collect::<Vec<_>>(), [2, 8, 8]);
+    assert_eq!(attentions.iter().map(|a| a.shared_from).collect::<Vec<_>>(), [None, None, Some(1)]);
+    assert_eq!((attentions[2].key.weight.element_count(), attentions[2].scale), (0, 1.0));
+    assert!(attentions[1].value_norm.is_some() && attentions[2].value_norm.is_none());
+    let RopeScaling::Proportional { pairs, .. } = attentions[1].rope.as_ref().unwrap().scaling else {
+        panic!("{:?}", attentions[1].rope)
+    };
+    assert_eq!((pairs, attentions[1].rope.as_ref().unwrap().dims), (1, 8));
+    let inputs = decoder.per_layer.as_ref().unwrap();
+    assert_eq!((inputs.width, inputs.all(), inputs.scale), (4, 12, 2.0));
+    assert!((inputs.norm.epsilon / 8e-6 - 1.0).abs() < 1e-5);
+    assert!((decoder.layers[0].per_layer.as_ref().unwrap().norm.epsilon / 2e-6 - 1.0).abs() < 1e-5);
+    // What published checkpoints store for nothing is left.
+    let unused =
+        "\nmodel.layers.2.self_attn.k_proj.weight [16, 8]\nmodel.layers.2.self_attn.k_norm.weight [8]";
+    built(config, &[GEMMA4, &layers, unused]);
+    let few = config.replace(r#""num_kv_shared_layers": 1"#, r#""num_kv_shared_layers": 2"#);
+    let error = refused(&few, &[GEMMA4, &layers]);
+    assert!(error.contains("leaves layer 1 no earlier layer of its sort"), "{error}");
 }

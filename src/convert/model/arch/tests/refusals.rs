@@ -91,7 +91,7 @@ fn an_unknown_architecture_is_told_the_known_ones() {
         "tiny: architecture `Qwen4ForCausalLM` / `qwen4` is not known: it is a decoder",
         "; known are llama, mistral, \
          qwen2, qwen3, gemma3, phi3, gpt2, pagating, student, smollm3, granite, granite4, olmo2, olmo3, gemma2, ministral, \
-         ministral3, starcoder2, stablelm, cohere2, glm, glm4, ernie4_5, minicpm",
+         ministral3, starcoder2, stablelm, cohere2, glm, glm4, ernie4_5, minicpm, gemma4",
     ];
     assert!(error.starts_with(found) && error.contains(known), "{error}");
     assert!(error.ends_with(", bert, roberta, modernbert, embedding-gemma"), "{error}");
