@@ -47,7 +47,7 @@ pub use describe::{architecture as describe_architecture, chunk as describe_chun
 pub use embeddings::write as write_embeddings;
 pub use encoder::architecture as describe_encoder;
 pub use error::{ExportError, Occupant};
-pub use options::{Chunking, ConfigFile, ExportOptions, Target};
+pub use options::{Chunking, ConfigFile, ExportOptions};
 pub use training::read_lengths as read_training_lengths;
 
 /// What to export, and where to.

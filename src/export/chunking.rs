@@ -1,6 +1,6 @@
 //! How many packages a model needs.
 
-use super::options::Target;
+use crate::lint::{Platform, Target};
 use crate::lower::Options;
 use crate::model::{Attention, Decoder, Encoder, EncoderLayer, Layer, Linear, Mlp, Weight};
 use crate::vocabulary::Embeddings;
@@ -14,11 +14,9 @@ struct Limits {
 /// Limits that public reports give for packages that compile and load: about 1.8 GB on a Mac; 0.9 GB and 16 layers on
 /// a phone, where 17 and more layers in one package failed to compile. Nobody has reported others for later systems.
 fn limits(target: Target) -> Limits {
-    match target {
-        Target::Macos15 | Target::Macos26 | Target::Macos27 => {
-            Limits { bytes: 1_800_000_000, layers: usize::MAX }
-        }
-        Target::Ios18 | Target::Ios26 | Target::Ios27 => Limits { bytes: 900_000_000, layers: 16 },
+    match target.platform() {
+        Platform::Macos => Limits { bytes: 1_800_000_000, layers: usize::MAX },
+        Platform::Ios => Limits { bytes: 900_000_000, layers: 16 },
     }
 }
 

@@ -10,6 +10,7 @@ use super::chunking;
 use super::error::ExportError;
 use crate::bundle::{Sensitivity, Settings};
 use crate::compress::{Plan, Precision};
+use crate::lint::Target;
 use crate::lower::Options;
 use crate::model::{Decoder, Position};
 use crate::vocabulary::{
@@ -127,36 +128,6 @@ impl std::str::FromStr for Chunking {
             count => {
                 count.parse().map(Chunking::Count).map_err(|_| "is neither `auto` nor a number".to_owned())
             }
-        }
-    }
-}
-
-/// What an export is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "each variant is the Apple release of the same name")]
-pub enum Target {
-    #[default]
-    Macos15,
-    Macos26,
-    Macos27,
-    Ios18,
-    Ios26,
-    Ios27,
-}
-
-impl Choice for Target {
-    const ALL: &'static [Target] =
-        &[Target::Macos15, Target::Macos26, Target::Macos27, Target::Ios18, Target::Ios26, Target::Ios27];
-
-    fn name(self) -> &'static str {
-        match self {
-            Target::Macos15 => "macos15",
-            Target::Macos26 => "macos26",
-            Target::Macos27 => "macos27",
-            Target::Ios18 => "ios18",
-            Target::Ios26 => "ios26",
-            Target::Ios27 => "ios27",
         }
     }
 }

@@ -15,9 +15,8 @@ use crate::bundle::{Bundle, Exported, Phase, RangeRepair, Rotated, Sensitivity, 
 use crate::checkpoint;
 use crate::compress::{Log, Precision, Totals};
 use crate::config;
-use crate::export::{
-    self, Automatic, Budget, Chunking, ConfigFile, ExportOptions, PrecisionPlan, Request, Target,
-};
+use crate::export::{self, Automatic, Budget, Chunking, ConfigFile, ExportOptions, PrecisionPlan, Request};
+use crate::lint::Target;
 use crate::render::Table;
 use crate::vocabulary::{
     Activations, ComputeUnits, Embeddings, KvForm, Layout, ModelFormat, Rotate, ShapesAs,
