@@ -14,7 +14,7 @@ use crate::lint::Target;
 use crate::lower::Options;
 use crate::model::{Decoder, Position};
 use crate::vocabulary::{
-    Activations, Choice, ComputeUnits, Embeddings, KvForm, Layout, ModelFormat, Rotate, ShapesAs,
+    Activations, ComputeUnits, Embeddings, KvForm, Layout, ModelFormat, Rotate, ShapesAs,
 };
 
 /// `convert_coreml.yaml`.

@@ -10,6 +10,7 @@ use super::weight::Weight;
 
 /// A model of either kind.
 #[derive(Debug, Clone)]
+#[expect(clippy::large_enum_variant, reason = "an export has one")]
 pub enum ModelGraph {
     /// Generates text.
     Decoder(Decoder),

@@ -6,7 +6,6 @@ use super::weight::Weight;
 
 /// The part of a layer that mixes tokens.
 #[derive(Debug, Clone)]
-#[expect(clippy::large_enum_variant, reason = "a model has one per layer")]
 pub enum Mixer {
     /// Causal self-attention.
     Attention(Attention),
