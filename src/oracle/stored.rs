@@ -47,6 +47,7 @@ const ROLES: &[Role] = &[
     role("self_attn.q_proj", &["attention_query"]),
     role("self_attn.k_proj", &["attention_key"]),
     role("self_attn.v_proj", &["attention_value"]),
+    role("self_attn.tied_v_proj", &["attention_value"]),
     role("self_attn.o_proj", &["attention_output"]),
     role("self_attn.qkv_proj", &["attention_query", "attention_key", "attention_value"]),
     role("self_attn.out_proj", &["attention_output"]),
