@@ -231,7 +231,7 @@ pub(crate) const CHECK_MINILM: Task = Task {
 
 pub(crate) const CHECK_PACKAGES: Task = Task {
     name: "packages",
-    arguments: "[--only NAME,...] [--program PATH]",
+    arguments: "[--only NAME,...] [--program PATH] [--record]",
     about: "packages that coremltools makes of models of torchvision and transformers, through every command (installs them)",
     not_checked: 77,
     run: Run::InLab,
