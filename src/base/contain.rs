@@ -43,7 +43,7 @@ mod tests {
         assert_eq!(contained(|| 1), Ok(1));
         let nothing: &[u8] = &[];
         let said = contained(|| nothing.first().copied().expect("there is nothing")).unwrap_err();
-        assert_eq!(said, "there is nothing");
+        assert_eq!(said.to_string(), "there is nothing");
         assert_eq!(
             contained(|| contained(|| panic!("inner {}", 1))),
             Ok(Err::<(), _>(Panicked("inner 1".to_owned())))
