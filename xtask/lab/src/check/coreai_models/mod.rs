@@ -27,7 +27,7 @@ const SMALL: &str = "src/quickstart/model";
 /// The largest distance from a cosine of one that fp32 may have.
 const FP32_LEAST: f64 = 0.99999;
 /// Ways to store weights, none first.
-const PRECISIONS: [&str; 4] = ["fp16", "int8", "int4", "lut4"];
+const PRECISIONS: [&str; 4] = ["fp16", "int8", "int4", "lut4:group=16"];
 /// The length of the small model. Products of fp16 take the interpreter a second from here on.
 const SMALL_LENGTH: usize = 128;
 /// Tokens after each prompt.
@@ -57,7 +57,7 @@ pub(crate) fn small(project: &Project, mut arguments: Arguments) -> Result<Outco
             _ => sizes.least_cosine(SMALL_LENGTH),
         };
         for precision in PRECISIONS.into_iter().filter(|precision| wanted(precision)) {
-            let bundle = folder.join(format!("{activations}-{precision}"));
+            let bundle = folder.join(format!("{activations}-{precision}").replace(':', "-"));
             export(&anemeter, &checkpoint, &bundle, (activations, precision), SMALL_LENGTH)?;
             let asked = Asked {
                 bundle: &bundle,
