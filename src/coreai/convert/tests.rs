@@ -119,13 +119,38 @@ fn an_operation_without_a_form_is_named() {
 }
 
 #[test]
-fn minus_infinity_is_no_constant() {
+fn what_is_not_finite_is_no_constant() {
+    for value in [f32::NEG_INFINITY, f32::INFINITY, f32::NAN] {
+        let program = convert(|main| {
+            let x = main.input("x", fixed(&[2]));
+            let y = Tensor::from_slice(&[2], &[0.0, value]).unwrap();
+            Ok(vec![main.op("add").arg("x", x).arg("y", &y).named("y").push()?])
+        });
+        let message = program.unwrap_err().to_string();
+        assert!(message.contains(&format!("holds {value} at element 1")), "{message}");
+    }
+}
+
+#[test]
+fn floats_with_scales_are_products() {
     let program = convert(|main| {
-        let x = main.input("x", fixed(&[2]));
-        let y = Tensor::from_slice(&[2], &[0.0, f32::NEG_INFINITY]).unwrap();
-        Ok(vec![main.op("add").arg("x", x).arg("y", &y).named("y").push()?])
+        let x = main.input("x", fixed(&[2, 8]));
+        let data = Tensor::from_slice(&[2, 8], &[0.5f32; 16]).unwrap();
+        let scale = Tensor::from_slice(&[2, 2], &[1.0f32, 2.0, 3.0, 4.0]).unwrap();
+        let weight = main.op("constexpr_blockwise_shift_scale").arg("data", &data).arg("scale", &scale);
+        let weight = weight.named("weight").push()?;
+        Ok(vec![main.op("add").arg("x", x).arg("y", weight).named("y").push()?])
     });
-    assert!(program.unwrap_err().to_string().contains("minus infinity"));
+    let names = [
+        "primitive.reshape_v2",
+        "primitive.reshape_v2",
+        "primitive.broadcast_to_v1",
+        "primitive.mul_v1",
+        "primitive.reshape_v2",
+        "primitive.add_v1",
+        "dataflow.output_v1",
+    ];
+    assert_eq!(ops(&program.unwrap().graphs[0]), names);
 }
 
 #[test]

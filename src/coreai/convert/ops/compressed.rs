@@ -1,7 +1,7 @@
 //! Compressed weights: block integers and palettes.
 
 use super::Emitter;
-use crate::convert::body::tensor;
+use crate::convert::body::{Body, tensor};
 use crate::convert::emit::Emit;
 use crate::convert::error::{Result, refuse};
 use crate::program::{Dim, Scalar, Type, ValueId};
@@ -33,10 +33,40 @@ fn blockwise(e: &mut Emit<'_, '_, '_>) -> Result<Vec<ValueId>> {
 fn shift_scale(e: &mut Emit<'_, '_, '_>, data: ValueId, scale: ValueId, offset: Option<ValueId>) -> ValueId {
     let body = e.body();
     let (blocks, element, codes) = (body.dims(scale), body.element(scale), body.element(data));
+    if !codes.is_integer() {
+        return scaled(body, data, scale, offset);
+    }
     let offset = offset.unwrap_or_else(|| body.splat(codes, &blocks, 0.0));
     let minimum = body.splat(element, &blocks, 0.0);
     let dims = body.dims(data);
     body.push("primitive.blockwise_shift_scale_v2", &[data, scale, offset, minimum], tensor(element, &dims))
+}
+
+/// Floats with a scale for each block, such as the entries of a palette: a product, since what is shifted and scaled in aicode
+/// are codes.
+fn scaled(body: &mut Body, data: ValueId, scale: ValueId, offset: Option<ValueId>) -> ValueId {
+    let (element, dims, blocks) = (body.element(scale), body.dims(data), body.dims(scale));
+    // An axis of several blocks of several elements becomes two.
+    let (mut split, mut factors) = (Vec::new(), Vec::new());
+    for (&size, &count) in dims.iter().zip(&blocks) {
+        if count == 1 || count == size {
+            split.push(size);
+            factors.push(count);
+        } else {
+            split.extend([count, size / count]);
+            factors.extend([count, 1]);
+        }
+    }
+    let data = body.cast(data, element);
+    let mut data = body.reshape(data, &split);
+    if let Some(offset) = offset {
+        let offset = body.cast(offset, element);
+        let offset = body.reshape(offset, &factors);
+        data = body.binary("primitive.sub_v1", data, offset);
+    }
+    let scale = body.reshape(scale, &factors);
+    let product = body.binary("primitive.mul_v1", data, scale);
+    body.reshape(product, &dims)
 }
 
 /// The older form: a scale and a zero point for the whole tensor or for each index of an axis.
