@@ -74,17 +74,33 @@ fn affine(e: &mut Emit<'_, '_, '_>) -> Result<Vec<ValueId>> {
     let data = e.arg("quantized_data")?;
     let dims = e.body().dims(data);
     let axis = e.call.axis("axis", dims.len())?;
-    let (scale, zero) = (e.call.shared("scale")?, e.call.shared("zero_point")?);
-    let count = scale.view().len().max(zero.view().len());
+    let (scale_type, data_type) = (e.call.ty("scale")?.dtype, e.call.ty("quantized_data")?.dtype);
+    let count = numbers(e, "scale")?.max(numbers(e, "zero_point")?);
     let mut blocks = vec![1; dims.len()];
     blocks[axis] = count as u64;
-    let data_type = e.call.ty("quantized_data")?.dtype;
-    let scale = Literal::immediate(&repeated(&scale, count)?);
-    let zero = Literal::immediate(&repeated(&integers(&zero, data_type)?, count)?);
-    let scale_type = e.call.ty("scale")?.dtype;
-    let scale = e.shaped(&scale, scale_type, &blocks)?;
-    let zero = e.shaped(&zero, data_type, &blocks)?;
+    let scale = parameter(e, "scale", scale_type, &blocks)?;
+    let zero = parameter(e, "zero_point", data_type, &blocks)?;
     Ok(vec![shift_scale(e, data, scale, Some(zero))])
+}
+
+/// How many numbers a scale or a zero point has.
+fn numbers(e: &Emit<'_, '_, '_>, name: &str) -> Result<usize> {
+    match e.call.ty(name)?.concrete() {
+        Some(shape) => Ok(shape.iter().product()),
+        None => refuse!("`{name}` has sizes that are unknown"),
+    }
+}
+
+/// A scale or a zero point, one number for each of some blocks. What has that form already stays the stream that it may be.
+fn parameter(e: &mut Emit<'_, '_, '_>, name: &str, dtype: DType, blocks: &[u64]) -> Result<ValueId> {
+    let count = blocks.iter().product::<u64>() as usize;
+    if numbers(e, name)? == count && e.call.ty(name)?.dtype == dtype {
+        let stored = e.stored(name)?;
+        return e.shaped(stored, dtype, blocks);
+    }
+    let known = e.call.shared(name)?;
+    let known = if dtype.is_float() { known } else { integers(&known, dtype)? };
+    e.shaped(&Literal::immediate(&repeated(&known, count)?), dtype, blocks)
 }
 
 /// Integers that are computed or given at run time, with one scale or one for each index of an axis.
