@@ -51,7 +51,9 @@ const STEPS: &[(&str, How)] = &[
     ("quickstart", How::InLab(&["check", "quickstart"])),
     ("smollm2", How::InLab(&["check", "smollm2"])),
     ("coreml", How::InLab(&["check", "coreml"])),
-    ("coreai", How::InLab(&["check", "coreai-runtime"])),
+    ("coreai-runtime", How::InLab(&["check", "coreai-runtime"])),
+    ("coreai", How::InLab(&["check", "coreai", "--quick"])),
+    ("coreai-models", How::InLab(&["check", "coreai-models", "--quick"])),
 ];
 
 /// What a step came to.

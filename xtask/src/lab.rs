@@ -127,7 +127,7 @@ pub(crate) const CHECK_CONFORMANCE: Task = Task {
 
 pub(crate) const CHECK_COREAI: Task = Task {
     name: "coreai",
-    arguments: "[--seed N] [--only OP]",
+    arguments: "[--quick] [--seed N] [--only OP]",
     about: "every operation with an aicode form, on the CPU runtime and on Apple's runtime for Core AI (installs its wheels)",
     not_checked: 77,
     run: Run::InLab,

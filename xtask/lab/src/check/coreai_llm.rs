@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::coreai_assets;
 use crate::made_up::Sizes;
+use crate::mil_packages::for_a_package;
 use crate::python;
 use anemeter::checkpoint;
 use anemeter::compress::{self, Plan, Precision, Rule};
@@ -19,12 +20,11 @@ use anemeter::lower::{AppleLlm, ROTARY_TABLES, lower_apple_llm};
 use anemeter::mil::op::Numerics;
 use anemeter::mil::verify::verify;
 use anemeter::mil::widen::widened;
-use anemeter::mil::{FeatureType, Model, Type};
 use anemeter::model::{self, Decoder};
 use anemeter::package::{self, Package, WriteOptions};
 use anemeter::runtime::{self, LoadOptions, Runtime};
 use anemeter::stats;
-use anemeter::tensor::{DType, Tensor, TensorView};
+use anemeter::tensor::{Tensor, TensorView};
 use anemeter::vocabulary::{Activations, Layout};
 use xtask::outcome::Outcome;
 use xtask::process::succeed;
@@ -185,30 +185,6 @@ fn prepare(
         _ => by_dynamic(&mut *session)?,
     };
     Ok((output.join(format!("{name}.aimodel")), expected))
-}
-
-/// The model with int32 in place of uint16, which no input of a package can be.
-fn for_a_package(mut model: Model) -> Model {
-    for function in &mut model.program.functions {
-        for value in &mut function.values {
-            if let Type::Tensor(ty) = &mut value.ty
-                && ty.dtype == DType::U16
-            {
-                ty.dtype = DType::I32;
-            }
-        }
-    }
-    let names: Vec<String> = model.program.functions.iter().map(|function| function.name.clone()).collect();
-    for name in names {
-        for feature in model.interface_mut(&name).into_iter().flat_map(|interface| &mut interface.inputs) {
-            if let FeatureType::Array(array) = &mut feature.ty
-                && array.dtype == DType::U16
-            {
-                array.dtype = DType::I32;
-            }
-        }
-    }
-    model
 }
 
 fn by_dynamic(session: &mut dyn runtime::Session) -> Result<Vec<f32>> {

@@ -1,5 +1,5 @@
-//! `cargo xtask check coreai-runtime`: the runtime `coreai` with Apple's own module: every asset that Apple's tools made and
-//! that lies beside the repository, by `anemeter run`. Each gives its outputs, or fails as it is known to.
+//! `cargo xtask check coreai-runtime`: the runtime `coreai` with Apple's own module: every asset of the tests that Apple's tools
+//! made, by `anemeter run`. Each gives its outputs, or fails as it is known to.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -14,8 +14,8 @@ use xtask::process::succeed;
 use xtask::project::{Project, make_empty};
 
 const WHAT: &str = "the runtime coreai";
-/// The folder of assets beside the repository.
-const SAMPLES: &str = "samples-coreai";
+/// The assets of Apple's tools.
+const SAMPLES: &str = "src/coreai/testdata";
 
 /// Functions that are run besides the default one, or instead of it where that is not one to be called.
 const FUNCTIONS: &[(&str, &[&str])] =
@@ -37,10 +37,7 @@ enum PredictionOutcome {
 
 pub(crate) fn run(project: &Project, arguments: Arguments) -> Result<Outcome> {
     xtask::finish(arguments)?;
-    let samples = project.shared.join(SAMPLES);
-    if !samples.is_dir() {
-        return Ok(Outcome::not_checked(WHAT, &format!("there is no {SAMPLES} beside the repository")));
-    }
+    let samples = project.root.join(SAMPLES);
     let Some(pythons) = python::interpreters_with_coreai(project)? else {
         return Ok(Outcome::not_checked(WHAT, "Apple's wheels coreai-core cannot be installed here"));
     };
