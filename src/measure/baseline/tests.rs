@@ -296,7 +296,7 @@ fn a_model_may_be_named_like_the_folder_of_predecessors() {
         bless(&store, named(created), Sessions::New);
     }
     let key = Key::of(&named(1));
-    assert_eq!(store.keys().unwrap(), [key.clone()]);
+    assert_eq!(store.keys().unwrap(), [Key::of(&named(1))]);
     assert_eq!(store.history(&key).unwrap().len(), 3);
     let audit = store.verify().unwrap();
     assert_eq!((audit.baselines, audit.ancestors, &audit.findings[..]), (1, 2, &[][..]));
