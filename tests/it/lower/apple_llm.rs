@@ -159,7 +159,7 @@ fn what_is_no_number_is_no_code_of_the_table() {
     let lowered = lower_apple_llm(&decoder, &form, &Arc::default()).unwrap();
     let model = verify(for_a_package(lowered.model)).unwrap();
     let folder = tempfile::tempdir().unwrap();
-    let error = package::write(&model, &folder.path().join("nan.mlpackage"), WriteOptions::default());
+    let error = package::write(&model, folder.path().join("nan.mlpackage"), WriteOptions::default());
     let error = error.unwrap_err().to_string();
     assert!(error.contains("element 7 of a weight is infinite or no number"), "{error}");
 }
