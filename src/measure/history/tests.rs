@@ -80,6 +80,6 @@ fn names_are_seen_and_no_formulas_in_csv() {
     assert!(!csv.contains(|c: char| c != '\n' && is_unseen(c)), "{csv}");
     let mut reader = csv::Reader::from_reader(csv.as_bytes());
     let row = reader.records().next().unwrap().unwrap();
-    assert_eq!(&row[1], "'@a\\u{1b}[2J'");
-    assert!(row[2].starts_with("'=HYPERLINK(\"x\")\\u{202e}/") && row[2].ends_with('\''), "{}", &row[2]);
+    assert_eq!(&row[1], "'@a\\u{1b}[2J");
+    assert!(row[2].starts_with("'=HYPERLINK(\"x\")\\u{202e}/"), "{}", &row[2]);
 }
