@@ -172,6 +172,22 @@ fn with_int8_embeddings(decoder: &Decoder) -> Decoder {
 }
 
 #[test]
+fn what_is_no_number_is_no_code_of_the_table() {
+    let mut decoder = llama(TINY, 24);
+    let shape = decoder.embedding.shape.clone();
+    let mut values = vec![0.5; shape.iter().product()];
+    values[7] = f32::NAN;
+    decoder.embedding = stored("embedding_nan", &shape, &values);
+    let form = AppleLlm::Static { contexts: vec![CONTEXT], queries: vec![QUERY] };
+    let lowered = lower_apple_llm(&decoder, &form, &Arc::default()).unwrap();
+    let model = verify(for_a_package(lowered.model)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let error = package::write(&model, folder.path().join("nan.mlpackage"), WriteOptions::default());
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("element 7 of a weight is infinite or no number"), "{error}");
+}
+
+#[test]
 fn what_apples_programs_cannot_take_is_refused_by_the_option() {
     let decoder = llama(TINY, 22);
     let refused = |form: AppleLlm| lower_apple_llm(&decoder, &form, &Arc::default()).unwrap_err().to_string();

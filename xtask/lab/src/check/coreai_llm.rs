@@ -23,6 +23,7 @@ use anemeter::mil::{FeatureType, Model, Type};
 use anemeter::model::{self, Decoder};
 use anemeter::package::{self, Package, WriteOptions};
 use anemeter::runtime::{self, LoadOptions, Runtime};
+use anemeter::stats;
 use anemeter::tensor::{DType, Tensor, TensorView};
 use anemeter::vocabulary::{Activations, Layout};
 use xtask::outcome::Outcome;
@@ -124,7 +125,7 @@ pub(crate) fn run(project: &Project, arguments: Arguments) -> Result<Outcome> {
         };
         let expected = &expected[expected.len() - found.len()..];
         let rows = found.chunks(SIZES.vocabulary).zip(expected.chunks(SIZES.vocabulary));
-        let worst = rows.map(|(a, b)| cosine(a, b)).fold(1.0, f64::min);
+        let worst = stats::least(rows.map(|(a, b)| stats::cosine(a, b))).context("no logits")?;
         println!("  {name}, calls of {}: cosine {worst:.8}", run["chunks"]);
         ensure!(worst >= *least, "{name}: cosine {worst} is below {least}");
         let kind = usize::from(*least < 0.9999);
@@ -269,9 +270,4 @@ fn floats(view: TensorView<'_>) -> Vec<f32> {
     let mut values = vec![0.0; view.len()];
     anemeter::kernels::convert::to_f32(&view, 0..view.len(), &mut values);
     values
-}
-
-fn cosine(a: &[f32], b: &[f32]) -> f64 {
-    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum::<f64>();
-    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }
