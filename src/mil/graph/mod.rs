@@ -21,6 +21,17 @@ const FOLD_BYTES: usize = 1 << 16;
 /// Lists of integers that are longer are no parameters.
 const LONGEST_LIST: usize = 64;
 
+/// Why an operation cannot be read as its definition says.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// There is no definition of its type.
+    #[error("unknown operation {0}")]
+    Unknown(String),
+    /// Its arguments do not fit the definition.
+    #[error("{0}")]
+    Arguments(String),
+}
+
 /// A function at one of its shapes.
 pub struct Graph<'m> {
     /// The function.
@@ -211,12 +222,12 @@ impl<'m> Graph<'m> {
 
     /// Reads the arguments of an operation as its definition does at this shape, defaults included; an operation that
     /// does not fit its definition is told why.
-    pub fn with_call<R>(&self, op: &Op<'m>, read: impl FnOnce(&Call<'_>) -> R) -> Result<R, String> {
+    pub fn with_call<R>(&self, op: &Op<'m>, read: impl FnOnce(&Call<'_>) -> R) -> Result<R, CallError> {
         let kind = op.kind();
-        let def = op.def.ok_or_else(|| format!("unknown operation {kind}"))?;
+        let def = op.def.ok_or_else(|| CallError::Unknown(kind.to_owned()))?;
         let (arguments, problems) = Arguments::resolve(op.operation, def);
         if let Some(problem) = problems.into_iter().next() {
-            return Err(problem);
+            return Err(CallError::Arguments(problem));
         }
         let bindings = FactBindings::new(&arguments, &self.facts, &[]);
         Ok(read(&Call::new(def, self.function.opset, op.operation.outputs.len(), &bindings)))

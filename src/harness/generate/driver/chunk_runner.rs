@@ -103,7 +103,9 @@ impl ChunkRunner {
     fn copy_state(&mut self, from: &str, to: &str, length: Option<usize>, kept: usize) -> Result<()> {
         let state = self.session.state(from);
         let state = state.ok_or_else(|| self.problem(format!("has no state `{from}`")))?;
-        let length = length.or(state.shape().get(2).copied()).unwrap_or(0);
+        let Some(length) = length.or(state.shape().get(2).copied()) else {
+            return Err(self.problem(format!("has a state `{from}` of {} dimensions", state.rank())));
+        };
         let moved = cache::moved(&state, length, kept).map_err(|e| self.tensor_error(&e))?;
         self.session.set_state(to, &moved).map_err(|source| failed(&self.chunk, source))
     }
