@@ -1,6 +1,9 @@
 //! What contracts look for in the interface of a function.
 
-use anemeter_mil::{ArrayType, Binding, Feature, FeatureType, Flexibility, Function, Interface, Model};
+use anemeter_mil::op::OpClass;
+use anemeter_mil::{
+    ArrayType, Binding, Feature, FeatureType, Flexibility, Function, Interface, Model, Operation,
+};
 
 /// Lengths that an input without an upper bound is used at.
 const OPEN_END: usize = 2048;
@@ -112,7 +115,8 @@ impl<'a> Seen<'a> {
 
     /// Whether it looks vectors up in a table of so many rows, as it does with the tokens of its vocabulary.
     pub(super) fn looks_up(&self, rows: usize) -> bool {
-        self.function.body.operations.iter().filter(|op| op.kind == "gather").any(|op| {
+        let is_lookup = |op: &&Operation| matches!(self.function.class_of(op), Some(OpClass::Lookup));
+        self.function.body.operations.iter().filter(is_lookup).any(|op| {
             let table = op.input("x").and_then(|argument| argument.bindings.first());
             let Some(Binding::Value(table)) = table else { return false };
             let shape = self.function.value(*table).ty.tensor().map(|ty| &ty.shape[..]);
