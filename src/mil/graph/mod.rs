@@ -39,7 +39,7 @@ pub struct Graph<'m> {
     /// What its users see of it.
     pub interface: Option<&'m Interface>,
     /// The choice of shapes, from 0.
-    pub shape: usize,
+    pub shape_index: usize,
     /// How the choice differs from others, such as `hidden [1, 64, 1, 512]`; nothing where there is one shape only.
     pub shape_label: Option<String>,
     ops: Vec<Op<'m>>,
@@ -100,8 +100,8 @@ pub fn graphs(model: &Model) -> impl Iterator<Item = Graph<'_>> {
 
 impl<'m> Graph<'m> {
     /// A function at one choice of its shapes.
-    pub fn new(function: &'m Function, interface: Option<&'m Interface>, shape: usize) -> Graph<'m> {
-        let inputs = shapes::inputs(function, interface, shape);
+    pub fn new(function: &'m Function, interface: Option<&'m Interface>, shape_index: usize) -> Graph<'m> {
+        let inputs = shapes::inputs(function, interface, shape_index);
         let options = Options { fold_bytes: FOLD_BYTES, trust_declared: false, numerics: Numerics::Fast };
         let (facts, _) = propagate::propagate(function, &inputs, options);
         let mut ops = Vec::new();
@@ -112,8 +112,8 @@ impl<'m> Graph<'m> {
             op.operation.outputs.iter().for_each(|id| producers[id.index()] = Some(op.index));
             op.values().for_each(|id| consumers[id.index()].push(op.index));
         }
-        let shape_label = shapes::label(interface, shape);
-        Graph { function, interface, shape, shape_label, ops, facts, producers, consumers }
+        let shape_label = shapes::label(interface, shape_index);
+        Graph { function, interface, shape_index, shape_label, ops, facts, producers, consumers }
     }
 
     /// What is known of every value.
