@@ -13,7 +13,7 @@ const LONGEST: usize = 1 << 15;
 
 /// A function as its users see it, and its program.
 #[derive(Clone, Copy)]
-pub(super) struct Seen<'a> {
+pub(super) struct ModelFunction<'a> {
     pub(super) interface: &'a Interface,
     function: &'a Function,
 }
@@ -68,10 +68,13 @@ impl Sizes {
     }
 }
 
-impl<'a> Seen<'a> {
+impl<'a> ModelFunction<'a> {
     /// A function of a model.
-    pub(super) fn of(model: &'a Model, function: &str) -> Option<Seen<'a>> {
-        Some(Seen { interface: model.interface(function)?, function: model.program.function(function)? })
+    pub(super) fn of(model: &'a Model, function: &str) -> Option<ModelFunction<'a>> {
+        Some(ModelFunction {
+            interface: model.interface(function)?,
+            function: model.program.function(function)?,
+        })
     }
 
     /// An input by name.

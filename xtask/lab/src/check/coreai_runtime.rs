@@ -30,7 +30,7 @@ const KNOWN_FAILURES: &[(&str, &str, &str)] = &[
 
 /// What a prediction came to.
 #[derive(Debug, PartialEq)]
-enum Found {
+enum PredictionOutcome {
     Ran,
     KnownFailure,
 }
@@ -61,8 +61,8 @@ pub(crate) fn run(project: &Project, arguments: Arguments) -> Result<Outcome> {
             match predict(project, python, &samples.join(name), function, &folder)
                 .with_context(|| format!("{name}, function {}", function.unwrap_or("by default")))?
             {
-                Found::Ran => ran += 1,
-                Found::KnownFailure => known += 1,
+                PredictionOutcome::Ran => ran += 1,
+                PredictionOutcome::KnownFailure => known += 1,
             }
         }
     }
@@ -86,7 +86,7 @@ fn predict(
     asset: &Path,
     function: Option<&str>,
     folder: &Path,
-) -> Result<Found> {
+) -> Result<PredictionOutcome> {
     let name = asset.file_name().context("an asset has no name")?.to_string_lossy().into_owned();
     let outputs = folder.join(format!("{name}-{}.safetensors", function.unwrap_or("default")));
     let mut command = project.command(project.target.join("debug/anemeter"));
@@ -102,12 +102,12 @@ fn predict(
             ensure!(said.contains("Apple's CPU interpreter"), "does not say what executed it:\n{said}");
             ensure!(outputs.is_file(), "gave no outputs");
             println!("  ran    {name} {}", function.unwrap_or(""));
-            Ok(Found::Ran)
+            Ok(PredictionOutcome::Ran)
         }
         (true, Some(_)) => bail!("runs, and is known to fail: the table of this check is out of date"),
         (false, Some((.., words))) if said.contains(words) => {
             println!("  known  {name} {}: {words}", function.unwrap_or(""));
-            Ok(Found::KnownFailure)
+            Ok(PredictionOutcome::KnownFailure)
         }
         (false, _) => bail!("failed ({status}):\n{said}"),
     }
