@@ -318,7 +318,6 @@ GEMMA3_AWKWARD = {
         "sliding_attention": rope("default", 10_000.0),
         "full_attention": rope("default", 1_000_000.0),
     },
-    "tie_word_embeddings": False,
 }
 GRANITE = {
     "embedding_multiplier": 1.5,
@@ -408,6 +407,7 @@ HYBRIDS = {
             linear_value_head_dim=22,
             linear_conv_kernel_dim=3,
         ),
+        dtype=torch.float16,
         model=transformers.AutoModelForImageTextToText,
     ),
 }
@@ -500,6 +500,7 @@ DECODERS = {
             rope_parameters=rope("yarn", 1e4, llama_4_scaling_beta=0.7, **{**MINISTRAL3, "factor": 2.0}),
             tie_word_embeddings=False,
         ),
+        dtype=torch.float16,
         model=transformers.AutoModelForImageTextToText,
     ),
     "ministral3-grown": Checkpoint(
@@ -557,6 +558,7 @@ DECODERS = {
             hidden_size_per_layer_input=0,
             final_logit_softcapping=12.0,
         ),
+        dtype=torch.float16,
         model=transformers.AutoModelForImageTextToText,
     ),
     "starcoder2": Checkpoint(decoder("Starcoder2"), dtype=torch.bfloat16),
@@ -686,7 +688,7 @@ CHECKPOINTS = {
         )
     ),
     "gemma3": Checkpoint(lambda: gemma3(final_logit_softcapping=4.0), dtype=torch.bfloat16),
-    "gemma3-awkward": Checkpoint(lambda: gemma3(**GEMMA3_AWKWARD)),
+    "gemma3-awkward": Checkpoint(lambda: gemma3(**GEMMA3_AWKWARD, tie_word_embeddings=False)),
     "gemma3-images": Checkpoint(
         gemma3_with_images(), dtype=torch.bfloat16, model=transformers.AutoModelForImageTextToText
     ),
