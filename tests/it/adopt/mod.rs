@@ -236,7 +236,7 @@ fn images_are_measured_at_each_size_made_up_and_as_pixels() {
         let conv = 2 * 27 * 8 * 8 * 16;
         assert!((conv..conv + conv / 4).contains(&small.1), "{} {conv}", small.1);
         assert!((4 * conv..5 * conv).contains(&large.1), "{} {conv}", large.1);
-        assert_eq!(cases(&["--shape", "image=16x32"]), std::slice::from_ref(&large));
+        assert_eq!(cases(&["--shape", "image=16x32"]), std::slice::from_ref(large));
         let given = cases(&["--inputs", "pixels.safetensors"]);
         assert_eq!(given, [(large.0.clone(), large.1, 2), (small.0.clone(), small.1, 1)]);
         let other = scene.measured(package, &["--shape", "image=9x9"]);
