@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
-use hyper::body::Incoming;
+use hyper::body::{Body, Incoming};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::{Request, Response, StatusCode};
 use serde::de::DeserializeOwned;
@@ -16,6 +16,9 @@ use crate::error::ApiError;
 
 /// A response with any body.
 pub(crate) type Reply = Response<UnsyncBoxBody<Bytes, Infallible>>;
+
+/// How long a body that is too long is taken without being kept.
+const DRAINING: Duration = Duration::from_secs(2);
 
 /// Reads a request's JSON, of `most` bytes and within `time`.
 ///
@@ -32,13 +35,21 @@ pub(crate) async fn json<T: DeserializeOwned>(
         let message = format!("the content type is `{}`, should be application/json", kind.escape_default());
         return Err(ApiError::with_status(StatusCode::UNSUPPORTED_MEDIA_TYPE, message));
     }
-    let collected = tokio::time::timeout(time, Limited::new(request.into_body(), most).collect()).await;
+    let too_long = || {
+        let message = format!("the body has more than {most} bytes");
+        ApiError::with_status(StatusCode::PAYLOAD_TOO_LARGE, message)
+    };
+    let mut body = request.into_body();
+    if body.size_hint().lower() > most as u64 {
+        // A client that still sends reads no answer: what is on its way is taken first, as far as it stays bounded.
+        let drained = async { while let Some(Ok(_)) = body.frame().await {} };
+        let _ = tokio::time::timeout(DRAINING, drained).await;
+        return Err(too_long());
+    }
+    let collected = tokio::time::timeout(time, Limited::new(body, most).collect()).await;
     let late = |_| ApiError::with_status(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time");
     let bytes = collected.map_err(late)?.map_err(|error| match error.is::<LengthLimitError>() {
-        true => {
-            let message = format!("the body has more than {most} bytes");
-            ApiError::with_status(StatusCode::PAYLOAD_TOO_LARGE, message)
-        }
+        true => too_long(),
         false => ApiError::bad_request("the body ended before it was complete"),
     })?;
     serde_json::from_slice(&bytes.to_bytes())

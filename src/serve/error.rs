@@ -1,6 +1,7 @@
 //! Refusals and failures as the OpenAI interface writes them.
 
 use anemeter_base::advice::Advice;
+use anemeter_base::contain::Panicked;
 use anemeter_harness::generate::GenerateError;
 use hyper::StatusCode;
 use serde_json::{Value, json};
@@ -35,6 +36,12 @@ impl ApiError {
             _ => "invalid_request_error",
         };
         ApiError::new(status, kind, message)
+    }
+
+    /// A defect of the server ended the answer.
+    pub(crate) fn internal(panic: &Panicked) -> ApiError {
+        let message = format!("a defect of the server ended the answer: {panic}");
+        ApiError::with_status(StatusCode::INTERNAL_SERVER_ERROR, message)
     }
 
     fn new(status: StatusCode, kind: &'static str, message: impl Into<String>) -> ApiError {

@@ -2,10 +2,11 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use std::{io, thread};
 
+use anemeter_base::contain::Panicked;
 use anemeter_harness::generate::Generator;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -39,13 +40,16 @@ pub enum ServeError {
     /// The system gives no thread, or no way to wait for connections.
     #[error("cannot start: {0}")]
     Start(io::Error),
+    /// A session came to an end that nobody asked for.
+    #[error("a session ended while it answered a request: {0}")]
+    Session(Panicked),
 }
 
 impl anemeter_base::advice::Advice for ServeError {
     fn remedy(&self) -> Option<anemeter_base::advice::Remedy> {
         match self {
             ServeError::Listen { .. } => Some("choose another address or port".into()),
-            ServeError::Start(_) => None,
+            ServeError::Start(_) | ServeError::Session(_) => None,
         }
     }
 
@@ -66,6 +70,11 @@ pub(crate) struct Shared {
 impl Shared {
     /// Queues tasks that belong together; gives the events of each.
     pub(crate) fn submit(&self, tasks: Vec<Task>) -> Result<Vec<UnboundedReceiver<Event>>, ApiError> {
+        let most = self.limits.waiting;
+        if tasks.len() > most {
+            let problem = format!("asks for {} sequences, and {most} may wait", tasks.len());
+            return Err(ApiError::parameter("prompt", problem));
+        }
         let arrived = Instant::now();
         let (queued, receivers) = tasks
             .into_iter()
@@ -135,18 +144,31 @@ impl Server {
     pub fn run(self, generators: Vec<Generator>) -> Result<(), ServeError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
         let runtime = runtime.map_err(ServeError::Start)?;
-        let shared = self.shared;
+        let (shared, stop) = (self.shared, self.stop);
+        let panicked = Mutex::new(None);
         thread::scope(|scope| {
             // Whatever happens in here, the threads of the scope end with the queue.
             let _closing = Closing(&shared);
             for (number, generator) in generators.into_iter().enumerate() {
-                let shared = &shared;
-                let work = move || session::work(generator, &shared.queue, &shared.metrics);
+                let (shared, stop, panicked) = (&shared, &stop, &panicked);
+                let work = move || {
+                    if let Err(panic) = session::work(generator, &shared.queue, &shared.metrics) {
+                        *panicked.lock().unwrap_or_else(PoisonError::into_inner) = Some(panic);
+                        stop.send_replace(true);
+                    }
+                };
                 let name = format!("session-{number}");
                 thread::Builder::new().name(name).spawn_scoped(scope, work).map_err(ServeError::Start)?;
             }
-            runtime.block_on(accept(self.listener, Arc::clone(&shared), self.stop.subscribe()))
-        })
+            let ended = runtime.block_on(accept(self.listener, Arc::clone(&shared), stop.subscribe()));
+            // Connections that are left hold the receivers of running answers, which go on as long as those do.
+            runtime.shutdown_background();
+            ended
+        })?;
+        match panicked.into_inner().unwrap_or_else(PoisonError::into_inner) {
+            Some(panic) => Err(ServeError::Session(panic)),
+            None => Ok(()),
+        }
     }
 }
 

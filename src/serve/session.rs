@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
+use anemeter_base::contain::{Panicked, contained};
 use anemeter_harness::generate::{
     Finish, GenerateError, Generator, Input, Prompt, Request, SampledToken, Text, TextStream,
 };
@@ -20,8 +21,8 @@ use crate::task::{Task, TaskPrompt};
 /// What breaks off the scoring of a prompt; nobody is left to read it.
 const GONE: &str = "the client has left";
 
-/// Works until the queue is closed.
-pub(crate) fn work(mut generator: Generator, queue: &Queue, metrics: &Metrics) {
+/// Works until the queue is closed, or until an answer panics: the generator is not to be used after that.
+pub(crate) fn work(mut generator: Generator, queue: &Queue, metrics: &Metrics) -> Result<(), Panicked> {
     while let Some(queued) = queue.next() {
         if queued.events.is_closed() {
             metrics.cancelled();
@@ -29,17 +30,26 @@ pub(crate) fn work(mut generator: Generator, queue: &Queue, metrics: &Metrics) {
         }
         let _running = metrics.running();
         let events = queued.events.clone();
-        match Answering::new(&mut generator, queued).and_then(Answering::run) {
-            Ok(done) => {
-                metrics.answered(&done);
-                if events.send(Event::Done(done)).is_err() || done.finish == Finish::Cancelled {
-                    metrics.cancelled();
-                }
-            }
+        let (answered, panicked) =
+            match contained(|| Answering::new(&mut generator, queued).and_then(Answering::run)) {
+                Ok(answered) => (answered, None),
+                Err(panic) => (Err(ApiError::internal(&panic)), Some(panic)),
+            };
+        match answered {
+            // A figure of an answer that nobody waited for is none of the server's.
+            Ok(done) if done.finish == Finish::Cancelled => metrics.cancelled(),
+            Ok(done) => match events.send(Event::Done(done)) {
+                Ok(()) => metrics.answered(&done),
+                Err(_) => metrics.cancelled(),
+            },
             // Nobody listens any more where the client has left.
             Err(error) => drop(events.send(Event::Failed(error))),
         }
+        if let Some(panic) = panicked {
+            return Err(panic);
+        }
     }
+    Ok(())
 }
 
 /// A task being worked on.

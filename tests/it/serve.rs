@@ -290,6 +290,35 @@ fn clients_that_leave_are_not_worked_for() {
 }
 
 #[test]
+fn answers_that_are_left_are_cut_when_their_time_is_over() {
+    let mut server = Serving::new(&[]);
+    let mut client = TcpStream::connect(&server.address).unwrap();
+    // It would go on for as long as the context has room, and nobody reads it.
+    let body = json!({"prompt": [5], "stream": true, "ignore_eos": true, "max_tokens": 1_000_000, "n": 4});
+    client.write_all(&post("/v1/completions", "application/json", "", body.to_string().as_bytes())).unwrap();
+    client.read_exact(&mut [0; 15]).unwrap();
+    let pid = server.child.id().to_string();
+    assert!(Command::new("kill").args(["-INT", &pid]).status().unwrap().success());
+    assert_eq!(server.child.wait().unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_body_that_is_too_long_is_answered_while_it_is_still_sent() {
+    let server = Serving::new(&["--max-body", "2000"]);
+    let body = format!("{{\"prompt\": \"{}\"}}", "x".repeat(20 << 20));
+    let reply = server.send(&post("/v1/completions", "application/json", "", body.as_bytes()));
+    assert_eq!(reply.status, 413, "{}", reply.head);
+}
+
+#[test]
+fn more_sequences_than_may_ever_wait_are_the_clients_mistake() {
+    let server = Serving::new(&["--max-waiting", "4"]);
+    let reply = server.post("/v1/completions", &json!({"prompt": [5], "n": 5, "temperature": 0}));
+    assert_eq!(reply.status, 400, "{}", reply.body);
+    assert!(reply.body.contains("asks for 5 sequences, and 4 may wait"), "{}", reply.body);
+}
+
+#[test]
 fn an_interrupt_ends_it_in_good_order() {
     let mut server = Serving::new(&["--sessions", "2"]);
     assert_eq!(server.post("/v1/completions", &json!({"prompt": [5], "temperature": 0})).status, 200);

@@ -22,7 +22,7 @@ use crate::vocabulary::{KvForm, RuntimeName};
 pub(super) fn run(args: &Args, bundle: &Bundle, path: &Path, output: &mut Output) -> Result<Status> {
     refuse_flags(args)?;
     let (thresholds, _) = thresholds(args)?;
-    let checkpoint = checkpoint::open(path)?;
+    let checkpoint = checkpoint::open(checkpoint::locate(path)?)?;
     check_same_model(bundle, &checkpoint)?;
     let sources = Sources::new(bundle, args.runtime_of(bundle), checkpoint.describe())?;
     let mut driver = driver(args, bundle, args.numerics)?;
