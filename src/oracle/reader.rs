@@ -14,6 +14,10 @@ const HEAD: &str = "lm_head.weight";
 /// The output projection of a model whose head is its embedding. Packages may store the two apart.
 const TIED_HEAD: &str = "tied_head.weight";
 
+/// The values' projection of a layer that makes them by its keys' projection. Packages may store the two apart.
+pub(super) const TIED_VALUES: &str = "tied_v_proj";
+const KEYS: &str = "k_proj";
+
 /// How an architecture names its tensors when nothing surrounds it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Names {
@@ -79,6 +83,7 @@ impl Reader<'_> {
         if name == HEAD {
             return Some(self.head.clone().unwrap_or_else(|| own(self.names.embedding)));
         }
+        let name = &name.replace(TIED_VALUES, KEYS);
         // What belongs to no body, such as a classifier, has no prefix anywhere.
         Some(name.strip_prefix(self.names.body).map_or_else(|| name.to_owned(), own))
     }
@@ -108,6 +113,7 @@ impl SimpleBackend for Reader<'_> {
         match name {
             HEAD => self.head.is_some(),
             TIED_HEAD => self.overlay.is_some(),
+            _ if name.contains(TIED_VALUES) && self.overlay.is_none() => false,
             _ => self.stored_name(name).is_some_and(|name| self.checkpoint.tensors.contains_key(&name)),
         }
     }

@@ -25,7 +25,7 @@ const LEAST_TOKENS: usize = 4000;
 const SEQ_LEN: &str = "512";
 
 /// The folder whose pages, one after the other, are the calibration text.
-const CALIBRATION: &str = "docs";
+pub(super) const CALIBRATION: &str = "docs";
 
 /// How much worse than fp16 int8 may be, in per cent.
 const MOST_INT8: f64 = 0.5;
@@ -165,7 +165,7 @@ pub(crate) fn every_weight(precision: &str) -> String {
 const CALIBRATION_FILE: &str = "calibration.txt";
 
 /// The pages of a folder, in the order of their names.
-fn calibration(folder: &Path) -> Result<String> {
+pub(super) fn calibration(folder: &Path) -> Result<String> {
     let mut pages = Vec::new();
     for entry in fs::read_dir(folder).with_context(|| format!("read {}", folder.display()))? {
         pages.push(entry?.path());
