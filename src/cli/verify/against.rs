@@ -56,6 +56,7 @@ fn bundles(args: &Args, a: &Bundle, b: &Bundle, output: &mut Output) -> Result<S
     let (thresholds, limits) = thresholds(args)?;
     // Other weights cannot be the same: all that can be asked is how much one loses against the other.
     let is_same = a.manifest().precision() == b.manifest().precision();
+    let thresholds = args.rounded(&[a, b], thresholds);
     let thresholds = if is_same { thresholds } else { thresholds.of_other_weights() };
     let options = Options { tokens: args.tokens as usize, thresholds };
     let tokenizer = Text::open(a, None)?;

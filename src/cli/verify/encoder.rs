@@ -216,6 +216,7 @@ fn recorded(
         checkpoint_is_the_exported_one: is_exported,
         passed: report.passed,
         cosine_min: report.cosine_min(),
+        cosine_limit: Some(thresholds.cosine),
         nan: report.lengths.iter().map(|of| of.nan).sum(),
         inf: report.lengths.iter().map(|of| of.inf).sum(),
         reference: report.reference.clone(),

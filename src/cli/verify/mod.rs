@@ -142,7 +142,7 @@ fn with_checkpoint(args: &Args, path: &Path, output: &mut Output) -> Result<Stat
         return encoder::run(args, &bundle, path, output);
     }
     let (thresholds, limits) = thresholds(args)?;
-    let options = Options { tokens: args.tokens as usize, thresholds: args.rounded(&bundle, thresholds) };
+    let options = Options { tokens: args.tokens as usize, thresholds: args.rounded(&[&bundle], thresholds) };
     let checkpoint = checkpoint::open(checkpoint::locate(path)?)?;
     check_same_model(&bundle, &checkpoint)?;
     let runtime = args.runtime_of(&bundle);
@@ -151,7 +151,8 @@ fn with_checkpoint(args: &Args, path: &Path, output: &mut Output) -> Result<Stat
     remarks.iter().for_each(|remark| warn(format_args!("note: {remark}")));
     let text = Text::open(&bundle, None)?;
     let engine = executed_by(args, &bundle)?;
-    engine.iter().for_each(|said| note(format_args!("note: {said}")));
+    let rounding = args.rounding(&[&bundle], &options.thresholds);
+    engine.iter().chain(&rounding).for_each(|said| note(format_args!("note: {said}")));
     let mut candidates = candidates(args, &bundle, args.numerics_of(&[&bundle]))?;
     let prompts = prompts::of(args, &bundle, text.as_ref(), longest(&candidates))?;
     let stored = StoredWeights::read(&bundle)?;
@@ -171,7 +172,7 @@ fn with_checkpoint(args: &Args, path: &Path, output: &mut Output) -> Result<Stat
         None => None,
     };
     let mut report = right.with_quality(quality);
-    report.remarks = remarks.into_iter().chain(engine).collect();
+    report.remarks = remarks.into_iter().chain(engine).chain(rounding).collect();
     let is_ours = runtime == RuntimeName::Cpu;
     let recorded = match args.is_recorded(&bundle) {
         true => sources.write(&bundle, &report, args.recorded_numerics(&bundle)),
@@ -221,14 +222,29 @@ impl Args {
         self.numerics.unwrap_or(needed)
     }
 
-    /// Thresholds, looser ones if nobody gave any and a bundle needs every operation rounded.
-    fn rounded(&self, bundle: &Bundle, thresholds: Thresholds) -> Thresholds {
-        let is_repaired = bundle.manifest().range_repair.is_some();
-        let is_rounded = is_repaired && self.numerics_of(&[bundle]) == Numerics::Fp16Exact;
-        match is_rounded && self.thresholds.is_none() {
+    /// Thresholds, looser ones if nobody gave any and a bundle is executed with every operation rounded, as it needs.
+    fn rounded(&self, bundles: &[&Bundle], thresholds: Thresholds) -> Thresholds {
+        match self.is_repair_rounded(bundles) && self.thresholds.is_none() {
             true => thresholds.of_exact_rounding(),
             false => thresholds,
         }
+    }
+
+    /// In words, what is right where a bundle is executed with every operation rounded, as it needs.
+    fn rounding(&self, bundles: &[&Bundle], thresholds: &Thresholds) -> Option<String> {
+        self.is_repair_rounded(bundles).then(|| {
+            format!(
+                "there is range repair, so every operation is rounded (fp16-exact); the smallest cosine that passes is {}",
+                thresholds.cosine
+            )
+        })
+    }
+
+    /// Whether a bundle has range repair and the `cpu` runtime, which alone has the choice, rounds every operation.
+    fn is_repair_rounded(&self, bundles: &[&Bundle]) -> bool {
+        bundles.iter().any(|bundle| bundle.manifest().range_repair.is_some())
+            && bundles.iter().all(|bundle| self.runtime_of(bundle) == RuntimeName::Cpu)
+            && self.numerics_of(bundles) == Numerics::Fp16Exact
     }
 
     /// What a record says of the arithmetic.
