@@ -21,13 +21,21 @@ fn limits(target: Target) -> Limits {
 }
 
 /// With weights of so many bits each: the fewest packages within the target's limits; one per layer if even that is too much.
+/// A table of the inputs of layers that no package can hold is left out: more packages would not make room for it.
 pub(super) fn count(decoder: &Decoder, options: &Options, bits: f64, target: Target) -> usize {
     let limits = limits(target);
     let bytes = |elements: u64, bits: f64| (elements as f64 * bits / 8.0) as u64;
     let layers: Vec<u64> = decoder.layers.iter().map(|layer| bytes(layer_elements(layer), bits)).collect();
     // Embeddings and heads are never narrower than int8 unless a rule says so.
     let vocabulary = bytes((decoder.vocabulary * decoder.hidden) as u64, bits.max(8.0));
-    let per_layer = per_layer_bytes(decoder, options, bits);
+    let table = match options.embeddings {
+        Embeddings::Function | Embeddings::Graph if holds_table(decoder, bits, target) => {
+            table_bytes(decoder, bits)
+        }
+        _ => 0,
+    };
+    let projection = decoder.per_layer.iter().map(|inputs| inputs.projection.weight.element_count() as u64);
+    let per_layer = table + bytes(projection.sum(), bits);
     let fits = |count: usize| {
         (0..count).all(|index| {
             let share = layers.len() * index / count..layers.len() * (index + 1) / count;
@@ -41,15 +49,16 @@ pub(super) fn count(decoder: &Decoder, options: &Options, bits: f64, target: Tar
     (1..=layers.len()).find(|&count| fits(count)).unwrap_or(layers.len()).max(1)
 }
 
-/// What the first package holds for the inputs of layers: the projection, and the table unless the host has it.
-fn per_layer_bytes(decoder: &Decoder, options: &Options, bits: f64) -> u64 {
-    let Some(inputs) = &decoder.per_layer else { return 0 };
-    let bytes = |elements: usize, bits: f64| (elements as f64 * bits / 8.0) as u64;
-    let table = match options.embeddings {
-        Embeddings::Host => 0,
-        Embeddings::Function | Embeddings::Graph => bytes(inputs.table.element_count(), bits.max(8.0)),
-    };
-    table + bytes(inputs.projection.weight.element_count(), bits)
+/// Whether a package can hold the table that inputs of layers are looked up in, beside that of token vectors.
+pub(super) fn holds_table(decoder: &Decoder, bits: f64, target: Target) -> bool {
+    let vectors = ((decoder.vocabulary * decoder.hidden) as f64 * bits.max(8.0) / 8.0) as u64;
+    decoder.per_layer.is_none() || table_bytes(decoder, bits) + vectors <= limits(target).bytes
+}
+
+/// Bytes of the table that inputs of layers are looked up in.
+pub(super) fn table_bytes(decoder: &Decoder, bits: f64) -> u64 {
+    let elements = decoder.per_layer.as_ref().map_or(0, |inputs| inputs.table.element_count());
+    (elements as f64 * bits.max(8.0) / 8.0) as u64
 }
 
 /// The same of an encoder, whose table of tokens is in the first package.
@@ -93,4 +102,60 @@ fn mlp_elements(mlp: &Mlp) -> u64 {
 fn elements(linear: &Linear) -> u64 {
     let bias = linear.bias.as_ref().map_or(0, Weight::element_count);
     (linear.weight.element_count() + bias) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::super::options::ExportOptions;
+    use super::*;
+    use crate::checkpoint;
+    use crate::model::{self, PerLayerInputs};
+
+    /// Of Gemma 4 E2B: layers, and numbers that each has of a token.
+    const LAYERS: usize = 35;
+    const WIDTH: usize = 256;
+
+    /// A decoder with small layers whose inputs are looked up for so many tokens; only sizes are looked at.
+    fn decoder(tokens: usize) -> Decoder {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/quickstart/model");
+        let mut decoder = model::build(&checkpoint::open(path).unwrap()).unwrap();
+        decoder.layers = vec![decoder.layers[0].clone(); LAYERS];
+        let mut table = decoder.embedding.clone();
+        table.shape = [tokens, LAYERS * WIDTH].as_slice().into();
+        decoder.per_layer = Some(PerLayerInputs {
+            width: WIDTH,
+            table,
+            scale: 16.0,
+            projection: Linear { weight: decoder.embedding.clone(), bias: None },
+            norm: decoder.final_norm.clone(),
+        });
+        decoder
+    }
+
+    #[test]
+    fn a_table_that_no_package_can_hold_is_looked_up_by_the_host() {
+        let wanted = |embeddings| ExportOptions {
+            embeddings,
+            enumerate_shapes: Some(vec![16]),
+            target: Some(Target::Macos26),
+            ..ExportOptions::default()
+        };
+        let large = decoder(262_144);
+        let resolved = wanted(None).resolve(&large).unwrap();
+        assert_eq!((resolved.options.embeddings, resolved.options.chunks), (Embeddings::Host, 1));
+        let [warning] = &resolved.warnings[..] else { panic!("{:?}", resolved.warnings) };
+        assert!(warning.contains("has 4.7 GB, which no package for macos26 can hold"), "{warning}");
+
+        let resolved = wanted(Some(Embeddings::Function)).resolve(&large).unwrap();
+        assert_eq!((resolved.options.embeddings, resolved.options.chunks), (Embeddings::Function, 1));
+        assert!(resolved.warnings[0].ends_with("give --embeddings host"), "{:?}", resolved.warnings);
+
+        let resolved = wanted(Some(Embeddings::Host)).resolve(&large).unwrap();
+        assert!(resolved.warnings.is_empty(), "{:?}", resolved.warnings);
+        let resolved = wanted(None).resolve(&decoder(1000)).unwrap();
+        assert_eq!((resolved.options.embeddings, resolved.options.chunks), (Embeddings::Function, 1));
+        assert!(resolved.warnings.is_empty(), "{:?}", resolved.warnings);
+    }
 }

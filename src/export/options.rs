@@ -14,7 +14,7 @@ use crate::lint::Target;
 use crate::lower::Options;
 use crate::model::{Decoder, Position};
 use crate::vocabulary::{
-    Activations, ComputeUnits, Embeddings, KvForm, Layout, ModelFormat, Rotate, ShapesAs,
+    Activations, Choice, ComputeUnits, Embeddings, KvForm, Layout, ModelFormat, Rotate, ShapesAs,
 };
 
 /// `convert_coreml.yaml`.
@@ -187,6 +187,8 @@ impl ExportOptions {
         let defaults = Options::default();
         let contexts = self.contexts.clone().unwrap_or_else(|| seq_lens.clone());
         let shortest = contexts.iter().min().copied().unwrap_or(defaults.query);
+        let precision = self.precision.clone().unwrap_or_else(|| Precision::Keep.into());
+        let (bits, target) = (precision.default.bits(), self.target.unwrap_or_default());
         let mut options = Options {
             kv: match &self.kv {
                 Some(forms) => forms.iter().copied().collect::<BTreeSet<_>>(),
@@ -197,18 +199,14 @@ impl ExportOptions {
             contexts,
             shapes_as: self.shapes_as.unwrap_or_else(|| default_shapes_as(decoder)),
             batch: self.batch.unwrap_or(defaults.batch),
-            embeddings: self.embeddings.unwrap_or(defaults.embeddings),
+            embeddings: self.lookup(decoder, (bits, target), &mut warnings),
             head_split: self.head_split.unwrap_or(defaults.head_split),
             chunks: 1,
             opset: defaults.opset,
         };
-        let precision = self.precision.clone().unwrap_or_else(|| Precision::Keep.into());
         options.chunks = match self.chunks.unwrap_or(Chunking::Auto) {
             Chunking::Count(count) => count,
-            Chunking::Auto => {
-                let target = self.target.unwrap_or_default();
-                chunking::count(decoder, &options, precision.default.bits(), target)
-            }
+            Chunking::Auto => chunking::count(decoder, &options, bits, target),
         };
         if options.batch > 1 {
             warnings.push(format!(
@@ -230,6 +228,37 @@ impl ExportOptions {
             activations,
             compute_units,
         })
+    }
+
+    /// Where token ids become vectors: on the host, unless another place is named, if no package can hold the table of the
+    /// inputs of layers.
+    fn lookup(
+        &self,
+        decoder: &Decoder,
+        (bits, target): (f64, Target),
+        warnings: &mut Vec<String>,
+    ) -> Embeddings {
+        let default = Options::default().embeddings;
+        if self.embeddings == Some(Embeddings::Host) || chunking::holds_table(decoder, bits, target) {
+            return self.embeddings.unwrap_or(default);
+        }
+        let gigabytes = chunking::table_bytes(decoder, bits) as f64 / 1e9;
+        let table = format!(
+            "the table of the inputs of layers has {gigabytes:.1} GB, which no package for {} can hold",
+            target.name()
+        );
+        match self.embeddings {
+            None => {
+                warnings.push(format!("{table}: the host looks it up, as with --embeddings host"));
+                Embeddings::Host
+            }
+            Some(place) => {
+                warnings.push(format!(
+                    "{table}, and it is part of the first all the same: give --embeddings host"
+                ));
+                place
+            }
+        }
     }
 
     /// Whose programs the bundle is for.

@@ -4,6 +4,8 @@ use super::{Machine, Profiles};
 
 /// The newest macOS that targets of `lint` are named after.
 const NEWEST_MACOS: u32 = 27;
+/// The newest chip of Macs that devices of `lint` are named after.
+const NEWEST_M: u32 = 6;
 /// The newest chip of a phone, which some Macs have, that devices of `lint` are named after.
 const NEWEST_A: u32 = 20;
 
@@ -19,24 +21,28 @@ pub fn newer_than_known(profiles: &Profiles, machine: &Machine) -> Vec<String> {
              and expectations are of older ones"
         ));
     }
-    let listed = profiles.listed();
-    let known = listed.iter().filter_map(|profile| generation(profile.chip.as_deref()?, 'M')).max();
-    let named = |chip: &str| {
-        let of_macs = generation(chip, 'M')
-            .zip(known)
-            .filter(|(own, known)| own > known)
-            .map(|(_, known)| ('M', known));
-        let of_phones = generation(chip, 'A').filter(|own| *own > NEWEST_A).map(|_| ('A', NEWEST_A));
-        of_macs.or(of_phones)
-    };
-    if let Some(chip) = &machine.chip
-        && let Some((family, known)) = named(chip)
-    {
-        found.push(format!(
-            "`{chip}` is newer than any chip known here, the newest of which is the {family}{known}: there are no figures for it"
-        ));
-    }
+    found.extend(machine.chip.as_deref().and_then(|chip| of_chip(profiles, chip)));
     found
+}
+
+/// What is not known of a chip.
+fn of_chip(profiles: &Profiles, chip: &str) -> Option<String> {
+    let newer = |family: char, known: u32| {
+        generation(chip, family).filter(|own| *own > known).map(|_| {
+            format!(
+                "`{chip}` is newer than any chip known here, the newest of which is the {family}{known}: there are no \
+                 figures for it"
+            )
+        })
+    };
+    let without_figures = || {
+        let listed = profiles.listed();
+        let last = listed.iter().filter_map(|profile| generation(profile.chip.as_deref()?, 'M')).max()?;
+        generation(chip, 'M').filter(|own| *own > last).map(|_| {
+            format!("there are no public figures for `{chip}`: the newest chip with a profile is the M{last}")
+        })
+    };
+    newer('M', NEWEST_M).or_else(|| newer('A', NEWEST_A)).or_else(without_figures)
 }
 
 /// The number of an `Apple M…` or an `Apple A…`.
@@ -69,6 +75,13 @@ mod tests {
         assert!(found[1].starts_with("`Apple M19 Max` is newer than any chip known here"), "{found:?}");
         let found = newer("macos", "27.0", Some("Apple A21 Pro"));
         assert!(found[0].contains("the newest of which is the A20"), "{found:?}");
+        let found = newer("macos", "27.2", Some("Apple M7"));
+        assert!(found[0].contains("the newest of which is the M6"), "lint knows it: {found:?}");
+        let found = newer("macos", "27.2", Some("Apple M6 Pro"));
+        assert_eq!(
+            found,
+            ["there are no public figures for `Apple M6 Pro`: the newest chip with a profile is the M5"]
+        );
         for (os, version, chip) in [
             ("macos", "27.2", Some("Apple M5 Max")),
             ("macos", "15.7.1", Some("Apple M1")),

@@ -86,7 +86,8 @@ pub(super) struct Args {
     /// Batch size: 1, or 2 to 4 for offline use [default: 1].
     #[arg(long, value_name = "N")]
     batch: Option<usize>,
-    /// Where embeddings are looked up: by the host, by the function `embed`, or in every function [default: function].
+    /// Where embeddings are looked up: by the host, by the function `embed`, or in every function
+    /// [default: function; host if no package can hold the table that inputs of layers are looked up in].
     #[arg(long, value_name = "WHERE", value_parser = choice::<Embeddings>())]
     embeddings: Option<Embeddings>,
     /// Number of outputs that the logits are split into [default: 1].

@@ -56,10 +56,12 @@ fn bundles(args: &Args, a: &Bundle, b: &Bundle, output: &mut Output) -> Result<S
     let (thresholds, limits) = thresholds(args)?;
     // Other weights cannot be the same: all that can be asked is how much one loses against the other.
     let is_same = a.manifest().precision() == b.manifest().precision();
+    let thresholds = args.rounded(&[a, b], thresholds);
     let thresholds = if is_same { thresholds } else { thresholds.of_other_weights() };
     let options = Options { tokens: args.tokens as usize, thresholds };
     let tokenizer = Text::open(a, None)?;
-    let mut candidates = candidates(args, a)?;
+    let numerics = args.numerics_of(&[a, b]);
+    let mut candidates = candidates(args, a, numerics)?;
     let prompts = prompts::of(args, a, tokenizer.as_ref(), longest(&candidates))?;
     let manifest = b.manifest();
     let name = format!(
@@ -68,7 +70,7 @@ fn bundles(args: &Args, a: &Bundle, b: &Bundle, output: &mut Output) -> Result<S
         manifest.precision(),
         executor(args.runtime_of(b))
     );
-    let mut reference = BundleOracle::new(driver(args, b, None, args.numerics)?, name);
+    let mut reference = BundleOracle::new(driver(args, b, None, numerics)?, name);
     let mut bar = Steps::new("compared", "runs");
     let report = verify::compare(&mut reference, &mut candidates, &prompts, &options, &mut |done, total| {
         bar.show(done, total);
@@ -116,8 +118,9 @@ fn tensors(args: &Args, a: &Bundle, b: &Bundle, prompts: &[Vec<u32>]) -> Result<
     let (Some(form), Some(prompt)) = (form, prompts.iter().max_by_key(|prompt| prompt.len())) else {
         return Ok(Vec::new());
     };
-    let mut ours = driver(args, a, Some(form), args.numerics)?;
-    let mut others = driver(args, b, Some(form), args.numerics)?;
+    let numerics = args.numerics_of(&[a, b]);
+    let mut ours = driver(args, a, Some(form), numerics)?;
+    let mut others = driver(args, b, Some(form), numerics)?;
     let Some(&seq_len) = ours.lengths().iter().find(|length| others.lengths().contains(length)) else {
         return Ok(Vec::new());
     };
@@ -148,7 +151,7 @@ struct Document {
 fn packages(args: &Args, other: &Path, pairs: &[(PathBuf, PathBuf)], output: &mut Output) -> Result<Status> {
     let (limits, _) = thresholds(args)?;
     let threads = args.threads.map(usize::from);
-    let options = LoadOptions { numerics: args.numerics, threads, ..LoadOptions::default() };
+    let options = LoadOptions { numerics: args.numerics_of(&[]), threads, ..LoadOptions::default() };
     let load = |path: &Path| -> Result<_> { Ok(runtime::cpu().load(&Package::open(path)?, &options)?) };
     let mut functions = Vec::new();
     for (ours, other) in pairs {

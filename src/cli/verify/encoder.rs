@@ -25,7 +25,7 @@ pub(super) fn run(args: &Args, bundle: &Bundle, path: &Path, output: &mut Output
     let checkpoint = checkpoint::open(checkpoint::locate(path)?)?;
     check_same_model(bundle, &checkpoint)?;
     let sources = Sources::new(bundle, args.runtime_of(bundle), checkpoint.describe())?;
-    let mut driver = driver(args, bundle, args.numerics)?;
+    let mut driver = driver(args, bundle, args.numerics_of(&[bundle]))?;
     let texts = texts(args, bundle, &driver)?;
     let seq_lens = args.shapes.clone().unwrap_or_else(|| driver.lengths().to_vec());
     let longest = seq_lens.iter().max().copied().unwrap_or(1);
@@ -216,10 +216,11 @@ fn recorded(
         checkpoint_is_the_exported_one: is_exported,
         passed: report.passed,
         cosine_min: report.cosine_min(),
+        cosine_limit: Some(thresholds.cosine),
         nan: report.lengths.iter().map(|of| of.nan).sum(),
         inf: report.lengths.iter().map(|of| of.inf).sum(),
         reference: report.reference.clone(),
-        numerics: args.numerics_of(bundle).to_owned(),
+        numerics: args.recorded_numerics(bundle).to_owned(),
         compared: vec![VerifiedLengths {
             kv: KvForm::None,
             seq_lens: report.lengths.iter().map(|of| of.seq_len).collect(),

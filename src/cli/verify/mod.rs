@@ -98,9 +98,10 @@ pub(super) struct Args {
     /// Thresholds and limits of quality [default: those of configs/verify.yaml].
     #[arg(long, value_name = "FILE")]
     thresholds: Option<PathBuf>,
-    /// fp16 arithmetic of the `cpu` runtime: `fast` rounds where a tensor is stored, `fp16-exact` after every operation.
-    #[arg(long, default_value = "fast", value_parser = choice::<Numerics>())]
-    numerics: Numerics,
+    /// fp16 arithmetic of the `cpu` runtime: `fast` rounds where a tensor is stored, `fp16-exact` after every operation
+    /// [default: `fp16-exact` for a bundle with range repair, else `fast`].
+    #[arg(long, value_name = "NUMERICS", value_parser = choice::<Numerics>())]
+    numerics: Option<Numerics>,
     /// Runtime that executes the bundle; only `cpu` shows layers. What another than the default gives is shown and not recorded
     /// [default: `cpu`, or `coreai` where there are Core AI assets alone].
     #[arg(long, value_name = "RUNTIME", value_parser = choice::<RuntimeName>(), conflicts_with_all = ["against", "layers", "plot"])]
@@ -141,7 +142,7 @@ fn with_checkpoint(args: &Args, path: &Path, output: &mut Output) -> Result<Stat
         return encoder::run(args, &bundle, path, output);
     }
     let (thresholds, limits) = thresholds(args)?;
-    let options = Options { tokens: args.tokens as usize, thresholds };
+    let options = Options { tokens: args.tokens as usize, thresholds: args.rounded(&[&bundle], thresholds) };
     let checkpoint = checkpoint::open(checkpoint::locate(path)?)?;
     check_same_model(&bundle, &checkpoint)?;
     let runtime = args.runtime_of(&bundle);
@@ -150,8 +151,9 @@ fn with_checkpoint(args: &Args, path: &Path, output: &mut Output) -> Result<Stat
     remarks.iter().for_each(|remark| warn(format_args!("note: {remark}")));
     let text = Text::open(&bundle, None)?;
     let engine = executed_by(args, &bundle)?;
-    engine.iter().for_each(|said| note(format_args!("note: {said}")));
-    let mut candidates = candidates(args, &bundle)?;
+    let rounding = args.rounding(&[&bundle], &options.thresholds);
+    engine.iter().chain(&rounding).for_each(|said| note(format_args!("note: {said}")));
+    let mut candidates = candidates(args, &bundle, args.numerics_of(&[&bundle]))?;
     let prompts = prompts::of(args, &bundle, text.as_ref(), longest(&candidates))?;
     let stored = StoredWeights::read(&bundle)?;
     let comparison = Comparison {
@@ -170,10 +172,10 @@ fn with_checkpoint(args: &Args, path: &Path, output: &mut Output) -> Result<Stat
         None => None,
     };
     let mut report = right.with_quality(quality);
-    report.remarks = remarks.into_iter().chain(engine).collect();
+    report.remarks = remarks.into_iter().chain(engine).chain(rounding).collect();
     let is_ours = runtime == RuntimeName::Cpu;
     let recorded = match args.is_recorded(&bundle) {
-        true => sources.write(&bundle, &report, args.numerics_of(&bundle)),
+        true => sources.write(&bundle, &report, args.recorded_numerics(&bundle)),
         false => Ok(()),
     };
     // Only the `cpu` runtime shows hidden states, and only an export says which layers they follow.
@@ -210,11 +212,46 @@ impl Args {
         !self.no_record && self.runtime_of(bundle) == usual
     }
 
+    /// The arithmetic that was asked for, or what bundles need: whether range repair is enough shows only where every
+    /// tensor is rounded.
+    fn numerics_of(&self, bundles: &[&Bundle]) -> Numerics {
+        let needed = match bundles.iter().any(|bundle| bundle.manifest().range_repair.is_some()) {
+            true => Numerics::Fp16Exact,
+            false => Numerics::Fast,
+        };
+        self.numerics.unwrap_or(needed)
+    }
+
+    /// Thresholds, looser ones if nobody gave any and a bundle is executed with every operation rounded, as it needs.
+    fn rounded(&self, bundles: &[&Bundle], thresholds: Thresholds) -> Thresholds {
+        match self.is_repair_rounded(bundles) && self.thresholds.is_none() {
+            true => thresholds.of_exact_rounding(),
+            false => thresholds,
+        }
+    }
+
+    /// In words, what is right where a bundle is executed with every operation rounded, as it needs.
+    fn rounding(&self, bundles: &[&Bundle], thresholds: &Thresholds) -> Option<String> {
+        self.is_repair_rounded(bundles).then(|| {
+            format!(
+                "there is range repair, so every operation is rounded (fp16-exact); the smallest cosine that passes is {}",
+                thresholds.cosine
+            )
+        })
+    }
+
+    /// Whether a bundle has range repair and the `cpu` runtime, which alone has the choice, rounds every operation.
+    fn is_repair_rounded(&self, bundles: &[&Bundle]) -> bool {
+        bundles.iter().any(|bundle| bundle.manifest().range_repair.is_some())
+            && bundles.iter().all(|bundle| self.runtime_of(bundle) == RuntimeName::Cpu)
+            && self.numerics_of(bundles) == Numerics::Fp16Exact
+    }
+
     /// What a record says of the arithmetic.
-    fn numerics_of(&self, bundle: &Bundle) -> &'static str {
+    fn recorded_numerics(&self, bundle: &Bundle) -> &'static str {
         match self.runtime_of(bundle) {
             RuntimeName::CoreAi => CORE_AI_NUMERICS,
-            _ => self.numerics.name(),
+            _ => self.numerics_of(&[bundle]).name(),
         }
     }
 }
@@ -300,10 +337,10 @@ fn check_same_model(bundle: &Bundle, checkpoint: &Checkpoint) -> Result<()> {
 }
 
 /// A driver per form, each with sessions of its own.
-fn candidates(args: &Args, bundle: &Bundle) -> Result<Vec<Box<dyn Candidate>>> {
+fn candidates(args: &Args, bundle: &Bundle, numerics: Numerics) -> Result<Vec<Box<dyn Candidate>>> {
     let forms = args.kv.clone().unwrap_or(bundle.language_model()?.forms());
     let candidate = |form: KvForm| {
-        let driver = driver(args, bundle, Some(form), args.numerics)?;
+        let driver = driver(args, bundle, Some(form), numerics)?;
         let candidate = TeacherForced::new(driver, args.shapes.as_deref()).map_err(Failure::bad_input)?;
         Ok(Box::new(candidate) as Box<dyn Candidate>)
     };

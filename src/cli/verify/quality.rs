@@ -104,7 +104,7 @@ impl Comparison<'_> {
         (kv, seq_len): (KvForm, usize),
         limits: QualityLimits,
     ) -> Result<Option<QualityLoss>> {
-        let driver = driver(self.args, self.bundle, Some(kv), self.args.numerics)?;
+        let driver = driver(self.args, self.bundle, Some(kv), self.args.numerics_of(&[self.bundle]))?;
         let candidate = TeacherForced::new(driver, Some(&[seq_len])).map_err(Failure::bad_input)?;
         let report = self.compare(reference, &mut [Box::new(candidate)], self.options)?;
         Ok(verify::quality_loss(&report.cells, (kv, seq_len), limits))
@@ -128,7 +128,7 @@ impl Comparison<'_> {
         (kv, window): (KvForm, usize),
         (ids, digest): (Vec<u32>, String),
     ) -> Result<TextLoss> {
-        let mut driver = driver(self.args, self.bundle, Some(kv), self.args.numerics)?;
+        let mut driver = driver(self.args, self.bundle, Some(kv), self.args.numerics_of(&[self.bundle]))?;
         let mut bar = Steps::new("scored", "tokens");
         let loss = verify::text_loss(reference, &mut driver, (&ids, digest), window, &mut |done, total| {
             bar.show(done, total);

@@ -42,7 +42,7 @@ pub(super) fn run(args: &Args, path: &Path, output: &mut Output) -> Result<Statu
 
 fn packages(args: &Args, bundle: &Bundle) -> Result<Vec<(String, Arc<dyn LoadedModel>)>> {
     let threads = args.threads.map(usize::from);
-    let options = LoadOptions { numerics: args.numerics, threads, ..LoadOptions::default() };
+    let options = LoadOptions { numerics: args.numerics_of(&[bundle]), threads, ..LoadOptions::default() };
     let runtime = runtime::choose(Some(args.runtime_of(bundle)))?;
     let load = |chunk: &Chunk| {
         let package = bundle.open_for(chunk, runtime.name())?;
@@ -88,7 +88,7 @@ fn recorded(args: &Args, path: &Path, bundle: &Bundle, report: &ReferenceReport)
         cosine_min: cosines.reduce(f64::min),
         nan: report.outputs.iter().map(|output| output.divergence.not_finite).sum(),
         reference: format!("the outputs in {name}"),
-        numerics: args.numerics_of(bundle).to_owned(),
+        numerics: args.recorded_numerics(bundle).to_owned(),
         prompts: report.samples,
         positions: report.outputs.len(),
         failures: failed.map(in_words).collect(),

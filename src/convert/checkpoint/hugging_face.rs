@@ -103,23 +103,31 @@ impl Texts {
         if let Some(id) = self.named_token("bos_token") {
             return Ok(Some(id));
         }
-        for config in [&self.generation_config, config] {
-            if let Some(&id) = token_ids(config, "bos_token_id")?.first() {
-                return Ok(Some(id));
-            }
-        }
-        Ok(None)
+        Ok(self.ids(config, "bos_token_id")?.first().copied())
     }
 
     /// The tokens that generation stops at and the one the tokenizer calls the end, which chat models may
     /// have as a further one.
     fn eos(&self, config: &Config) -> Result<Vec<u32>> {
-        let mut ids = token_ids(&self.generation_config, "eos_token_id")?;
-        if ids.is_empty() {
-            ids = token_ids(config, "eos_token_id")?;
-        }
+        let mut ids = self.ids(config, "eos_token_id")?;
         ids.extend(self.named_token("eos_token").filter(|id| !ids.contains(id)));
         Ok(ids)
+    }
+
+    /// The token or tokens of a key, from the first place that has any: what says how to generate, the configuration, and
+    /// that of the text model, where models of several kinds of input have it.
+    fn ids(&self, config: &Config, key: &str) -> Result<Vec<u32>> {
+        let text = match config.get("text_config") {
+            Some(Value::Object(text)) => Config::new(text.clone()),
+            _ => Config::default(),
+        };
+        for place in [&self.generation_config, config, &text] {
+            let ids = token_ids(place, key)?;
+            if !ids.is_empty() {
+                return Ok(ids);
+            }
+        }
+        Ok(Vec::new())
     }
 
     /// The id of a token that `tokenizer_config.json` gives by its text.

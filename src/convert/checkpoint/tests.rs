@@ -81,6 +81,22 @@ fn a_folder_gives_configuration_tensors_and_tokens() {
 }
 
 #[test]
+fn tokens_are_found_in_the_configuration_of_the_text_model() {
+    let folder = whole_folder();
+    let config =
+        json!({"model_type": "gemma4", "text_config": {"bos_token_id": 2, "eos_token_id": [1, 106]}});
+    put(folder.path(), "config.json", config.to_string());
+    let checkpoint = open(folder.path()).unwrap();
+    assert_eq!((checkpoint.bos, checkpoint.eos), (Some(2), vec![1, 106]));
+
+    let both = json!({"eos_token_id": 9, "text_config": {"eos_token_id": 1}});
+    put(folder.path(), "config.json", both.to_string());
+    assert_eq!(open(folder.path()).unwrap().eos, [9], "the whole model's come first");
+    put(folder.path(), "config.json", json!({"text_config": {"eos_token_id": -1}}).to_string());
+    assert!(message(folder.path()).contains("`eos_token_id` has -1, expected a token id"));
+}
+
+#[test]
 fn shards_must_hold_what_the_index_says() {
     let folder = tempfile::tempdir().unwrap();
     let index = |map: serde_json::Value| {

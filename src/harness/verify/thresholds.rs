@@ -155,6 +155,12 @@ impl Thresholds {
         }
     }
 
+    /// Thresholds of what is rounded after every operation, sums included.
+    pub fn of_exact_rounding(self) -> Thresholds {
+        const COSINE: f64 = 0.999;
+        Thresholds { cosine: self.cosine.min(COSINE), drift_cosine: self.drift_cosine.min(COSINE), ..self }
+    }
+
     /// Takes over what a configuration gives; an error names the key that makes no sense.
     pub fn with(mut self, section: &Section) -> Result<Thresholds, ThresholdError> {
         const SECTION: &str = "verify";

@@ -15,10 +15,14 @@ pub(super) fn verification(found: &Verification) -> Table {
         true => "the one that was exported",
         false => "NOT the one that was exported",
     };
+    let smallest_cosine = match found.cosine_limit {
+        Some(limit) => format!("{}, limit {limit}", cosine(found.cosine_min)),
+        None => cosine(found.cosine_min),
+    };
     let mut rows = vec![
         ("right", right(found)),
         ("good", good(found)),
-        ("smallest cosine", cosine(found.cosine_min)),
+        ("smallest cosine", smallest_cosine),
         ("smallest cosine between lengths", cosine(found.drift_cosine_min)),
         ("not finite", format!("{} NaN, {} infinite", found.nan, found.inf)),
         ("compared", compared.collect::<Vec<_>>().join("; ")),
@@ -172,6 +176,16 @@ mod tests {
         );
         assert!(has(["checkpoint", "NOT the one that was exported"]));
         assert!(has(["not finite", "0 NaN, 2 infinite"]));
+    }
+
+    #[test]
+    fn the_smallest_cosine_has_its_limit_where_a_record_says_it() {
+        let smallest = |cosine_limit| {
+            let table = verification(&Verification { cosine_limit, ..verified(true, &[]) });
+            table.rows.into_iter().find(|row| row[0] == "smallest cosine").unwrap().remove(1)
+        };
+        assert_eq!(smallest(Some(0.999)), "0.999950, limit 0.999");
+        assert_eq!(smallest(None), "0.999950", "as records from before are");
     }
 
     #[test]

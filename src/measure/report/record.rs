@@ -55,6 +55,9 @@ pub struct Verification {
     pub passed: bool,
     /// Smallest cosine of logits at any position; absent if none was finite or it was not judged.
     pub cosine_min: Option<f64>,
+    /// The smallest cosine that was right; absent if it was not judged, and in records of versions that did not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cosine_limit: Option<f64>,
     /// Smallest cosine between the same tokens at two lengths; absent if there was one length only.
     pub drift_cosine_min: Option<f64>,
     /// Logits that are NaN.
@@ -233,6 +236,7 @@ pub(super) mod testing {
             checkpoint_is_the_exported_one: true,
             passed: true,
             cosine_min: Some(0.99995),
+            cosine_limit: None,
             drift_cosine_min: None,
             nan: 0,
             inf: 0,

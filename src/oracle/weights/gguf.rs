@@ -110,7 +110,7 @@ impl<'a> Gguf<'a> {
         let is_norm = own.ends_with("norm.weight");
         match self.architecture.as_str() {
             // llama.cpp rotates neighbours where transformers rotates halves of a head.
-            "llama" | "mistral" | "smollm3" | "granite" | "minicpm"
+            "llama" | "mistral" | "mistral3" | "smollm3" | "granite" | "minicpm"
                 if own.contains(".attn_q.") || own.contains(".attn_k.") =>
             {
                 let half = self.head_dim()? / 2;
@@ -228,10 +228,33 @@ impl<'a> Gguf<'a> {
         }
         match self.content.metadata.get(&self.key("rope.scaling.type")) {
             Some(Meta::String(kind)) if kind != "none" => {
-                Ok(Some(json!({"type": kind, "factor": self.require("rope.scaling.factor")?})))
+                let mut scaling = json!({"type": kind, "factor": self.require("rope.scaling.factor")?});
+                if self.architecture == "mistral3" {
+                    self.ministral_rope(&mut scaling)?;
+                }
+                Ok(Some(scaling))
             }
             _ => Ok(None),
         }
+    }
+
+    /// What Ministral 3 has in its section of RoPE besides.
+    fn ministral_rope(&self, section: &mut Value) -> Result<()> {
+        section["original_max_position_embeddings"] =
+            json!(self.require("rope.scaling.original_context_length")? as usize);
+        let others = [
+            ("beta_fast", "rope.scaling.yarn_beta_fast"),
+            ("beta_slow", "rope.scaling.yarn_beta_slow"),
+            ("mscale_all_dim", "rope.scaling.yarn_log_multiplier"),
+            ("llama_4_scaling_beta", "attention.temperature_scale"),
+        ];
+        for (key, own) in others {
+            if let Some(number) = self.number(own).filter(|&number| number != 0.0) {
+                section[key] = json!(number);
+            }
+        }
+        section["mscale"] = json!(1.0);
+        Ok(())
     }
 
     /// The largest number of a list.

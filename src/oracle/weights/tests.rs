@@ -69,6 +69,8 @@ fn packed_matrices_are_what_the_programs_that_pack_them_decode() {
 
 const HEADS: usize = 2;
 const WIDTH: usize = 8;
+/// Tokens that models whose RoPE is scaled were first trained for.
+const ORIGINAL: u32 = 2;
 
 /// Shapes of a Llama of one layer by Hugging Face's and GGUF's names.
 const TENSORS: [(&str, &str, &[usize]); 11] = [
@@ -104,7 +106,7 @@ struct Class {
     gguf_keys: &'static [(&'static str, f32)],
 }
 
-const CLASSES: [Class; 3] = [
+const CLASSES: [Class; 4] = [
     Class { name: "llama", class: "LlamaForCausalLM", keys: &[], gguf_keys: &[] },
     Class {
         name: "granite",
@@ -128,6 +130,23 @@ const CLASSES: [Class; 3] = [
         keys: &[("scale_emb", 3.0), ("scale_depth", 0.5), ("dim_model_base", 2.0)],
         gguf_keys: &[("embedding_scale", 3.0), ("residual_scale", 0.5), ("logit_scale", WIDTH as f32 / 2.0)],
     },
+    Class {
+        name: "mistral3",
+        class: "Ministral3ForCausalLM",
+        keys: &[
+            ("rope_scaling.factor", 4.0),
+            ("rope_scaling.beta_fast", 24.0),
+            ("rope_scaling.mscale", 1.0),
+            ("rope_scaling.mscale_all_dim", 0.5),
+            ("rope_scaling.llama_4_scaling_beta", 0.75),
+        ],
+        gguf_keys: &[
+            ("rope.scaling.factor", 4.0),
+            ("rope.scaling.yarn_beta_fast", 24.0),
+            ("rope.scaling.yarn_log_multiplier", 0.5),
+            ("attention.temperature_scale", 0.75),
+        ],
+    },
 ];
 
 fn write_folder(folder: &Path, class: &Class) -> Checkpoint {
@@ -136,7 +155,17 @@ fn write_folder(folder: &Path, class: &Class) -> Checkpoint {
         "intermediate_size": 12, "num_hidden_layers": 1, "num_attention_heads": HEADS,
         "max_position_embeddings": 16, "rms_norm_eps": 1e-5, "rope_theta": 500.0, "tie_word_embeddings": true,
     });
-    class.keys.iter().for_each(|(key, value)| config[key] = json!(value));
+    for (key, value) in class.keys {
+        match key.split_once('.') {
+            Some((section, key)) => config[section][key] = json!(value),
+            None => config[*key] = json!(value),
+        }
+    }
+    if let Some(section) = config.get_mut("rope_scaling") {
+        section["rope_type"] = json!("yarn");
+        section["original_max_position_embeddings"] = json!(ORIGINAL);
+        config["head_dim"] = json!(WIDTH / HEADS);
+    }
     let parts = TENSORS.iter().enumerate();
     let parts = parts
         .map(|(i, (name, _, shape))| TestTensor::halves(&format!("{name}.weight"), shape, &values(i, shape)));
@@ -167,6 +196,11 @@ fn write_gguf(folder: &Path, class: &Class) -> Checkpoint {
     metadata.insert(format!("{name}.attention.layer_norm_rms_epsilon"), Meta::F32(1e-5));
     let own = class.gguf_keys.iter().map(|(key, value)| (format!("{name}.{key}"), Meta::F32(*value)));
     metadata.extend(own);
+    if class.gguf_keys.iter().any(|(key, _)| key.starts_with("rope.scaling")) {
+        metadata.insert(format!("{name}.rope.scaling.type"), Meta::String("yarn".to_owned()));
+        metadata.insert(format!("{name}.rope.scaling.original_context_length"), Meta::U32(ORIGINAL));
+        metadata.insert(format!("{name}.attention.key_length"), Meta::U32((WIDTH / HEADS) as u32));
+    }
     let metadata: Vec<(&str, &Meta)> = metadata.iter().map(|(key, value)| (key.as_str(), value)).collect();
     let tensors: Vec<(&str, &QTensor)> =
         tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();

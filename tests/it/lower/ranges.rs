@@ -1,11 +1,14 @@
 //! Factors on activations change nothing in real arithmetic.
 
-use anemeter::model::{Decoder, LayerRange, RangeScales};
+use anemeter::calibrate::{Hidden, head_input, run_layer};
+use anemeter::checkpoint;
+use anemeter::model::{self, Decoder, LayerRange, RangeScales};
 
 use super::features::{capped_scores, inner, side_by_side, wide_norms};
 use super::models::{TINY, llama};
 use super::reference;
 use super::{PROMPT, gemma, gpt2};
+use crate::support::gemma4;
 
 /// A different factor for every part.
 fn scales(decoder: &Decoder) -> RangeScales {
@@ -50,5 +53,36 @@ fn factors_change_nothing_that_comes_out() {
         assert!(factors.values().all(|factor| factor.log2().fract() == 0.0), "{name}: {factors:?}");
         let same = decoder.clone().with_ranges(&RangeScales::none(decoder.layers.len()));
         assert!(RangeScales::weight_factors(&decoder, &same).is_empty());
+    }
+}
+
+/// What the head takes of a text.
+fn last_hidden(decoder: &Decoder) -> Vec<f32> {
+    let ids = PROMPT.iter().map(|&id| u32::try_from(id).unwrap()).collect();
+    let mut hidden = Hidden::embed(decoder, &[ids], |_, _| ()).unwrap();
+    for (index, layer) in decoder.layers.iter().enumerate() {
+        run_layer(&mut hidden, index, layer, &mut ()).unwrap();
+    }
+    head_input(&hidden, decoder, &mut ()).unwrap()
+}
+
+#[test]
+fn factors_of_inputs_of_layers_and_of_shared_keys_change_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    for tiny in gemma4::all() {
+        let decoder = model::build(&checkpoint::open(tiny.write(folder.path())).unwrap()).unwrap();
+        let mut scales = scales(&decoder);
+        for (layer, own) in decoder.layers.iter().zip(&mut scales.layers) {
+            // Keys and values of another layer have its factors, which its norms take back.
+            if layer.attention().is_some_and(|attention| attention.shared_from.is_some()) {
+                (own.key, own.value) = (1.0, 1.0);
+            }
+        }
+        let expected = last_hidden(&decoder);
+        let found = last_hidden(&decoder.clone().with_ranges(&scales));
+        let pairs = expected.iter().zip(&found);
+        let largest = pairs.map(|(a, b)| (a - b).abs() / (1.0 + a.abs())).fold(0.0, f32::max);
+        assert!(largest < 2e-5, "{}: {largest}", tiny.name);
+        assert!(expected.iter().any(|x| x.abs() > 0.1), "{}", tiny.name);
     }
 }

@@ -9,7 +9,8 @@ use serde_json::json;
 use super::faults::values;
 use super::{export, verify_json};
 use crate::support::architectures::{self, Tiny};
-use crate::support::command::{anemeter, arg};
+use crate::support::command::{self, anemeter, arg};
+use crate::support::gemma4::gemma4;
 use crate::support::hybrids::lfm2;
 
 const FEW: [&str; 4] = ["--shapes", "16", "--tokens", "6"];
@@ -36,43 +37,77 @@ fn loud() -> Tiny {
     tiny
 }
 
+/// A Gemma 4 whose residual stream, products, values and per-layer projections are beyond fp16.
+fn loud_gemma4() -> Tiny {
+    let mut tiny = gemma4("loud-gemma4", &json!({}));
+    values(&mut tiny, "model.layers.0.post_feedforward_layernorm.weight").fill(f16::from_f32(60_000.0));
+    times(&mut tiny, "model.layers.1.mlp.up_proj.weight", 30_000.0);
+    times(&mut tiny, "model.layers.1.self_attn.v_proj.weight", 30_000.0);
+    times(&mut tiny, "model.layers.1.per_layer_projection.weight", 30_000.0);
+    // Gates of inputs take the stream as it is, and nothing can scale what an activation follows.
+    for layer in 0..3 {
+        times(&mut tiny, &format!("model.layers.{layer}.per_layer_input_gate.weight"), 1.0 / 30_000.0);
+    }
+    // What comes after must still matter.
+    for norm in ["post_attention_layernorm", "post_feedforward_layernorm", "post_per_layer_input_norm"] {
+        for layer in [1, 2] {
+            let norm = format!("model.layers.{layer}.{norm}.weight");
+            values(&mut tiny, &norm).fill(f16::from_f32(50_000.0));
+        }
+    }
+    tiny
+}
+
 fn repaired(checkpoint: &Path, folder: &Path, more: &[&str]) -> Bundle {
     let bundle = export(checkpoint, folder, &[&["--range-repair", "--overwrite"], more].concat());
     Bundle::open(bundle).unwrap()
 }
 
+/// Every cosine is that of a right model, where every tensor is rounded to fp16.
+fn is_right(bundle: &Bundle, checkpoint: &Path, what: &str) {
+    let (code, report) = verify_json(bundle.folder(), checkpoint, &[&FEW[..], &["--layers"]].concat());
+    assert_eq!((code, &report["passed"]), (0, &json!(true)), "{what}: {report:#}");
+    for layers in report["layers"].as_array().unwrap() {
+        assert!(layers["first_overflow"].is_null(), "{what}: {layers:#}");
+        assert!(layers["first_drift"].is_null(), "{what}: {layers:#}");
+    }
+    for cell in report["cells"].as_array().unwrap() {
+        assert!(cell["cosine_min"].as_f64().unwrap() >= 0.999, "{what}: {cell}");
+    }
+    let record = command::json(&bundle.folder().join("verify.json"));
+    assert_eq!(record["numerics"], "fp16-exact", "{what}: what a repaired bundle is verified in");
+}
+
 #[test]
 fn a_gemma_that_overflows_is_nan_without_repair_and_right_with_it() {
     let folder = tempfile::tempdir().unwrap();
-    let checkpoint = loud().write(folder.path());
-    let plain = export(&checkpoint, folder.path(), &[]);
-    let (code, report) = verify_json(&plain, &checkpoint, &[&FEW[..], &["--layers"]].concat());
-    assert_eq!(code, 1);
-    for layers in report["layers"].as_array().unwrap() {
-        assert!(layers["first_overflow"].as_str().is_some(), "{layers:#}");
-    }
-    assert!(
-        report["cells"].as_array().unwrap().iter().all(|cell| cell["cosine_min"].is_null()),
-        "{report:#}"
-    );
-
-    for more in [&[][..], &["--chunks", "2"], &["--batch", "2", "--embeddings", "host"]] {
-        let bundle = repaired(&checkpoint, folder.path(), more);
-        let found = bundle.manifest().range_repair.clone().unwrap();
-        assert!(found.stream < 1.0 && found.largest > 65_504.0, "{found:?}");
-        assert!(found.stream.log2().fract() == 0.0);
-        assert!(found.repaired.iter().any(|tensor| tensor.tensor == "layers_1_mlp_product"), "{found:?}");
-        assert!(found.repaired.iter().any(|tensor| tensor.tensor == "layers_1_attention_value"), "{found:?}");
-        for tensor in &found.repaired {
-            assert!(tensor.largest * tensor.factor <= LIMIT, "{tensor:?}");
+    let large = ["layers_1_mlp_product", "layers_1_attention_value"];
+    let gemma4 = [&large[..], &["layers_1_per_layer_projection"]].concat();
+    for (tiny, large) in [(loud(), large.to_vec()), (loud_gemma4(), gemma4)] {
+        let checkpoint = tiny.write(folder.path());
+        let plain = export(&checkpoint, folder.path(), &[]);
+        for numerics in ["fast", "fp16-exact"] {
+            let how = ["--layers", "--numerics", numerics];
+            let (code, report) = verify_json(&plain, &checkpoint, &[&FEW[..], &how].concat());
+            assert_eq!(code, 1, "{}", tiny.name);
+            for layers in report["layers"].as_array().unwrap() {
+                assert!(layers["first_overflow"].as_str().is_some(), "{layers:#}");
+            }
+            let cells = report["cells"].as_array().unwrap();
+            assert!(cells.iter().all(|cell| cell["cosine_min"].is_null()), "{}: {report:#}", tiny.name);
         }
-        let (_, report) = verify_json(bundle.folder(), &checkpoint, &[&FEW[..], &["--layers"]].concat());
-        for layers in report["layers"].as_array().unwrap() {
-            assert!(layers["first_overflow"].is_null(), "{layers:#}");
-            assert!(layers["first_drift"].is_null(), "{layers:#}");
-        }
-        for cell in report["cells"].as_array().unwrap() {
-            assert!(cell["cosine_min"].as_f64().unwrap() >= 0.999, "{more:?}: {cell}");
+        for more in [&[][..], &["--chunks", "2"], &["--batch", "2", "--embeddings", "host"]] {
+            let bundle = repaired(&checkpoint, folder.path(), more);
+            let found = bundle.manifest().range_repair.clone().unwrap();
+            assert!(found.stream < 1.0 && found.largest > 65_504.0, "{found:?}");
+            assert!(found.stream.log2().fract() == 0.0);
+            for &wanted in &large {
+                assert!(found.repaired.iter().any(|tensor| tensor.tensor == wanted), "{wanted}: {found:?}");
+            }
+            for tensor in &found.repaired {
+                assert!(tensor.largest * tensor.factor <= LIMIT, "{tensor:?}");
+            }
+            is_right(&bundle, &checkpoint, &format!("{} {more:?}", tiny.name));
         }
     }
 }

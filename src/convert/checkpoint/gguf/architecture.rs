@@ -209,6 +209,7 @@ const NOT_INTERLEAVED: Architecture = Architecture { interleaves: false, ..LLAMA
 pub(super) const ALL: &[Architecture] = &[
     LLAMA,
     Architecture { name: "mistral", model_type: "mistral", class: "MistralForCausalLM", ..LLAMA },
+    Architecture { name: "mistral3", model_type: "ministral3", class: "Ministral3ForCausalLM", ..LLAMA },
     Architecture { name: "qwen2", model_type: "qwen2", class: "Qwen2ForCausalLM", ..NOT_INTERLEAVED },
     Architecture { name: "qwen3", model_type: "qwen3", class: "Qwen3ForCausalLM", ..NOT_INTERLEAVED },
     Architecture {

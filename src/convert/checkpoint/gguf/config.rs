@@ -55,6 +55,7 @@ impl Writer<'_> {
         match architecture.name {
             "gemma3" => self.gemma(&mut config)?,
             "gemma2" => self.gemma2(&mut config)?,
+            "mistral3" => self.mistral3(&mut config)?,
             "minicpm" => self.minicpm(&mut config)?,
             "lfm2" => self.lfm2(&mut config)?,
             // Files of OLMo 3 say that they are OLMo 2 with a window.
@@ -208,6 +209,36 @@ impl Writer<'_> {
             _ => self.head_dim()?,
         };
         config.insert("query_pre_attn_scalar".into(), json!(scalar));
+        Ok(())
+    }
+
+    /// YaRN's settings and the growth of queries, which the section of RoPE has elsewhere.
+    fn mistral3(&self, config: &mut Map<String, Value>) -> Result<()> {
+        const GROWTH: &str = "attention.temperature_scale";
+        config.entry("head_dim").or_insert(json!(self.head_dim()?));
+        let Some(section) = config.get_mut("rope_scaling") else {
+            return match self.opt_float(GROWTH)?.filter(|&growth| growth != 0.0) {
+                Some(growth) => {
+                    let problem = format!("is {growth}, but `rope.scaling.type` is not yarn");
+                    Err(key_error(&self.key(GROWTH), &problem))
+                }
+                None => Ok(()),
+            };
+        };
+        for (suffix, key) in [
+            ("rope.scaling.yarn_beta_fast", "beta_fast"),
+            ("rope.scaling.yarn_beta_slow", "beta_slow"),
+            ("rope.scaling.yarn_log_multiplier", "mscale_all_dim"),
+            (GROWTH, "llama_4_scaling_beta"),
+        ] {
+            if let Some(value) = self.opt_float(suffix)?.filter(|&value| value != 0.0) {
+                section[key] = json!(value);
+            }
+        }
+        // llama.cpp takes the other factor of the magnitude for 1.
+        if section.get("mscale_all_dim").is_some() {
+            section["mscale"] = json!(1.0);
+        }
         Ok(())
     }
 

@@ -343,8 +343,27 @@ fn decoders_beside_llama_keep_their_names_and_settings() {
         let more = more.iter().map(|(suffix, value)| (format!("{name}.{suffix}"), value.clone()));
         settings(name).into_iter().chain(more).collect::<Vec<_>>()
     };
-    let cases: [Case; 11] = [
+    let cases: [Case; 12] = [
         (more("smollm3", &[]), "attn_q", "self_attn.q_proj", serde_json::json!({"rope_theta": 500_000.0})),
+        (
+            more(
+                "mistral3",
+                &[
+                    ("rope.scaling.type", V::Text("yarn")),
+                    ("rope.scaling.factor", V::F32(16.0)),
+                    ("rope.scaling.original_context_length", V::U32(16)),
+                    ("rope.scaling.yarn_beta_fast", V::F32(24.0)),
+                    ("rope.scaling.yarn_log_multiplier", V::F32(1.0)),
+                    ("attention.temperature_scale", V::F32(0.5)),
+                ],
+            ),
+            "attn_q",
+            "self_attn.q_proj",
+            serde_json::json!({"model_type": "ministral3", "head_dim": 4, "rope_scaling": {
+                "rope_type": "yarn", "type": "yarn", "factor": 16.0, "original_max_position_embeddings": 16,
+                "beta_fast": 24.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.5,
+            }}),
+        ),
         (
             more("granite", &[("residual_scale", V::F32(0.22)), ("logit_scale", V::F32(8.0))]),
             "ffn_down",
@@ -418,6 +437,16 @@ fn decoders_beside_llama_keep_their_names_and_settings() {
             assert_eq!(all(&checkpoint.tensors[&expected])[4], 8.0);
         }
     }
+}
+
+#[test]
+fn queries_that_grow_without_yarn_are_refused() {
+    let grown = ("mistral3.attention.temperature_scale".to_owned(), V::F32(0.5));
+    let error =
+        attempt(&[settings("mistral3"), vec![grown]].concat(), &[embedding()]).unwrap_err().to_string();
+    let expected = "`mistral3.attention.temperature_scale` is 0.5, but `rope.scaling.type` is not yarn";
+    assert!(error.contains(expected), "{error}");
+    assert!(attempt(&settings("mistral3"), &[embedding()]).is_ok(), "Mistral Small has neither");
 }
 
 #[test]

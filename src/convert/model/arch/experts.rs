@@ -13,11 +13,14 @@ const DENSE: &[(&str, &str)] = &[
     ("granitemoe", "granite"),
     ("granitemoehybrid", "granite4"),
     ("granitemoeshared", "granite"),
+    ("lfm2_moe", "lfm2"),
     ("minicpm", "minicpm"),
     ("mixtral", "mistral"),
     ("olmoe", "olmo2"),
     ("phimoe", "phi3"),
     ("qwen2_moe", "qwen2"),
+    ("qwen3_5_moe", "qwen3_5"),
+    ("qwen3_5_moe_text", "qwen3_5"),
     ("qwen3_moe", "qwen3"),
 ];
 

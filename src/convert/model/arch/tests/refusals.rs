@@ -67,6 +67,12 @@ fn mixtures_of_experts_are_refused_with_the_reason_and_a_way_out() {
     let cases = [
         ("Qwen3MoeForCausalLM", r#", "model_type": "qwen3_moe", "num_experts": 128"#, "(qwen3)"),
         ("MixtralForCausalLM", r#", "model_type": "mixtral", "num_local_experts": 8"#, "(mistral)"),
+        ("Lfm2MoeForCausalLM", r#", "model_type": "lfm2_moe", "num_experts": 32"#, "(lfm2)"),
+        (
+            "Qwen3_5MoeForConditionalGeneration",
+            r#", "model_type": "qwen3_5_moe", "text_config": {"num_experts": 64}"#,
+            "(qwen3_5)",
+        ),
         ("GptOssForCausalLM", r#", "model_type": "gpt_oss", "num_local_experts": 32"#, "active parameters"),
         ("MiniCPMForCausalLM", r#", "model_type": "minicpm", "num_experts": 8"#, "(minicpm)"),
     ];
