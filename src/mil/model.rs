@@ -190,6 +190,22 @@ pub struct ImageType {
     pub sizes: ImageSizes,
 }
 
+impl ImageType {
+    /// Whether an image may be this high and wide.
+    pub fn allows(&self, height: u64, width: u64) -> bool {
+        let within =
+            |size: u64, (low, high): (u64, Option<u64>)| size >= low && high.is_none_or(|high| size <= high);
+        let is_other = match &self.sizes {
+            ImageSizes::Fixed => false,
+            ImageSizes::Enumerated(sizes) => sizes.contains(&(width, height)),
+            ImageSizes::Range { width: widths, height: heights } => {
+                within(width, *widths) && within(height, *heights)
+            }
+        };
+        is_other || (height, width) == (self.height, self.width)
+    }
+}
+
 /// Which sizes an image may have.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum ImageSizes {

@@ -199,14 +199,7 @@ fn takes(feature: &Feature, shape: &[u64]) -> bool {
                     && shape.iter().zip(ranges).all(|(&size, &range)| within(size, range))
             }
         },
-        FeatureType::Image(image) => match (&image.sizes, shape) {
-            (_, &[height, width]) if (height, width) == (image.height, image.width) => true,
-            (ImageSizes::Enumerated(sizes), &[height, width]) => sizes.contains(&(width, height)),
-            (ImageSizes::Range { width: widths, height: heights }, &[height, width]) => {
-                within(width, *widths) && within(height, *heights)
-            }
-            _ => false,
-        },
+        FeatureType::Image(image) => matches!(shape, &[height, width] if image.allows(height, width)),
         _ => false,
     }
 }

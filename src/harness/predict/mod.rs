@@ -17,6 +17,7 @@ use anemeter_convert::bundle::{Bundle, Chunk};
 use anemeter_measure::report::{Case, InputRange, InputShape, InputSource};
 use anemeter_mil::package::Package;
 use anemeter_mil::{FeatureType, Flexibility, ImageSizes, Interface};
+use anemeter_runtime::images_beyond_core_ml;
 
 use crate::plan::PlanError;
 pub(crate) use cases::cases;
@@ -78,7 +79,7 @@ impl PredictUse {
         let cases = cases(&packages, config, given.as_ref())
             .map_err(|error| PlanError { problem: error.problem, remedy: error.remedy })?;
         if runtime == RuntimeName::CoreMl {
-            takes_no_images(&packages, &cases)?;
+            images_are_for_core_ml(&packages, &cases)?;
         }
         let wanted = PredictUse {
             packages: packages.iter().map(|(name, _)| bundle.path(name)).collect(),
@@ -87,7 +88,7 @@ impl PredictUse {
             ranges: config.ranges.clone(),
             states: config.states,
         };
-        wanted.try_samples(&packages, given.as_ref(), seed)?;
+        wanted.try_samples(&packages, given.as_ref(), (runtime, seed))?;
         let source = match (&config.inputs, &given) {
             (Some(path), Some(given)) => {
                 let (path, digest) = (path.display().to_string(), given.digest().to_owned());
@@ -103,7 +104,7 @@ impl PredictUse {
         &self,
         packages: &[(String, Package)],
         given: Option<&InputSamples>,
-        seed: u64,
+        (runtime, seed): (RuntimeName, u64),
     ) -> Result<(), PlanError> {
         let cases = || {
             let interface = |of: &PlannedCase| packages[of.package].1.model().interface(&of.case.function);
@@ -118,6 +119,14 @@ impl PredictUse {
         for (case, interface) in cases() {
             let samples = samples::of_case(case, interface, given, (self, seed))
                 .map_err(|problem| PlanError { problem, remedy: Remedy::GiveShape })?;
+            if runtime == RuntimeName::CoreMl {
+                samples.iter().try_for_each(|sample| sample.images_are_pixels(interface)).map_err(
+                    |problem| {
+                        let remedy = "give uint8 pixels, or measure with --runtime cpu".into();
+                        PlanError { problem, remedy }
+                    },
+                )?;
+            }
             if given.is_some() {
                 bytes = samples.iter().map(Sample::bytes).fold(bytes, u64::saturating_add);
                 check_bytes(bytes, case, "kept in memory")?;
@@ -132,19 +141,18 @@ impl PredictUse {
     }
 }
 
-/// Core ML is given tensors only, which is better known before a worker starts.
-fn takes_no_images(packages: &[(String, Package)], cases: &[PlannedCase]) -> Result<(), PlanError> {
+/// Which images Core ML takes is better known before a worker starts.
+fn images_are_for_core_ml(packages: &[(String, Package)], cases: &[PlannedCase]) -> Result<(), PlanError> {
     for PlannedCase { package, case } in cases {
         let (name, package) = &packages[*package];
         let interface = package.model().interface(&case.function);
-        let mut inputs = interface.iter().flat_map(|interface| &interface.inputs);
-        if let Some(input) = inputs.find(|feature| matches!(feature.ty, FeatureType::Image(_))) {
-            let (input, function) = (input.name.escape_debug(), case.function.escape_debug());
-            let problem = format!(
-                "{name}: the input `{input}` of `{function}` is an image, and the coreml runtime takes tensors only"
-            );
-            let remedy = "measure it with --runtime cpu, or convert the model with a tensor as input".into();
-            return Err(PlanError { problem, remedy });
+        if let Some(found) =
+            interface.and_then(|interface| images_beyond_core_ml(interface).into_iter().next())
+        {
+            let problem = format!("{name}: {}: {found}", case.function.escape_debug());
+            let remedy =
+                "measure it with --runtime cpu, or convert the model with a tensor in place of that image";
+            return Err(PlanError { problem, remedy: remedy.into() });
         }
     }
     Ok(())

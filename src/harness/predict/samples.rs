@@ -8,7 +8,7 @@ use crate::tensor_files::{self, NamedTensor, NamedTensors, TensorFileError, as_d
 use anemeter_kernels::tensor::{DType, Tensor};
 use anemeter_measure::report::{Case, InputShape};
 use anemeter_mil::{FeatureType, Interface};
-use anemeter_runtime::{SyntheticValues, synthetic_inputs_of};
+use anemeter_runtime::{SyntheticValues, image_problem, synthetic_inputs_of};
 
 /// The inputs of one prediction.
 #[derive(Debug, Clone)]
@@ -24,6 +24,18 @@ impl Sample {
             InputShape { input: name.clone(), shape: sizes.iter().map(|&size| size as u64).collect() }
         };
         self.0.iter().map(shape).collect()
+    }
+
+    /// Core ML takes images as pixels only.
+    pub(crate) fn images_are_pixels(&self, interface: &Interface) -> Result<(), String> {
+        for (name, tensor) in &self.0 {
+            let feature = interface.inputs.iter().find(|feature| feature.name == *name);
+            let Some(FeatureType::Image(image)) = feature.map(|feature| &feature.ty) else { continue };
+            if let Some(problem) = image_problem(image, &tensor.view()) {
+                return Err(format!("the input `{}` {problem}", name.escape_debug()));
+            }
+        }
+        Ok(())
     }
 
     /// Bytes of its tensors.

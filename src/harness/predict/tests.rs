@@ -6,7 +6,10 @@ use super::*;
 use anemeter_kernels::tensor::{DType, Tensor};
 use anemeter_mil::package::{WriteOptions, write};
 use anemeter_mil::verify::verify;
-use anemeter_mil::{ArrayType, Builder, Dim, Feature, Function, Literal, Model, Opset, TensorType, ValueId};
+use anemeter_mil::{
+    ArrayType, Builder, ColorSpace, Dim, Feature, Function, ImageType, Literal, Model, Opset, TensorType,
+    ValueId,
+};
 
 fn function(name: &str, build: impl FnOnce(&mut Builder) -> ValueId) -> Function {
     let mut builder = Builder::new(name, Opset::Ios18);
@@ -92,22 +95,47 @@ fn huge_ranges_and_empty_dimensions_have_a_clear_answer() {
     assert!(empty.contains("input `x` of `main` has the shape [1, 0, 4]"), "{empty}");
 }
 
-#[test]
-fn core_ml_is_given_no_images() {
+/// `relu` of an image of 8x8.
+fn relu_of_image(color: ColorSpace) -> Model {
     let mut model = Model::single(function("main", |b| {
-        let image = b.input("image", TensorType::fixed(DType::F32, &[1, 3, 8, 8]));
+        let channels = usize::try_from(color.channels()).unwrap();
+        let image = b.input("image", TensorType::fixed(DType::F32, &[1, channels, 8, 8]));
         b.op("relu").arg("x", image).named("y").push().unwrap()
     }));
-    let color = anemeter_mil::ColorSpace::Rgb;
-    let image = anemeter_mil::ImageType { width: 8, height: 8, color, sizes: ImageSizes::Fixed };
+    let image = ImageType { width: 8, height: 8, color, sizes: ImageSizes::Fixed };
     model.interface_mut("main").unwrap().inputs[0].ty = FeatureType::Image(image);
+    model
+}
+
+#[test]
+fn core_ml_is_given_images_of_8_bits_as_pixels() {
     let folder = tempfile::tempdir().unwrap();
-    let bundle = bundle(folder.path(), vec![("m.mlpackage", model)]);
-    let plan = |runtime| PredictUse::plan(&PredictConfig::default(), &bundle, runtime, 1);
-    assert!(plan(RuntimeName::Cpu).is_ok());
+    let plan = |name: &str, model: Model, config: &PredictConfig, runtime| {
+        let folder = folder.path().join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        let bundle = bundle(&folder, vec![("m.mlpackage", model)]);
+        let planned = PredictUse::plan(config, &bundle, runtime, 1);
+        planned.map(drop).map_err(|error| format!("{error} / {}", error.remedy))
+    };
+    let made_up = PredictConfig::default();
+    let [rgb, deep] = [ColorSpace::Rgb, ColorSpace::GrayscaleFloat16].map(relu_of_image);
+    assert_eq!(plan("rgb", rgb.clone(), &made_up, RuntimeName::CoreMl), Ok(()));
+    assert_eq!(plan("deep-cpu", deep.clone(), &made_up, RuntimeName::Cpu), Ok(()));
     insta::assert_snapshot!(
-        plan(RuntimeName::CoreMl).unwrap_err(),
-        @"m.mlpackage: the input `image` of `main` is an image, and the coreml runtime takes tensors only"
+        plan("deep", deep, &made_up, RuntimeName::CoreMl).unwrap_err(),
+        @"m.mlpackage: main: the input `image` is a grayscale image of float16, and the coreml runtime takes images of 8-bit RGB, BGR or gray pixels / measure it with --runtime cpu, or convert the model with a tensor in place of that image"
+    );
+    let samples = folder.path().join("samples.safetensors");
+    let tensor = Tensor::from_slice(&[1, 3, 8, 8], &[0f32; 192]).unwrap();
+    let view =
+        safetensors::tensor::TensorView::new(safetensors::Dtype::F32, vec![1, 3, 8, 8], tensor.bytes());
+    let file = safetensors::serialize([("image", view.unwrap())], None).unwrap();
+    anemeter_base::atomic::write_file(&samples, &file).unwrap();
+    let given = PredictConfig { inputs: Some(samples), ..PredictConfig::default() };
+    assert_eq!(plan("given-cpu", rgb.clone(), &given, RuntimeName::Cpu), Ok(()));
+    insta::assert_snapshot!(
+        plan("given", rgb, &given, RuntimeName::CoreMl).unwrap_err(),
+        @"the input `image` is fp32 [1, 3, 8, 8], expected the pixels of an image, uint8 [height, width, 3] / give uint8 pixels, or measure with --runtime cpu"
     );
 }
 

@@ -8,6 +8,7 @@
 mod array;
 mod compile;
 mod error;
+mod image;
 mod model;
 mod plan;
 mod session;

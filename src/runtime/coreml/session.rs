@@ -14,11 +14,13 @@ use objc2_foundation::{NSDictionary, NSString};
 use smallvec::SmallVec;
 
 use super::array::{ArrayCopy, OwnedArray, lend};
+use super::image::OwnedImage;
 use super::state::States;
 use super::{CoreMlLoaded, error};
+use crate::images::{image_problem, images, images_beyond_core_ml};
 use crate::{LoadedModel, Observer, RuntimeError, Session, inputs};
 use anemeter_kernels::tensor::{DType, Shape, Tensor, TensorView};
-use anemeter_mil::{Feature, FeatureType, Interface};
+use anemeter_mil::{Feature, FeatureType, ImageType, Interface};
 
 /// Inputs from this size on are lent to Core ML rather than copied.
 const LENT_BYTES: usize = 64 << 10;
@@ -33,6 +35,8 @@ pub(super) struct CoreMlSession {
     states: States,
     /// Small inputs, by name and shape.
     inputs: Vec<(String, OwnedArray)>,
+    /// Images, by name and size.
+    images: Vec<(String, OwnedImage)>,
     /// What each function gave for the shapes it was given.
     results: Vec<Results>,
     /// Results of the last prediction.
@@ -80,7 +84,8 @@ impl Output {
 impl CoreMlSession {
     pub(super) fn new(loaded: Arc<CoreMlLoaded>) -> CoreMlSession {
         let states = States::of(loaded.model());
-        CoreMlSession { loaded, states, inputs: Vec::new(), results: Vec::new(), current: None, lends: true }
+        let (inputs, images, results) = (Vec::new(), Vec::new(), Vec::new());
+        CoreMlSession { loaded, states, inputs, images, results, current: None, lends: true }
     }
 
     /// Checks everything that Core ML would answer with an exception.
@@ -92,9 +97,10 @@ impl CoreMlSession {
             return Err(RuntimeError::NoFunction { name: function.to_owned(), known });
         };
         let mut problems = inputs::check(program, interface, given);
-        let features = interface.inputs.iter().chain(&interface.outputs);
-        problems.extend(features.filter(|f| matches!(f.ty, FeatureType::Image(_))).map(|feature| {
-            format!("`{}` is an image, and the coreml runtime takes and gives no images", feature.name)
+        problems.extend(images_beyond_core_ml(interface));
+        problems.extend(images(interface).filter_map(|(name, image)| {
+            let (_, view) = given.iter().find(|(given, _)| *given == name)?;
+            Some(format!("`{name}` {}", image_problem(image, view)?))
         }));
         match problems.is_empty() {
             true => Ok(()),
@@ -162,11 +168,18 @@ impl CoreMlSession {
     ) -> Result<Retained<MLDictionaryFeatureProvider>, RuntimeError> {
         let mut names: SmallVec<[Retained<NSString>; 16]> = SmallVec::new();
         let mut values: Vec<Retained<AnyObject>> = Vec::with_capacity(given.len());
+        let images: SmallVec<[(&str, &ImageType); 4]> = images(interface).collect();
         for (name, view) in given {
-            let array = self.input(name, view, loans)?;
             names.push(NSString::from_str(name));
-            // SAFETY: the array is live, and the value keeps it.
-            values.push(unsafe { MLFeatureValue::featureValueWithMultiArray(&array) }.into());
+            let value = match images.iter().find(|(image, _)| image == name) {
+                Some((_, image)) => self.image(name, image, view)?,
+                None => {
+                    let array = self.input(name, view, loans)?;
+                    // SAFETY: the array is live, and the value keeps it.
+                    unsafe { MLFeatureValue::featureValueWithMultiArray(&array) }
+                }
+            };
+            values.push(value.into());
         }
         let names: SmallVec<[&NSString; 16]> = names.iter().map(|name| &**name).collect();
         let dictionary = NSDictionary::from_retained_objects(&names, &values);
@@ -205,6 +218,26 @@ impl CoreMlSession {
         let array = &mut self.inputs[kept].1;
         array.write(view);
         Ok(array.array().clone())
+    }
+
+    /// The value of an image, whose pixels are copied into a buffer that is kept.
+    fn image(
+        &mut self,
+        name: &str,
+        image: &ImageType,
+        pixels: &TensorView<'_>,
+    ) -> Result<Retained<MLFeatureValue>, RuntimeError> {
+        let kept = self.images.iter().position(|(n, kept)| n == name && kept.fits(image, pixels));
+        let kept = match kept {
+            Some(kept) => kept,
+            None => {
+                self.images.push((name.to_owned(), OwnedImage::like(image, pixels)?));
+                self.images.len() - 1
+            }
+        };
+        let image = &mut self.images[kept].1;
+        image.write(pixels)?;
+        Ok(image.value())
     }
 }
 

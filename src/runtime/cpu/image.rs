@@ -1,6 +1,7 @@
 //! Image inputs: 8-bit pixels, row by row, become the `[1, channels, height, width]` tensor a program takes.
 
 use crate::RuntimeError;
+use crate::images::pixel_size;
 use anemeter_kernels::convert;
 use anemeter_kernels::tensor::{DType, Tensor, TensorView};
 use anemeter_mil::{ColorSpace, FeatureType, ImageType, Interface};
@@ -31,17 +32,7 @@ fn planes(image: &ImageType, pixels: &TensorView<'_>) -> Result<Tensor, String> 
         ColorSpace::Bgr => &[2, 1, 0],
         ColorSpace::Grayscale | ColorSpace::GrayscaleFloat16 => &[0],
     };
-    let (height, width) = match *pixels.shape() {
-        [height, width] if order.len() == 1 => (height, width),
-        [height, width, channels] if channels == order.len() => (height, width),
-        _ => {
-            return Err(format!(
-                "has shape {:?}, expected [height, width{}] pixels",
-                pixels.shape(),
-                if order.len() == 1 { "" } else { ", 3" }
-            ));
-        }
-    };
+    let [height, width] = pixel_size(image, pixels)?;
     let bytes = pixels.bytes();
     let values: Vec<f32> = order
         .iter()

@@ -46,6 +46,8 @@ pub enum Fault {
     NoState,
     /// A state can be made but its arrays not be had.
     StateNotReadable,
+    /// No pixel buffer can be made.
+    NoPixelBuffer,
     /// There is no compute plan.
     NoPlan,
     /// The compute plan has no costs.
@@ -74,6 +76,7 @@ const NAMES: &[(&str, Make)] = &[
     ("prediction-gives-nothing", |_| Fault::PredictionGivesNothing),
     ("no-state", |_| Fault::NoState),
     ("state-not-readable", |_| Fault::StateNotReadable),
+    ("no-pixel-buffer", |_| Fault::NoPixelBuffer),
     ("no-plan", |_| Fault::NoPlan),
     ("no-costs", |_| Fault::NoCosts),
     ("hot", Fault::Hot),

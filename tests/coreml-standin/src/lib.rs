@@ -4,6 +4,7 @@
 //! Link this crate and the classes are there before `main`. [`census`] tells what lives and what went wrong;
 //! [`fault`] makes Core ML fail on demand; [`witness`] tells what it was asked for. What this proves and what it does not is in `docs/coreml-testing.md`.
 
+mod core_video;
 mod coreml;
 pub mod fault;
 mod foundation;
@@ -23,6 +24,7 @@ extern "C" fn start() {
     runtime::declare_protocol(c"MLComputeDeviceProtocol", &[]);
     runtime::declare_protocol(c"NSObject", &[]);
     foundation::register();
+    core_video::register();
     coreml::register();
 }
 

@@ -8,8 +8,9 @@ use objc2_core_ml::{MLFeatureDescription, MLModelDescription, MLMultiArrayConstr
 use objc2_foundation::{NSArray, NSDictionary, NSNumber, NSString};
 
 use super::array::{numbers, to_number};
-use super::features::{MULTI_ARRAY, kind_of_classifier};
-use crate::instance::make_public;
+use super::features::{IMAGE, MULTI_ARRAY, kind_of_classifier};
+use super::image;
+use crate::instance::{make, make_public};
 
 /// `MLFeatureTypeInvalid` and `MLFeatureTypeState`.
 const INVALID: isize = 0;
@@ -74,6 +75,7 @@ define_class!(
         fn kind(&self) -> isize {
             match &self.ivars().ty {
                 FeatureType::Array(_) => MULTI_ARRAY,
+                FeatureType::Image(_) => IMAGE,
                 FeatureType::State(_) => STATE,
                 other => kind_of_classifier(other).unwrap_or(INVALID),
             }
@@ -88,6 +90,14 @@ define_class!(
         fn constraint(&self) -> Option<Retained<MLMultiArrayConstraint>> {
             match &self.ivars().ty {
                 FeatureType::Array(array) => Some(make_public::<Constraint, _>(array.clone())),
+                _ => None,
+            }
+        }
+
+        #[unsafe(method_id(imageConstraint))]
+        fn image_constraint(&self) -> Option<Retained<image::Constraint>> {
+            match &self.ivars().ty {
+                FeatureType::Image(image) => Some(make(image.clone())),
                 _ => None,
             }
         }
@@ -117,7 +127,7 @@ define_class!(
 
         #[unsafe(method_id(shapeConstraint))]
         fn shape_constraint(&self) -> Retained<ShapeConstraint> {
-            crate::instance::make(self.ivars().clone())
+            make(self.ivars().clone())
         }
     }
 );

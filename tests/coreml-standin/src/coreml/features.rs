@@ -1,26 +1,32 @@
 //! `MLFeatureValue` and `MLDictionaryFeatureProvider`.
 
+use std::ptr::null_mut;
+
 use anemeter::mil::FeatureType;
 use objc2::rc::{Allocated, Retained};
 use objc2::runtime::{AnyObject, NSObject, NSZone, ProtocolObject};
 use objc2::{ClassType, DefinedClass, Message, define_class, msg_send};
 use objc2_core_ml::{MLFeatureProvider, MLFeatureValue, MLMultiArray};
+use objc2_core_video::CVPixelBuffer;
 use objc2_foundation::{NSDictionary, NSError, NSSet, NSString};
 
 use super::code;
 use crate::foundation::error::Failure;
 use crate::instance::{make, make_public};
 
-/// `MLFeatureTypeInt64`, `MLFeatureTypeString`, `MLFeatureTypeMultiArray` and `MLFeatureTypeDictionary`.
+/// `MLFeatureTypeInt64`, `MLFeatureTypeString`, `MLFeatureTypeImage`, `MLFeatureTypeMultiArray` and
+/// `MLFeatureTypeDictionary`.
 const INT64: isize = 1;
 const STRING: isize = 3;
+pub(super) const IMAGE: isize = 4;
 pub(super) const MULTI_ARRAY: isize = 5;
 const DICTIONARY: isize = 6;
 
-/// What a value is, and its array if it is one. Nobody reads labels and probabilities by name.
+/// What a value is, and its array or image if it is one. Nobody reads labels and probabilities by name.
 struct Content {
     kind: isize,
     array: Option<Retained<MLMultiArray>>,
+    image: Option<Retained<CVPixelBuffer>>,
 }
 
 define_class!(
@@ -32,7 +38,12 @@ define_class!(
     impl Value {
         #[unsafe(method_id(featureValueWithMultiArray:))]
         fn of_array(array: &MLMultiArray) -> Retained<Self> {
-            make(Content { kind: MULTI_ARRAY, array: Some(array.retain()) })
+            make(Content { kind: MULTI_ARRAY, array: Some(array.retain()), image: None })
+        }
+
+        #[unsafe(method_id(featureValueWithPixelBuffer:))]
+        fn of_image(image: &CVPixelBuffer) -> Retained<Self> {
+            make(Content { kind: IMAGE, array: None, image: Some(Message::retain(image)) })
         }
 
         #[unsafe(method(type))]
@@ -48,6 +59,12 @@ define_class!(
         #[unsafe(method_id(multiArrayValue))]
         fn array(&self) -> Option<Retained<MLMultiArray>> {
             self.ivars().array.clone()
+        }
+
+        // No `method_id`: results of those are encoded as objects, and this is a type of Core Video's.
+        #[unsafe(method(imageBufferValue))]
+        fn image(&self) -> *mut CVPixelBuffer {
+            self.ivars().image.clone().map_or(null_mut(), Retained::autorelease_ptr)
         }
 
         #[unsafe(method_id(copyWithZone:))]
@@ -132,7 +149,7 @@ pub(super) fn of_array(array: &MLMultiArray) -> Retained<MLFeatureValue> {
 /// What a classifier gives beside arrays: a label, or probabilities by name.
 pub(super) fn of_classifier(ty: &FeatureType) -> Option<Retained<MLFeatureValue>> {
     let kind = kind_of_classifier(ty)?;
-    Some(make_public::<Value, _>(Content { kind, array: None }))
+    Some(make_public::<Value, _>(Content { kind, array: None, image: None }))
 }
 
 /// `MLFeatureType` of what classifiers give beside arrays.

@@ -8,6 +8,7 @@ mod description;
 mod device;
 mod features;
 mod handler;
+mod image;
 mod model;
 mod options;
 mod plan;
@@ -27,6 +28,7 @@ pub(crate) fn register() {
     configuration::register();
     array::register();
     features::register();
+    image::register();
     description::register();
     options::register();
     state::register();

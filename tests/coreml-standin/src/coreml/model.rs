@@ -5,15 +5,15 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 use anemeter::kernels::convert;
-use anemeter::mil::FeatureType;
+use anemeter::mil::{Feature, FeatureType};
 use anemeter::runtime::{RuntimeError, Session};
-use anemeter::tensor::{DType, TensorView};
+use anemeter::tensor::{DType, Tensor, TensorView};
 use objc2::rc::Retained;
 use objc2::runtime::{AnyObject, NSObject, ProtocolObject};
-use objc2::{ClassType, DefinedClass, Message, define_class, msg_send};
+use objc2::{ClassType, DefinedClass, define_class, msg_send};
 use objc2_core_ml::{
-    MLFeatureProvider, MLModel, MLModelConfiguration, MLModelDescription, MLMultiArray, MLPredictionOptions,
-    MLState,
+    MLFeatureProvider, MLFeatureValue, MLModel, MLModelConfiguration, MLModelDescription, MLMultiArray,
+    MLPredictionOptions, MLState,
 };
 use objc2_foundation::{NSError, NSString, NSURL};
 
@@ -21,7 +21,7 @@ use super::array::{self, Array, Spacing};
 use super::handler::{Handler, complete};
 use super::program::Function;
 use super::state::{self, State};
-use super::{code, compile, configuration, description, features, options};
+use super::{code, compile, configuration, description, features, image, options};
 use crate::fault::{self, Fault};
 use crate::foundation::error::Failure;
 use crate::instance::{behind, make_public};
@@ -195,21 +195,19 @@ impl Model {
                 "processRequest:model:qos:qIndex:modelStringID:options:returnValue:error:: 0x1d: Program Inference error",
             ));
         }
-        let arrays = self.inputs(features)?;
-        let elements: Vec<Cow<'_, [u8]>> =
-            arrays.iter().map(|(_, array)| behind::<Array>(array).elements()).collect();
+        let given = self.inputs(features)?;
+        let elements: Vec<Cow<'_, [u8]>> = given.iter().map(|(_, given)| given.elements()).collect();
         let mut inputs = Vec::new();
-        for ((name, array), elements) in arrays.iter().zip(&elements) {
-            let array: &Array = behind(array);
-            let view = TensorView::new(array.dtype(), array.shape(), elements);
+        for ((name, given), elements) in given.iter().zip(&elements) {
+            let view = TensorView::new(given.dtype(), given.shape(), elements);
             inputs.push((*name, view.map_err(|error| invalid(format!("{name}: {error}")))?));
         }
         self.compute(&inputs, state, options)
     }
 
-    /// The arrays of the inputs that are given; what is missing is found when they are used.
-    fn inputs(&self, features: &Features) -> Result<Vec<(&str, Retained<MLMultiArray>)>, Failure> {
-        let mut arrays = Vec::new();
+    /// The inputs that are given; what is missing is found when they are used.
+    fn inputs(&self, features: &Features) -> Result<Vec<(&str, Given)>, Failure> {
+        let mut inputs = Vec::new();
         for feature in &self.ivars().function.interface.inputs {
             // SAFETY: the provider answers for any name.
             let Some(value) = (unsafe { features.featureValueForName(&NSString::from_str(&feature.name)) })
@@ -219,17 +217,12 @@ impl Model {
                 }
                 return Err(invalid(format!("Feature {} is required but not specified.", feature.name)));
             };
-            // SAFETY: a plain getter.
-            let Some(array) = (unsafe { value.multiArrayValue() }) else {
-                return Err(invalid(format!("Feature {} is not a multi array.", feature.name)));
-            };
+            inputs.push((feature.name.as_str(), Given::of(feature, &value)?));
             if fault::is_on(Fault::InputsKept) {
-                let kept: Retained<AnyObject> = array.retain().into();
-                self.ivars().kept.lock().unwrap_or_else(PoisonError::into_inner).push(kept);
+                self.ivars().kept.lock().unwrap_or_else(PoisonError::into_inner).push(value.into());
             }
-            arrays.push((feature.name.as_str(), array));
         }
-        Ok(arrays)
+        Ok(inputs)
     }
 
     fn compute(
@@ -278,6 +271,51 @@ impl Model {
             values.push((feature.name.clone(), features::of_array(&array)));
         }
         Ok(Some(features::provider(values)))
+    }
+}
+
+/// An input of a prediction.
+enum Given {
+    Array(Retained<MLMultiArray>),
+    Image(Tensor),
+}
+
+impl Given {
+    fn of(feature: &Feature, value: &MLFeatureValue) -> Result<Given, Failure> {
+        let name = &feature.name;
+        if let FeatureType::Image(ty) = &feature.ty {
+            // SAFETY: a plain getter.
+            let buffer = unsafe { value.imageBufferValue() };
+            let buffer = buffer.ok_or_else(|| invalid(format!("Feature {name} is not an image.")))?;
+            let pixels = image::pixels(ty, &buffer);
+            return pixels
+                .map(Given::Image)
+                .map_err(|problem| invalid(format!("Feature {name}: {problem}.")));
+        }
+        // SAFETY: a plain getter.
+        let array = unsafe { value.multiArrayValue() };
+        array.map(Given::Array).ok_or_else(|| invalid(format!("Feature {name} is not a multi array.")))
+    }
+
+    fn elements(&self) -> Cow<'_, [u8]> {
+        match self {
+            Given::Array(array) => behind::<Array>(array).elements(),
+            Given::Image(pixels) => pixels.bytes()[..].into(),
+        }
+    }
+
+    fn dtype(&self) -> DType {
+        match self {
+            Given::Array(array) => behind::<Array>(array).dtype(),
+            Given::Image(pixels) => pixels.dtype(),
+        }
+    }
+
+    fn shape(&self) -> &[usize] {
+        match self {
+            Given::Array(array) => behind::<Array>(array).shape(),
+            Given::Image(pixels) => pixels.shape(),
+        }
     }
 }
 

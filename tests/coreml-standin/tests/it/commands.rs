@@ -4,9 +4,11 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
+use anemeter::mil::{ColorSpace, ImageSizes};
 use serde_json::Value;
 
 use crate::balance::balanced;
+use crate::images;
 use crate::scene::Scene;
 
 /// A workload of two launches.
@@ -89,4 +91,26 @@ fn a_form_that_fails_its_trial_is_not_taken() {
         assert_eq!(choice["form"], form, "{fault}: {choice} {}", text(&done));
         assert!(!choice["reason"].as_str().unwrap().is_empty());
     }
+}
+
+#[test]
+fn bench_measures_images_of_every_size() {
+    let _balance = balanced(&[]);
+    let scene = Scene::new();
+    let sizes = ImageSizes::Enumerated(vec![(7, 5), (16, 4)]);
+    let package = scene.package(images::scaled(ColorSpace::Rgb, sizes));
+    let out = scene.path("out");
+    let mut command = scene.anemeter(&["bench", "--force", "--runtime", "coreml", "--launches", "2"]);
+    let done = command.arg(package.path()).arg("--out").arg(&out).output().unwrap();
+    let report = fs::read(out.join("report.json")).unwrap_or_else(|_| panic!("{}", text(&done)));
+    let report: Value = serde_json::from_slice(&report).unwrap();
+    assert_eq!(done.status.code(), Some(0), "{}", text(&done));
+    for launch in report["launches"].as_array().unwrap() {
+        assert_eq!(launch["outcome"], "completed", "{launch}");
+        for case in ["main 5x7", "main 4x16"] {
+            let predictions = launch["predictions"].as_array().unwrap();
+            assert!(predictions.iter().any(|one| one["case"] == case), "{case}: {launch}");
+        }
+    }
+    assert_eq!(report["runtime"]["name"], "coreml");
 }

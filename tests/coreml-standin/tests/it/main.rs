@@ -9,6 +9,7 @@ mod faults;
 #[path = "../../../it/support/fixtures.rs"]
 #[allow(dead_code, reason = "made for more tests than these")]
 mod fixtures;
+mod images;
 mod module;
 #[path = "../../../it/support/numbers.rs"]
 mod numbers;

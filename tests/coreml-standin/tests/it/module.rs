@@ -4,10 +4,7 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anemeter::mil::{
-    Builder, ColorSpace, FeatureType, ImageSizes, ImageType, Literal, LiteralData, Model, Opset, TensorType,
-    Type,
-};
+use anemeter::mil::{Builder, Literal, LiteralData, Model, Opset, TensorType, Type};
 use anemeter::package::Package;
 use anemeter::runtime::{
     Availability, Hints, LoadOptions, ReshapeFrequency, Runtime, RuntimeError, Session, Specialization,
@@ -24,7 +21,12 @@ use crate::fixtures;
 use crate::scene::{Scene, driver, greedy, halves, output};
 
 /// Predicts with both and compares every byte of an output.
-fn agree(both: &mut [Box<dyn Session>; 2], function: &str, inputs: &[(&str, &Tensor)], outputs: &[&str]) {
+pub(crate) fn agree(
+    both: &mut [Box<dyn Session>; 2],
+    function: &str,
+    inputs: &[(&str, &Tensor)],
+    outputs: &[&str],
+) {
     let inputs: Vec<_> = inputs.iter().map(|(name, tensor)| (*name, tensor.view())).collect();
     for session in both.iter_mut() {
         session.predict(function, &inputs).unwrap();
@@ -223,31 +225,6 @@ fn classifiers_give_their_tensors_and_leave_labels_out() {
 }
 
 #[test]
-fn images_are_refused_before_the_call() {
-    let balance = balanced(&[]);
-    let scene = Scene::new();
-    let mut main = Builder::new("main", Opset::Ios18);
-    let image = main.input("image", TensorType::fixed(DType::F32, &[1, 3, 2, 2]));
-    let y = main.op("relu").arg("x", image).named("y").push().unwrap();
-    let mut model = Model::single(main.finish(&[y]));
-    model.interface_mut("main").unwrap().inputs[0].ty = FeatureType::Image(ImageType {
-        width: 2,
-        height: 2,
-        color: ColorSpace::Rgb,
-        sizes: ImageSizes::Fixed,
-    });
-    let mut session = scene_of(&scene, model);
-    let before = balance.faults.predictions();
-    let pixels = Tensor::from_slice(&[2, 2, 3], &[7u8; 12]).unwrap();
-    let error = session.predict("main", &[("image", pixels.view())]).unwrap_err().to_string();
-    assert!(
-        error.contains("`image` is an image, and the coreml runtime takes and gives no images"),
-        "{error}"
-    );
-    assert_eq!(balance.faults.predictions(), before, "Core ML was not asked");
-}
-
-#[test]
 fn int8_arrays_agree_in_both_directions() {
     let _balance = balanced(&[]);
     let scene = Scene::new();
@@ -403,7 +380,7 @@ fn nothing_is_left_after_a_thousand_predictions_and_their_errors() {
     assert_eq!(census::take(), before, "while the sessions live, nothing is added");
 }
 
-fn scene_of(scene: &Scene, model: Model) -> Box<dyn Session> {
+pub(crate) fn scene_of(scene: &Scene, model: Model) -> Box<dyn Session> {
     let package = fixtures::write(model, &scene.path(""), "other.mlpackage");
     let package = Package::open(package).unwrap();
     scene.core_ml().load(&package, &LoadOptions::default()).unwrap().session()

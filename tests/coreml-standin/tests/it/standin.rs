@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, mpsc};
 
+use anemeter::mil::{ColorSpace, ImageSizes};
 use block2::{RcBlock, StackBlock};
 use coreml_standin::census;
 use coreml_standin::fault::Fault;
@@ -15,13 +16,15 @@ use objc2::rc::{Retained, autoreleasepool};
 use objc2::runtime::{AnyObject, NSObject, ProtocolObject};
 use objc2::{AnyThread, DefinedClass, define_class, msg_send};
 use objc2_core_ml::{
-    MLComputePlan, MLComputeUnits, MLDictionaryFeatureProvider, MLFeatureProvider, MLFeatureValue, MLModel,
-    MLModelConfiguration, MLMultiArray, MLMultiArrayDataType, MLPredictionOptions,
+    MLComputePlan, MLComputeUnits, MLDictionaryFeatureProvider, MLFeatureProvider, MLFeatureType,
+    MLFeatureValue, MLImageSizeConstraintType, MLModel, MLModelConfiguration, MLMultiArray,
+    MLMultiArrayDataType, MLPredictionOptions,
 };
+use objc2_core_video::kCVPixelFormatType_32BGRA;
 use objc2_foundation::{NSArray, NSDictionary, NSError, NSNumber, NSSet, NSString, NSURL};
 
 use crate::balance::balanced;
-use crate::fixtures;
+use crate::{fixtures, images};
 
 /// What a completion handler was given: an object, or the text of an error.
 fn completed<T: objc2::Message + 'static>(
@@ -309,6 +312,31 @@ fn classes_of_the_program_work_like_those_of_the_system() {
             model.predictionFromFeatures_error(ProtocolObject::from_ref(&*own)).unwrap()
         };
         assert_eq!(read(&outputs, "y").1, expected(&package, "decode", &[1, 8], &input));
+    });
+}
+
+#[test]
+fn descriptions_say_which_images_are_taken() {
+    let _balance = balanced(&[]);
+    let folder = tempfile::tempdir().unwrap();
+    let sizes = ImageSizes::Enumerated(vec![(7, 5), (16, 4)]);
+    let package = fixtures::write(images::scaled(ColorSpace::Bgr, sizes), folder.path(), "image.mlpackage");
+    autoreleasepool(|_| {
+        let model = load(&compile(&package).unwrap(), None).unwrap();
+        // SAFETY: plain getters of objects that the model gave.
+        unsafe {
+            let inputs = model.modelDescription().inputDescriptionsByName();
+            let input = inputs.objectForKey(&NSString::from_str("image")).unwrap();
+            assert_eq!((input.r#type(), input.multiArrayConstraint()), (MLFeatureType::Image, None));
+            let image = input.imageConstraint().unwrap();
+            assert_eq!((image.pixelsWide(), image.pixelsHigh()), (7, 5));
+            assert_eq!(image.pixelFormatType(), kCVPixelFormatType_32BGRA);
+            let sizes = image.sizeConstraint();
+            assert_eq!(sizes.r#type(), MLImageSizeConstraintType::Enumerated);
+            let sizes = sizes.enumeratedImageSizes();
+            let sizes: Vec<_> = sizes.iter().map(|size| (size.pixelsWide(), size.pixelsHigh())).collect();
+            assert_eq!(sizes, [(7, 5), (16, 4)]);
+        }
     });
 }
 

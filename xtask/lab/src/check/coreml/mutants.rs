@@ -115,7 +115,7 @@ fn test(project: &Project, copy: &Path) -> Result<Fate> {
     let mut tests = project.command(&program.path);
     tests
         .current_dir(copy.join(PACKAGE))
-        .args(["module::", "faults::"])
+        .args(["module::", "images::", "faults::"])
         .stdout(file.try_clone()?)
         .stderr(file);
     let mut child = tests.spawn().context("start the tests")?;
