@@ -12,8 +12,7 @@ use super::faults::no_layer_drifts;
 use super::{export, verify, verify_json};
 use crate::support::architectures::{self, Tiny};
 use crate::support::checkpoints::write_text;
-use crate::support::command::{self, arg};
-use crate::support::damage::put;
+use crate::support::command::arg;
 use crate::support::decoders::stablelm;
 
 /// Exports with every matrix compressed, however small it is.
@@ -135,7 +134,11 @@ fn rotated_models() -> Vec<(Tiny, bool, &'static str)> {
         (architectures::llama("tied", &tied), true, value),
         (architectures::llama("untied", &json!({})), true, value),
         (architectures::gpt2("gpt2", &json!({})), true, "transformer.h.1.mlp.c_fc.weight"),
-        (stablelm("stablelm", &json!({})), true, "model.layers.1.mlp.up_proj.weight"),
+        (
+            stablelm("stablelm", &json!({"partial_rotary_factor": 0.34})),
+            true,
+            "model.layers.1.mlp.up_proj.weight",
+        ),
         (architectures::gemma3("values-only", &local), false, value),
     ]
 }
@@ -165,14 +168,6 @@ fn rotated_weights_and_layers_are_compared_in_their_own_coordinates() {
         assert_eq!(code, 1, "{name}");
         let part = weight.rsplit('.').nth(1).unwrap();
         assert!(failures.iter().any(|failure| failure["metric"] == "weight_cosine"), "{part}: {failures:?}");
-
-        // Weights that are not where the manifest says that they are.
-        let file = bundle.join("export.json");
-        let mut manifest = command::json(&file);
-        manifest["rotated"]["is_used"] = json!(false);
-        put(&file, manifest.to_string().as_bytes());
-        let (code, _) = verify_json(&bundle, &checkpoint, &few);
-        assert_eq!(code, 1, "{name}");
     }
 }
 
