@@ -2,13 +2,16 @@
 //! chosen by; with codes that are chosen by the weights alone, and by another text.
 
 mod forms;
+mod outliers;
 mod targets;
+mod theirs;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use anemeter::bundle::Bundle;
 use anemeter::compress::TensorLog;
+use anemeter::generate::{Input, Text};
 use anemeter::harness::records;
 use anemeter::report::{Quality, Record};
 use anemeter::vocabulary::RuntimeName;
@@ -28,7 +31,7 @@ use xtask::record;
 /// The text that is scored, and the fewest tokens it must have. Calibration and `--precision auto` choose by others.
 const TEXT: &str = "src/quickstart/merrow.txt";
 const LEAST_TOKENS: usize = 4000;
-const SEQ_LEN: &str = "512";
+const SEQ_LEN: usize = 512;
 
 /// The text that is calibrated by.
 const CALIBRATION: &str = "xtask/lab/src/bench/quality/calibration.txt";
@@ -63,11 +66,15 @@ pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome
         );
         rows.push(row);
     }
+    let ids = bench.ids()?;
     fs::remove_dir_all(&bench.folder)?;
     if only.is_some() {
         return Ok(Outcome::Checked(format!("{} of {} precisions, not judged", rows.len(), forms::count())));
     }
-    let (table, targets) = (table(&rows)?, targets(&rows)?);
+    let theirs = theirs::measure(project, &bench.model, (&ids, SEQ_LEN)).map_err(|why| format!("{why:#}"));
+    let targets = targets(&rows, &theirs)?;
+    let table = table(&rows, theirs.as_deref().unwrap_or_default())?;
+    let table = format!("{table}\n{}", outliers::table(&bench.model, &ids)?);
     let judged = targets::text(&targets);
     println!("\n{table}\n{judged}");
     if recorded {
@@ -92,6 +99,14 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
+    /// The tokens of the text that is scored, by the tokenizer of the last bundle.
+    fn ids(&self) -> Result<Vec<u32>> {
+        let bundle = Bundle::open(self.folder.join("bundle"))?;
+        let text = fs::read_to_string(self.project.root.join(TEXT))?;
+        let known = Text::open(&bundle, None)?.context("the bundle has no tokenizer")?;
+        Ok(known.tokens(Input::Raw(&text), usize::MAX)?)
+    }
+
     /// Exports a form and scores the text with it.
     fn measure(&self, form: Form) -> Result<Row> {
         let Bench { project, program, model, folder } = self;
@@ -99,7 +114,9 @@ impl Bench<'_> {
         let calibration = project.root.join(CALIBRATION);
         let path = |word: &'static str| -> &Path { word.as_ref() };
         let mut export: Vec<&Path> = vec![program, path("export"), model, path("-o"), &output];
-        export.extend(["--overwrite", "--shapes", SEQ_LEN].map(path));
+        let seq_len = SEQ_LEN.to_string();
+        export.extend(["--overwrite", "--shapes"].map(path));
+        export.push(seq_len.as_ref());
         match form.wish {
             Wish::Flags(flags) => export.extend(flags.iter().copied().map(path)),
             Wish::Every(precision) => {

@@ -3,12 +3,18 @@
 use anyhow::{Context, Result};
 
 use super::forms::{AUTO, FP16, INT4, INT8, LUT4, LUT6, UNIFORM};
+use super::theirs::{self, Theirs};
 
 /// How much worse than fp16 int8 may be, in per cent.
 const MOST_INT8: f64 = 0.5;
 
 /// How much worse than fp16 a precision may be, in per cent, in the best of its forms.
 const MOST: &[(&str, f64)] = &[(INT4, 6.0), (LUT4, 30.0), (UNIFORM, 60.0), (LUT6, 1.0), (AUTO, 15.0)];
+
+/// How much larger than a file of llama.cpp's the package may be that it is compared with, and how far llama.cpp without
+/// compression may be from fp16: the tokens and windows are the same.
+const LARGER: f64 = 0.03;
+const MOST_APART: f64 = 1.0;
 
 /// What a form came to.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,7 +32,7 @@ pub(super) struct Row {
     pub(super) peak_bytes: u64,
 }
 
-pub(super) fn table(rows: &[Row]) -> Result<String> {
+pub(super) fn table(rows: &[Row], theirs: &[Theirs]) -> Result<String> {
     let reference = named(rows, FP16)?.perplexity;
     let mut text = "| precision | bits per weight | package | perplexity | against fp16 | export, CPU time | peak memory |\n\
                     |---|---|---|---|---|---|---|\n"
@@ -41,6 +47,14 @@ pub(super) fn table(rows: &[Row]) -> Result<String> {
             change(row, reference),
             row.cpu_seconds,
             row.peak_bytes as f64 / 1e6
+        );
+    }
+    for row in theirs {
+        let change = (row.perplexity / reference - 1.0) * 100.0;
+        let megabytes = row.bytes as f64 / 1e6;
+        text += &format!(
+            "| {} | – | {megabytes:.1} MB | {:.3} | {change:+.2} % | – | – |\n",
+            row.name, row.perplexity
         );
     }
     Ok(text)
@@ -62,7 +76,7 @@ pub(super) fn text(targets: &[Target]) -> String {
     text
 }
 
-pub(super) fn targets(rows: &[Row]) -> Result<Vec<Target>> {
+pub(super) fn targets(rows: &[Row], theirs: &Result<Vec<Theirs>, String>) -> Result<Vec<Target>> {
     let reference = named(rows, FP16)?.perplexity;
     let int8 = change(named(rows, INT8)?, reference);
     let (uniform, auto) = (named(rows, UNIFORM)?.perplexity, named(rows, AUTO)?.perplexity);
@@ -87,7 +101,45 @@ pub(super) fn targets(rows: &[Row]) -> Result<Vec<Target>> {
             is_met: change <= most,
         });
     }
+    match theirs {
+        Ok(theirs) => targets.extend(theirs.iter().map(|theirs| against(rows, reference, theirs))),
+        Err(why) => targets.push(Target {
+            what: "no worse than llama.cpp at about the same bytes".to_owned(),
+            measured: format!("not measured: {why}"),
+            is_met: false,
+        }),
+    }
     Ok(targets)
+}
+
+/// The best row that is no larger than llama.cpp's file, but for a little.
+fn against(rows: &[Row], reference: f64, theirs: &Theirs) -> Target {
+    let Theirs { name, bytes, perplexity, tokens } = theirs;
+    if *name == theirs::F16 {
+        let change = (perplexity / reference - 1.0) * 100.0;
+        return Target {
+            what: format!("{name} within {MOST_APART} % of fp16 here, on the same tokens"),
+            measured: format!("{change:+.2} % on {tokens} tokens"),
+            is_met: change.abs() <= MOST_APART && rows.iter().all(|row| row.tokens == *tokens),
+        };
+    }
+    let small = rows.iter().filter(|row| row.bytes as f64 <= *bytes as f64 * (1.0 + LARGER));
+    let best = small.min_by(|a, b| a.perplexity.total_cmp(&b.perplexity));
+    let megabytes = |bytes: u64| bytes as f64 / 1e6;
+    Target {
+        what: format!("no worse than {name} at about the same bytes"),
+        measured: match best {
+            Some(row) => format!(
+                "{:.3} with {:.1} MB ({}) against {perplexity:.3} with {:.1} MB",
+                row.perplexity,
+                megabytes(row.bytes),
+                row.name,
+                megabytes(*bytes)
+            ),
+            None => format!("nothing is as small as {:.1} MB", megabytes(*bytes)),
+        },
+        is_met: best.is_some_and(|row| row.perplexity <= *perplexity),
+    }
 }
 
 /// By how much a row is worse than the reference, in per cent.
@@ -126,17 +178,39 @@ mod tests {
         rows
     }
 
+    fn theirs(perplexity: f64, bytes: u64) -> Result<Vec<Theirs>, String> {
+        let row = |name, bytes, perplexity| Theirs { name, bytes, tokens: 4600, perplexity };
+        Ok(vec![row(theirs::F16, 540_000_000, 20.1), row("llama.cpp Q4_0", bytes, perplexity)])
+    }
+
+    #[test]
+    fn llama_cpp_is_compared_at_about_the_same_bytes() {
+        let rows = rows(20.0, 44.0);
+        let met = |theirs: &Result<Vec<Theirs>, String>| {
+            let targets = targets(&rows, theirs).unwrap();
+            targets[7..].iter().map(|target| target.is_met).collect::<Vec<_>>()
+        };
+        assert_eq!(met(&theirs(22.0, 265_000_000)), [true, true]);
+        assert_eq!(met(&theirs(19.5, 265_000_000)), [true, false]);
+        assert_eq!(met(&theirs(22.0, 260_000_000)), [true, false], "nothing is as small");
+        assert_eq!(met(&Err("there is no npm".to_owned())), [false]);
+        let mut other = theirs(22.0, 265_000_000).unwrap();
+        other[0].tokens -= 1;
+        assert_eq!(met(&Ok(other)), [false, true]);
+    }
+
     #[test]
     fn each_target_can_be_missed_and_names_the_better_row() {
-        let met =
-            |rows: &[Row]| targets(rows).unwrap().iter().map(|target| target.is_met).collect::<Vec<_>>();
+        let met = |rows: &[Row]| {
+            targets(rows, &Ok(Vec::new())).unwrap().iter().map(|target| target.is_met).collect::<Vec<_>>()
+        };
         let first = |int8, auto| met(&rows(int8, auto))[..2].to_vec();
         assert_eq!(met(&rows(20.09, 44.0)), [true; 7]);
         assert_eq!(first(20.11, 44.0), [false, true]);
         assert_eq!(first(19.89, 44.0), [false, true]);
         assert_eq!(first(20.0, 45.0), [true, false]);
         let all = rows(20.0, 44.0);
-        let said = text(&targets(&all).unwrap());
+        let said = text(&targets(&all, &Ok(Vec::new())).unwrap());
         assert!(
             said.contains("| int4: at most +6 % of fp16 | +5.00 % (int4, rotated and calibrated) | met |"),
             "{said}"
@@ -145,14 +219,15 @@ mod tests {
             let mut rows = all.clone();
             rows[5 + 2 * missed].perplexity *= 1.05;
             assert!(!met(&rows)[2 + missed]);
-            assert!(text(&targets(&rows).unwrap()).contains(", calibrated) | MISSED |"));
+            assert!(text(&targets(&rows, &Ok(Vec::new())).unwrap()).contains(", calibrated) | MISSED |"));
         }
-        assert!(targets(&all[..3]).is_err());
+        assert!(targets(&all[..3], &Ok(Vec::new())).is_err());
     }
 
     #[test]
     fn the_table_compares_with_fp16() {
-        let text = table(&rows(20.1, 24.0)).unwrap();
+        let text = table(&rows(20.1, 24.0), &theirs(22.0, 90_000_000).unwrap()).unwrap();
+        assert!(text.contains("| llama.cpp Q4_0 | – | 90.0 MB | 22.000 | +10.00 % | – | – |\n"), "{text}");
         assert!(
             text.contains("| fp16 | 4.50 | 270.8 MB | 20.000 | +0.00 % | 100.0 s | 900 MB |\n"),
             "{text}"
