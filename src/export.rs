@@ -72,6 +72,16 @@ pub struct Request {
 }
 
 impl Request {
+    /// Fails if the precision makes most models useless and nobody asked for just that.
+    fn check_precision(&self) -> Result<(), ExportError> {
+        match (&self.precision, &self.options.precision) {
+            (PrecisionPlan::Fixed, Some(plan)) if plan.default.needs_data() => {
+                Err(ExportError::NeedsData(plan.default))
+            }
+            _ => Ok(()),
+        }
+    }
+
     fn destination(&self) -> Destination {
         let sources = vec![("checkpoint", self.checkpoint.clone())];
         Destination { output: self.output.clone(), overwrite: self.overwrite, sources }
@@ -115,6 +125,7 @@ impl Progress for () {
 
 /// Exports a checkpoint. The bundle appears whole or not at all.
 pub fn export(request: &Request, progress: &dyn Progress) -> Result<Bundle, ExportError> {
+    request.check_precision()?;
     request.destination().check()?;
     let mut phases = Phases::default();
     progress.began("open", None);
@@ -140,6 +151,7 @@ pub fn export(request: &Request, progress: &dyn Progress) -> Result<Bundle, Expo
 
 /// Exports a checkpoint for Apple's programs for language models. The folder appears whole or not at all.
 pub fn export_apple_llm(request: &Request, progress: &dyn Progress) -> Result<AppleLlmBundle, ExportError> {
+    request.check_precision()?;
     apple_llm::check(request)?;
     if request.options.range_repair == Some(true) {
         return Err(ExportError::option("range_repair", "is not for this layout yet"));

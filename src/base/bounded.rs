@@ -16,7 +16,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::contain::contained;
+use super::contain::{Panicked, contained};
 
 /// What work may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +39,8 @@ pub enum Exceeded {
     /// No thread could be started.
     Thread(String),
 }
+
+impl std::error::Error for Exceeded {}
 
 impl fmt::Display for Exceeded {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -94,12 +96,12 @@ pub fn bounded<R: Send + 'static>(
     outcome
 }
 
-fn wait<R>(receiver: &mpsc::Receiver<Result<R, String>>, slot: u64, budget: Budget) -> Result<R, Exceeded> {
+fn wait<R>(receiver: &mpsc::Receiver<Result<R, Panicked>>, slot: u64, budget: Budget) -> Result<R, Exceeded> {
     const LOOK: Duration = Duration::from_millis(5);
     let began = Instant::now();
     loop {
         match receiver.recv_timeout(LOOK) {
-            Ok(done) => return done.map_err(Exceeded::Panic),
+            Ok(done) => return done.map_err(|Panicked(said)| Exceeded::Panic(said)),
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(Exceeded::Thread("it has ended".to_owned()));
             }

@@ -8,9 +8,13 @@ thread_local! {
     static CONTAINED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Does the work; if it panics, gives what the panic said, and nothing is printed. What the work was about to change is
-/// not to be used after that.
-pub fn contained<R>(work: impl FnOnce() -> R) -> Result<R, String> {
+/// Work that panicked, and what it said.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Panicked(pub String);
+
+/// Does the work; if it panics, nothing is printed. What the work was about to change is not to be used after that.
+pub fn contained<R>(work: impl FnOnce() -> R) -> Result<R, Panicked> {
     static QUIET: Once = Once::new();
     QUIET.call_once(|| {
         let usual = panic::take_hook();
@@ -25,7 +29,8 @@ pub fn contained<R>(work: impl FnOnce() -> R) -> Result<R, String> {
     CONTAINED.set(outer);
     done.map_err(|payload| {
         let text = payload.downcast_ref::<String>().map(String::as_str);
-        text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("no reason given").to_owned()
+        let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
+        Panicked(text.unwrap_or("no reason given").to_owned())
     })
 }
 
@@ -38,7 +43,10 @@ mod tests {
         assert_eq!(contained(|| 1), Ok(1));
         let nothing: &[u8] = &[];
         let said = contained(|| nothing.first().copied().expect("there is nothing")).unwrap_err();
-        assert_eq!(said, "there is nothing");
-        assert_eq!(contained(|| contained(|| panic!("inner {}", 1))), Ok(Err::<(), _>("inner 1".to_owned())));
+        assert_eq!(said.to_string(), "there is nothing");
+        assert_eq!(
+            contained(|| contained(|| panic!("inner {}", 1))),
+            Ok(Err::<(), _>(Panicked("inner 1".to_owned())))
+        );
     }
 }

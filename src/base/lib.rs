@@ -4,13 +4,13 @@
 pub mod advice;
 pub mod atomic;
 pub mod bounded;
-pub mod carried;
 pub mod config;
 pub mod contain;
 pub mod engine;
 pub mod files;
 pub mod function_name;
 pub mod hardware;
+pub mod recurrent;
 pub mod schema;
 pub mod text;
 pub mod time;

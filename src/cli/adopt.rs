@@ -21,7 +21,7 @@ pub(super) struct Args {
     packages: Vec<PathBuf>,
     /// Folder of the bundle.
     #[arg(short, long, value_name = "DIR")]
-    output: PathBuf,
+    out: PathBuf,
     /// tokenizer.json of a language model; chat template and special tokens are read from the files beside it.
     #[arg(long, value_name = "FILE")]
     tokenizer: Option<PathBuf>,
@@ -43,7 +43,7 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let adopted = adopt::adopt(&Request {
         packages: args.packages.clone(),
-        output: args.output.clone(),
+        output: args.out.clone(),
         tokenizer: args.tokenizer.clone(),
         contract: args.contract.clone(),
         name: args.name.clone(),

@@ -9,6 +9,7 @@ use super::units::Bytes;
 use super::{Failure, Output, Result, Status};
 use crate::compress::{self, ExpectedLoss, Log, Plan, Precision, Raised, TensorLog};
 use crate::config;
+use crate::export::destination::check_apart;
 use crate::mil::verify::verify_rewritten;
 use crate::package::{self, Package, Summary, WriteOptions};
 use crate::render::Table;
@@ -70,6 +71,7 @@ struct Document<'a> {
 
 pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     let plan = plan(args)?;
+    check_apart(("package", &args.package), &args.out)?;
     let package = Package::open(&args.package)?;
     let (model, compression) = compress::apply(package.model().clone(), &plan)
         .map_err(|error| Failure::from(error).about(&args.package.display().to_string()))?;

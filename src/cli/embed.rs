@@ -28,7 +28,7 @@ anemeter embed embeddinggemma --text 'capital of France' --prompt query --json\n
 anemeter embed reranker --text 'capital of France' --pair 'Paris is the capital of France.'"
 )]
 pub(super) struct Args {
-    /// The bundle that `anemeter export` wrote of an encoder.
+    /// The bundle that `anemeter export` wrote of an encoder; encoders of others are measured, not driven.
     bundle: PathBuf,
     /// A text; again for further texts.
     #[arg(long, value_name = "TEXT", required_unless_present_any = ["file", "token_ids"])]

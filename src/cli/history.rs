@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use rayon::prelude::*;
 
 use super::inputs::read_report;
-use super::output::{keep_measurement, write_file};
+use super::output::{json, keep_measurement, write_file};
 use super::{Failure, Output, Result, Status};
 use crate::baseline::Store;
 use crate::history::{DEFAULT_FALSE_RATE, Entry, formats, history};
@@ -58,6 +58,13 @@ enum Format {
     BenchmarkActionSmaller,
 }
 
+impl Format {
+    /// Whether programs read it: what is not seen is escaped in it already, by its own rules.
+    fn is_document(self) -> bool {
+        !matches!(self, Format::Text | Format::Html | Format::Md)
+    }
+}
+
 fn share(text: &str) -> Result<f64, String> {
     let value: f64 = text.parse().map_err(|_| "should be a number".to_owned())?;
     match (0.001..=0.2).contains(&value) {
@@ -76,28 +83,27 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
             .with_help("give reports of `anemeter bench`, or a folder of baselines"));
     }
     let history = history(entries, args.false_rate);
-    let json = |result: serde_json::Result<String>| {
-        result.map(|text| text + "\n").map_err(|e| Failure::bad_input(format!("json: {e}")))
-    };
-    let text = match if args.json { Format::Json } else { args.format } {
+    let format = if args.json { Format::Json } else { args.format };
+    let text = match format {
         Format::Text => render::history_tables(&history).iter().map(|table| format!("{table}\n")).collect(),
         Format::Html => render::history_html(&history)?,
         Format::Md => {
             render::history_tables(&history).iter().map(|table| render::written(table) + "\n").collect()
         }
-        Format::Json => json(serde_json::to_string_pretty(&history))?,
+        Format::Json => json(&history)?,
         Format::OtavaCsv => {
             formats::otava_csv(&history).map_err(|e| Failure::bad_input(format!("csv: {e}")))?
         }
-        Format::Bencher => json(formats::bencher(&history))?,
-        Format::BenchmarkActionBigger => json(formats::benchmark_action(&history, true))?,
-        Format::BenchmarkActionSmaller => json(formats::benchmark_action(&history, false))?,
+        Format::Bencher => json(&formats::bencher(&history))?,
+        Format::BenchmarkActionBigger => json(&formats::benchmark_action(&history, true))?,
+        Format::BenchmarkActionSmaller => json(&formats::benchmark_action(&history, false))?,
     };
     match &args.out {
         Some(path) => {
             keep_measurement(path, false)?;
             write_file(path, text.as_bytes())?;
         }
+        None if format.is_document() => output.document(text)?,
         None => output.text(text)?,
     }
     Ok(Status::Good)

@@ -61,7 +61,7 @@ pub(super) struct Args {
     #[arg(long, value_name = "UNITS", value_parser = choice::<ComputeUnits>())]
     compute_units: Option<ComputeUnits>,
     /// Threads of the `cpu` runtime [default: the number of physical cores].
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_parser = crate::cli::threads::count)]
     threads: Option<u16>,
 }
 

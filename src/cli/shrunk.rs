@@ -19,11 +19,13 @@ static ADDRESS: AtomicUsize = AtomicUsize::new(0);
 /// asked to end as by a signal.
 pub(super) fn watch() -> io::Result<()> {
     let fault = |info: &libc::siginfo_t| {
-        // SAFETY: the system fills in the address of a fault for SIGBUS, the only signal that comes here.
-        ADDRESS.store(unsafe { info.si_addr() }.addr(), Ordering::SeqCst);
-        HAPPENED.store(true, Ordering::SeqCst);
-        // A failure would leave the program asleep, which whoever waits can end.
-        let _ = low_level::raise(SIGTERM);
+        // The other threads read the same file. A second request to end would be obeyed at once, without a word.
+        if !HAPPENED.swap(true, Ordering::SeqCst) {
+            // SAFETY: the system fills in the address of a fault for SIGBUS, the only signal that comes here.
+            ADDRESS.store(unsafe { info.si_addr() }.addr(), Ordering::SeqCst);
+            // A failure would leave the program asleep, which whoever waits can end.
+            let _ = low_level::raise(SIGTERM);
+        }
         loop {
             thread::sleep(Duration::from_secs(3600));
         }

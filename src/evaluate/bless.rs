@@ -17,6 +17,8 @@ pub enum GateVerdict {
     Pass(String),
     /// It cannot be told.
     Inconclusive(String),
+    /// It cannot be told, because the machine changed or was not steady.
+    OpenByMachine(String),
     /// It is slower or worse than allowed.
     Fail(String),
     /// The two cannot be compared.
@@ -41,6 +43,9 @@ pub fn stored_gate(rules: &GateRules) -> impl Fn(&Report, &Blessed) -> GateVerdi
         match verdict.outcome {
             Outcome::Pass => GateVerdict::Pass(String::new()),
             Outcome::Fail => GateVerdict::Fail(listed(Status::Fail)),
+            Outcome::Inconclusive if verdict.is_open_by_machine() => {
+                GateVerdict::OpenByMachine(listed(Status::Inconclusive))
+            }
             Outcome::Inconclusive => GateVerdict::Inconclusive(listed(Status::Inconclusive)),
         }
     }
@@ -88,7 +93,7 @@ pub fn bless(
         provenance: Provenance { accepted_noise, ..request.provenance.clone() },
     };
     store.bless(&proposal, |present| match present {
-        None => Ok(Judgement { gate: "first baseline".to_owned(), accepted_regression: None }),
+        None => Ok(Judgement { gate: "first baseline".to_owned(), ..Judgement::default() }),
         Some(present) => judge(request, present, gate),
     })
 }
@@ -98,11 +103,12 @@ fn judge(request: &BlessRequest<'_>, last: &Blessed, gate: &mut Gate<'_>) -> Res
     let mut refused: Vec<Refusal> =
         request.reports.iter().filter_map(|r| other_packages(request, last, r)).collect();
     let mut words: Vec<String> = Vec::new();
-    let mut failed = false;
+    let (mut failed, mut open_by_machine) = (false, false);
     for report in &request.reports {
         let (kind, text, remedy) = match gate(report, last) {
             GateVerdict::Pass(text) => ("pass", text, None),
             GateVerdict::Inconclusive(text) => ("inconclusive", text, None),
+            GateVerdict::OpenByMachine(text) => ("inconclusive", text, Some(Remedy::AcceptNoise)),
             GateVerdict::Fail(text) => ("fail", text, Some(Remedy::AcceptRegression)),
             GateVerdict::NotComparable(text) => {
                 ("not comparable", text, Some(Remedy::AcceptOtherMeasurement))
@@ -110,8 +116,11 @@ fn judge(request: &BlessRequest<'_>, last: &Blessed, gate: &mut Gate<'_>) -> Res
         };
         let word = if text.is_empty() { kind.to_owned() } else { format!("{kind}: {text}") };
         if let Some(remedy) = remedy {
-            failed = true;
-            if request.accept_regression.is_none() {
+            let by_machine = matches!(remedy, Remedy::AcceptNoise);
+            failed |= !by_machine;
+            open_by_machine |= by_machine;
+            let reason = if by_machine { &request.accept_noise } else { &request.accept_regression };
+            if reason.is_none() {
                 let found = format!("the gate against the present baseline says {word}");
                 refused.push(Refusal { found, remedy });
             }
@@ -123,7 +132,8 @@ fn judge(request: &BlessRequest<'_>, last: &Blessed, gate: &mut Gate<'_>) -> Res
     }
     words.dedup();
     let accepted_regression = request.accept_regression.clone().filter(|_| failed);
-    Ok(Judgement { gate: words.join("; "), accepted_regression })
+    let accepted_noise = request.accept_noise.clone().filter(|_| open_by_machine);
+    Ok(Judgement { gate: words.join("; "), accepted_regression, accepted_noise })
 }
 
 /// A session can only be added to a baseline of the same packages.
@@ -247,6 +257,29 @@ mod tests {
         let other = gate(&other, &present);
         assert!(matches!(&other, GateVerdict::NotComparable(text) if text.contains("threads")), "{other:?}");
         assert!(!matches!(gate(&session(2), &present), GateVerdict::Fail(_)));
+    }
+
+    #[test]
+    fn what_the_machine_left_open_is_blessed_for_a_reason_only() {
+        let (_folder, store) = store();
+        let profiles = Profiles::built_in().unwrap();
+        let rules = GateRules::read(None, None).unwrap();
+        let mut gate = stored_gate(&rules);
+        bless(&store, &request(&profiles, session(1)), &mut gate).unwrap();
+        // A model that is 20 % slower, on a day when the canary moved by 3 %: neither proves the other.
+        let mut slower = scaled(2, 1.2);
+        slower.subject.package_digests = vec!["xxh3:09".to_owned()];
+        if let Some(verification) = &mut slower.verification {
+            verification.package_digests = slower.subject.package_digests.clone();
+        }
+        slower.launches.iter_mut().for_each(|launch| launch.canary_ms = launch.canary_ms.map(|ms| ms * 1.03));
+        let mut laundered = request(&profiles, slower);
+        let found = refused(bless(&store, &laundered, &mut gate));
+        assert!(found[0].contains("inconclusive") && found[0].contains("canary"), "{found:?}");
+        laundered.accept_noise = Some("the only machine there is".to_owned());
+        let provenance = bless(&store, &laundered, &mut gate).unwrap().blessed.provenance;
+        assert_eq!(provenance.accepted_noise.as_deref(), Some("the only machine there is"));
+        assert_eq!(provenance.accepted_regression, None);
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub(crate) fn write_file(path: &Path, bytes: &[u8]) -> Result<(), ExportError> {
 }
 
 /// Refuses a source inside the destination, and a destination inside the source.
-pub(super) fn check_apart((what, source): (&str, &Path), given: &Path) -> Result<(), ExportError> {
+pub(crate) fn check_apart((what, source): (&str, &Path), given: &Path) -> Result<(), ExportError> {
     let (Some(source), Some(output)) = (real(source), real(given)) else { return Ok(()) };
     let how = if source == output {
         format!("is the {what} itself")

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::advice::{Advice, Remedy};
 use crate::bundle::BundleError;
 use crate::checkpoint::CheckpointError;
-use crate::compress::CompressError;
+use crate::compress::{CompressError, Precision};
 use crate::config::ConfigFileError;
 use crate::coreai::AssetError;
 use crate::coreai::convert::ConvertError;
@@ -52,6 +52,11 @@ pub enum ExportError {
     /// A configuration file is wrong.
     #[error(transparent)]
     Config(#[from] ConfigFileError),
+    /// The precision loses too much without data.
+    #[error(
+        "option `precision`: `{0}` without data makes models of little use, so the bare word is not exported without it"
+    )]
+    NeedsData(Precision),
     /// A sequence length was not trained.
     #[error("sequence length {seq_len} was not trained: the training configuration has {trained:?}")]
     Untrained {
@@ -166,6 +171,10 @@ impl Advice for ExportError {
             ExportError::Config(error) => error.remedy(),
             ExportError::Compress(error) => error.remedy(),
             ExportError::Unmatched(_) => Some(Remedy::ListWeights),
+            ExportError::NeedsData(precision) => Some(Remedy::from(format!(
+                "have codes chosen by a calibration text (language models only), or use int4, lut6 or int8; \
+                 `{precision}:group=16` is exported without data all the same"
+            ))),
             ExportError::Untrained { .. } => Some(Remedy::TrainedSeqLens),
             ExportError::Exists { what, .. } => Some(match what {
                 Occupant::Bundle => Remedy::Overwrite,

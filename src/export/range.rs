@@ -63,8 +63,8 @@ pub(super) fn remarks(repair: &bundle::RangeRepair) -> Vec<String> {
     let mut remarks = Vec::new();
     if !left.is_empty() {
         remarks.push(format!(
-            "range repair has no factor for {}, which came to more than half of what fp16 holds: check with `anemeter \
-             verify --layers`",
+            "range repair has no factor for {}, which came to more than half of what fp16 holds: compare each \
+             layer with the checkpoint",
             left.join(", ")
         ));
     }

@@ -4,7 +4,7 @@ use half::f16;
 
 use anemeter_base::vocabulary::{Activations, ComputeUnits, Embeddings, FunctionRole, KvForm, ShapesAs};
 use anemeter_convert::bundle::{
-    Architecture, Checkpoint, Chunk, File, Function, Manifest, Mask, Origin, Port, SCHEMA, Settings, Tool,
+    Architecture, Checkpoint, Chunk, File, Function, Manifest, Mask, Origin, Port, Settings, Tool,
 };
 use anemeter_kernels::tensor::{DType, Tensor, TensorView};
 use anemeter_runtime::{Observer, RuntimeError, Session};
@@ -16,11 +16,22 @@ const HEADS: usize = 1;
 /// The description of a model with one layer that keeps keys and values with the caller.
 pub(crate) fn manifest(seq_lens: &[usize], batch: usize) -> Manifest {
     let file = || File { name: "null.mlpackage".to_owned(), bytes: 0, digest: String::new() };
+    let chunk = Chunk {
+        file: file(),
+        first_layer: 0,
+        layers: 1,
+        masks: vec![Mask { input: "mask".to_owned(), window: None }],
+        rotations: Vec::new(),
+        query_scales: Vec::new(),
+        functions: vec![
+            function(FunctionRole::PREFILL, &["input_ids", "mask", "select"]),
+            function(FunctionRole::DECODE, &["input_ids", "mask", "k_cache", "v_cache"]),
+        ],
+        asset: None,
+    };
     Manifest {
-        schema: SCHEMA.to_owned(),
         tool: Tool { name: "anemeter".to_owned(), version: String::new() },
         origin: Origin::Exported,
-        name: "null".to_owned(),
         architecture: Some(Architecture {
             name: "null".to_owned(),
             hidden: CHANNELS,
@@ -54,29 +65,7 @@ pub(crate) fn manifest(seq_lens: &[usize], batch: usize) -> Manifest {
             training_seq_lens: None,
             config: None,
         }),
-        contract: None,
-        chunks: vec![Chunk {
-            file: file(),
-            first_layer: 0,
-            layers: 1,
-            masks: vec![Mask { input: "mask".to_owned(), window: None }],
-            rotations: Vec::new(),
-            query_scales: Vec::new(),
-            functions: vec![
-                function(FunctionRole::PREFILL, &["input_ids", "mask", "select"]),
-                function(FunctionRole::DECODE, &["input_ids", "mask", "k_cache", "v_cache"]),
-            ],
-            asset: None,
-        }],
-        host_embeddings: None,
-        tokenizer: None,
-        compression: None,
-        sensitivity: None,
-        range_repair: None,
-        rotated: None,
-        encoder: None,
-        warnings: Vec::new(),
-        profile: Vec::new(),
+        ..Manifest::of_packages("null".to_owned(), vec![chunk])
     }
 }
 

@@ -10,8 +10,7 @@ use super::config::{PromptConfig, PromptSource};
 use crate::generate::{Generator, Input, Prompt};
 use anemeter_base::files;
 
-/// English text that comes with the program.
-/// A text that comes with the program, for prompts and calibration.
+/// An English text that comes with the program, for prompts and calibration.
 pub const BUILT_IN_TEXT: &str = include_str!("prompt.txt");
 /// No file of prompts is longer than this.
 const LONGEST_FILE: u64 = 1 << 28;

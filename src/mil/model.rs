@@ -217,6 +217,16 @@ pub enum ColorSpace {
     GrayscaleFloat16,
 }
 
+impl ColorSpace {
+    /// Numbers of a pixel.
+    pub fn channels(self) -> u64 {
+        match self {
+            ColorSpace::Rgb | ColorSpace::Bgr => 3,
+            ColorSpace::Grayscale | ColorSpace::GrayscaleFloat16 => 1,
+        }
+    }
+}
+
 /// Author, licence and other texts of a model.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Metadata {

@@ -28,7 +28,7 @@ use anemeter_harness::verify::{Misstored, Oracle, OracleError, StoredWeights};
 use error::Result;
 use network::Network;
 use reader::{GPT2, LLAMA, Names};
-use stored::{Overlay, Taken};
+use stored::{Overlay, OverlayRecord};
 use turned::Turned;
 
 pub use textbook::encoder::open_encoder;
@@ -92,9 +92,9 @@ pub fn open_stored(
     weights: &StoredWeights,
     positions: usize,
 ) -> std::result::Result<StoredReference, OracleError> {
-    let (reference, taken) = Reference::open(checkpoint, positions, Some(weights))?;
-    let unplaced = weights.others(&taken.names).map(str::to_owned).collect();
-    Ok(StoredReference { oracle: Box::new(reference), misstored: taken.misstored, unplaced })
+    let (reference, record) = Reference::open(checkpoint, positions, Some(weights))?;
+    let unplaced = weights.others(&record.names).map(str::to_owned).collect();
+    Ok(StoredReference { oracle: Box::new(reference), misstored: record.misstored, unplaced })
 }
 
 struct Reference {
@@ -112,19 +112,19 @@ impl Reference {
         checkpoint: &Checkpoint,
         positions: usize,
         weights: Option<&StoredWeights>,
-    ) -> std::result::Result<(Reference, Taken), OracleError> {
+    ) -> std::result::Result<(Reference, OverlayRecord), OracleError> {
         let architecture = model::build(checkpoint)?.architecture;
         let unknown = || OracleError::Computation { architecture, message: "there is none".to_owned() };
         let entry = ENTRIES.iter().find(|entry| entry.name == architecture).ok_or_else(unknown)?;
         let stored = weights.filter(|weights| !weights.is_empty());
-        let taken = Mutex::new(Taken::default());
+        let record = Mutex::new(OverlayRecord::default());
         let open = || {
             let (weights, config) = weights::open(checkpoint)?;
             let folds = folds::of(architecture, &config)?;
             let overlay = match stored {
                 Some(weights) => {
                     let turned = Turned::of(weights.rotated(), architecture, &config);
-                    Some(Overlay { weights, taken: &taken, folds, turned, added: Mutex::default() })
+                    Some(Overlay { weights, record: &record, folds, turned, added: Mutex::default() })
                 }
                 None => None,
             };
@@ -138,7 +138,7 @@ impl Reference {
             fed: Vec::new(),
             limit: positions,
         };
-        Ok((reference, taken.into_inner().unwrap_or_else(PoisonError::into_inner)))
+        Ok((reference, record.into_inner().unwrap_or_else(PoisonError::into_inner)))
     }
 
     fn check(&self, ids: &[u32]) -> std::result::Result<(), OracleError> {

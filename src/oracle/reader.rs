@@ -17,6 +17,10 @@ const TIED_HEAD: &str = "tied_head.weight";
 /// After the name of a matrix: what a program adds to its outputs besides.
 const ADDED: &str = ".added";
 
+/// The values' projection of a layer that makes them by its keys' projection. Packages may store the two apart.
+pub(super) const TIED_VALUES: &str = "tied_v_proj";
+const KEYS: &str = "k_proj";
+
 /// How an architecture names its tensors when nothing surrounds it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Names {
@@ -110,6 +114,7 @@ impl Reader<'_> {
         if name == HEAD {
             return Some(self.head.clone().unwrap_or_else(|| own(self.names.embedding)));
         }
+        let name = &name.replace(TIED_VALUES, KEYS);
         // What belongs to no body, such as a classifier, has no prefix anywhere.
         Some(name.strip_prefix(self.names.body).map_or_else(|| name.to_owned(), own))
     }
@@ -150,6 +155,7 @@ impl SimpleBackend for Reader<'_> {
             }
             HEAD => self.head.is_some(),
             TIED_HEAD => self.overlay.is_some(),
+            _ if name.contains(TIED_VALUES) && self.overlay.is_none() => false,
             _ => self.stored_name(name).is_some_and(|name| self.checkpoint.tensors.contains_key(&name)),
         }
     }

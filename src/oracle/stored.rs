@@ -16,7 +16,7 @@ use anemeter_harness::verify::{Misstored, Stored, StoredWeights};
 
 /// What was done with the stored weights.
 #[derive(Debug, Default)]
-pub(super) struct Taken {
+pub(super) struct OverlayRecord {
     pub(super) names: Vec<String>,
     pub(super) misstored: Vec<Misstored>,
 }
@@ -24,7 +24,7 @@ pub(super) struct Taken {
 /// The compressed weights of a bundle, as a reference takes them.
 pub(super) struct Overlay<'a> {
     pub(super) weights: &'a StoredWeights,
-    pub(super) taken: &'a Mutex<Taken>,
+    pub(super) record: &'a Mutex<OverlayRecord>,
     /// How the program's matrices differ from the checkpoint's.
     pub(super) folds: Folds,
     /// How the program's coordinates do.
@@ -62,6 +62,7 @@ const ROLES: &[Role] = &[
     role("self_attn.q_proj", &["attention_query"]),
     role("self_attn.k_proj", &["attention_key"]),
     role("self_attn.v_proj", &["attention_value"]),
+    role("self_attn.tied_v_proj", &["attention_value"]),
     role("self_attn.o_proj", &["attention_output"]),
     role("self_attn.qkv_proj", &["attention_query", "attention_key", "attention_value"]),
     role("self_attn.out_proj", &["attention_output"]),
@@ -251,9 +252,9 @@ impl Overlay<'_> {
         let (rows, columns) = matrix.dims2()?;
         let mut values: Vec<f32> = matrix.contiguous()?.flatten_all()?.to_vec1()?;
         let overlaid = self.weights.overlay(names, &mut values, columns);
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        taken.names.extend(overlaid.taken);
-        taken.misstored.extend(overlaid.misstored);
+        let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
+        record.names.extend(overlaid.taken);
+        record.misstored.extend(overlaid.misstored);
         Tensor::from_vec(values, (rows, columns), &Device::Cpu)
     }
 }

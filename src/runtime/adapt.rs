@@ -10,7 +10,7 @@ use half::f16;
 use half::slice::HalfFloatSliceExt;
 use smallvec::SmallVec;
 
-use crate::{LoadedModel, Loading, Observer, Placement, RuntimeError, Session};
+use crate::{HeldState, LoadedModel, Loading, Observer, Placement, RuntimeError, Session};
 use anemeter_base::engine::CallOverhead;
 use anemeter_kernels::tensor::{AlignedBuf, DType, Shape, Tensor, TensorView};
 use anemeter_mil::{Feature, FeatureType, Interface, Model};
@@ -192,33 +192,7 @@ impl Session for AdaptedSession {
         self.session.predict(&resolved.name, &given)
     }
 
-    fn wait(&mut self, is_over: &(dyn Fn() -> bool + Sync)) {
-        self.session.wait(is_over);
-    }
-
-    fn output(&self, name: &str) -> Option<TensorView<'_>> {
-        self.session.output(name)
-    }
-
-    fn state(&self, name: &str) -> Option<TensorView<'_>> {
-        self.session.state(name)
-    }
-
-    fn set_state(&mut self, name: &str, value: &Tensor) -> Result<(), RuntimeError> {
-        self.session.set_state(name, value)
-    }
-
-    fn exchange_state(&mut self, name: &str, held: &mut crate::HeldState) -> Result<(), RuntimeError> {
-        self.session.exchange_state(name, held)
-    }
-
-    fn state_names(&self) -> Vec<String> {
-        self.session.state_names()
-    }
-
-    fn observe(&mut self, observer: Option<Box<dyn Observer>>) -> Option<Box<dyn Observer>> {
-        self.session.observe(observer)
-    }
+    crate::delegate::to_session!();
 }
 
 #[cfg(test)]

@@ -50,31 +50,5 @@ impl<F: FnMut(&mut Prediction<'_>) -> Result<(), RuntimeError> + Send> Session f
         (self.around)(&mut Prediction { session: &mut *self.session, function, inputs })
     }
 
-    fn wait(&mut self, is_over: &(dyn Fn() -> bool + Sync)) {
-        self.session.wait(is_over);
-    }
-
-    fn output(&self, name: &str) -> Option<TensorView<'_>> {
-        self.session.output(name)
-    }
-
-    fn state(&self, name: &str) -> Option<TensorView<'_>> {
-        self.session.state(name)
-    }
-
-    fn set_state(&mut self, name: &str, value: &Tensor) -> Result<(), RuntimeError> {
-        self.session.set_state(name, value)
-    }
-
-    fn exchange_state(&mut self, name: &str, held: &mut HeldState) -> Result<(), RuntimeError> {
-        self.session.exchange_state(name, held)
-    }
-
-    fn state_names(&self) -> Vec<String> {
-        self.session.state_names()
-    }
-
-    fn observe(&mut self, observer: Option<Box<dyn Observer>>) -> Option<Box<dyn Observer>> {
-        self.session.observe(observer)
-    }
+    crate::delegate::to_session!();
 }

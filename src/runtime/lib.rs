@@ -13,6 +13,7 @@ pub mod coreml;
 #[cfg(all(feature = "coreml-rs", target_os = "macos"))]
 mod coreml_rs;
 pub mod cpu;
+mod delegate;
 mod error;
 mod held_state;
 mod inputs;

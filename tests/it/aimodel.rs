@@ -152,3 +152,98 @@ fn broken_assets_and_options_of_packages_exit_with_2() {
     write_file(&package, b"{}").unwrap();
     assert!(anemeter(&["compare", arg(&whole), arg(&package)]).refused().contains("is a Core AI asset"));
 }
+
+/// A copy of a sample that may be damaged.
+fn copied(name: &str, folder: &Path) -> PathBuf {
+    let copy = folder.join("copy.aimodel");
+    let _ = fs::remove_dir_all(&copy);
+    fs::create_dir(&copy).unwrap();
+    for file in FILES {
+        fs::copy(sample(name).join(file), copy.join(file)).unwrap();
+    }
+    copy
+}
+
+const FILES: [&str; 3] = ["main.mlirb", "main.hash", "metadata.json"];
+
+/// Every command that reads an asset. Those that look at its program refuse it with a message that has this in it.
+fn assert_all_refuse(asset: &Path, folder: &Path, message: &str) {
+    let adopted = folder.join("adopted");
+    for command in [
+        &["inspect", arg(asset), "--ops", "--weights"][..],
+        &["inspect", arg(asset), "--json"],
+        &["lint", arg(asset)],
+        &["compare", arg(asset), arg(&sample("t_lut6"))],
+        &["adopt", arg(asset), "-o", arg(&adopted)],
+    ] {
+        let refused = anemeter(command);
+        let complaint = refused.complaint();
+        assert!(complaint.contains(message), "{command:?}: {complaint}");
+        assert_eq!(complaint.matches("error: ").count(), 1, "{complaint}");
+        assert!(!adopted.exists());
+    }
+}
+
+#[test]
+fn truncated_programs_are_refused_by_every_command() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["t_lut6", "t_state_fp16_slice_update"] {
+        let copy = copied(name, folder.path());
+        let program = fs::read(copy.join("main.mlirb")).unwrap();
+        for length in [0, 4, 40, program.len() / 2, program.len() - 1] {
+            write_file(&copy.join("main.mlirb"), &program[..length]).unwrap();
+            assert_all_refuse(&copy, folder.path(), "main.mlirb: expected");
+        }
+    }
+}
+
+#[test]
+fn flipped_bytes_are_refused_or_read_and_never_panic() {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = copied("t_multifunc_f1", folder.path());
+    let program = fs::read(copy.join("main.mlirb")).unwrap();
+    let mut refused = 0;
+    for at in (0..program.len()).step_by(program.len() / 60) {
+        let mut damaged = program.clone();
+        damaged[at] ^= 0xff;
+        write_file(&copy.join("main.mlirb"), &damaged).unwrap();
+        let shown = anemeter(&["inspect", arg(&copy), "--ops", "--weights"]);
+        assert!(matches!(shown.code, 0 | 2), "byte {at}: {} {}", shown.code, shown.stderr);
+        assert!(!shown.stderr.contains("panicked"), "byte {at}: {}", shown.stderr);
+        if shown.code == 2 {
+            assert!(shown.complaint().contains("main.mlirb"), "byte {at}: {}", shown.stderr);
+            refused += 1;
+        }
+    }
+    assert!(refused > 10, "{refused} of 60 were noticed");
+}
+
+#[test]
+fn hashes_and_metadata_that_are_wrong_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let copy = copied("t_lut6", folder.path());
+    write_file(&copy.join("main.hash"), &[7; 31]).unwrap();
+    assert_all_refuse(&copy, folder.path(), "main.hash");
+    // One of another file is noticed where every byte is read.
+    write_file(&copy.join("main.hash"), &[7; 32]).unwrap();
+    assert_eq!(anemeter(&["inspect", arg(&copy)]).code, 0);
+    let adopted = folder.path().join("adopted");
+    let refused = anemeter(&["adopt", arg(&copy), "-o", arg(&adopted)]);
+    assert!(refused.complaint().contains("is not what `main.hash` was made of"), "{}", refused.stderr);
+    assert!(!adopted.exists());
+
+    let deep = format!("{{\"assetVersion\": \"2.0\", \"a\": {}", "[".repeat(100_000));
+    for (metadata, message) in [
+        (&b""[..], "metadata.json: "),
+        (b"[1, 2]", "metadata.json: "),
+        (br#"{"producer": "x"}"#, "assetVersion"),
+        (br#"{"assetVersion": 2}"#, "metadata.json: "),
+        (br#"{"assetVersion": "3.0"}"#, "to be `2.0`, found `3.0`"),
+        (b"{\"assetVersion\": \"2.0\", \"author\": \"\xff\"}", "metadata.json: "),
+        (deep.as_bytes(), "metadata.json: "),
+    ] {
+        let copy = copied("t_lut6", folder.path());
+        write_file(&copy.join("metadata.json"), metadata).unwrap();
+        assert_all_refuse(&copy, folder.path(), message);
+    }
+}

@@ -306,3 +306,30 @@ fn recurrent_weights_are_compressed_and_what_is_compressed_is_counted() {
     );
     assert_eq!(log["tensors"][0]["precision"], "blockwise_shift_scale");
 }
+
+#[test]
+fn a_package_is_never_compressed_over_itself() {
+    let folder = tempfile::tempdir().unwrap();
+    let outer = folder.path().join("outer");
+    std::fs::create_dir(&outer).unwrap();
+    let package = write(two_functions(), &outer, "m.mlpackage");
+    for (output, expected) in [
+        (package.clone(), "is the package itself"),
+        (package.join("Data/small.mlpackage"), "is inside the package"),
+        (outer.clone(), "is a folder that holds the package"),
+    ] {
+        let args = ["compress", arg(&package), "-o", arg(&output), "--precision", "int8", "--overwrite"];
+        let refused = anemeter(&args);
+        assert!(refused.refused().contains(expected), "{}", refused.stderr);
+        Package::open(&package).unwrap();
+        assert_eq!(names(&outer), ["m.mlpackage"]);
+    }
+    #[cfg(unix)]
+    {
+        let link = folder.path().join("link.mlpackage");
+        std::os::unix::fs::symlink(&package, &link).unwrap();
+        let args = ["compress", arg(&package), "-o", arg(&link), "--precision", "int8", "--overwrite"];
+        let refused = anemeter(&args);
+        assert!(refused.refused().contains("is the package itself"), "{}", refused.stderr);
+    }
+}

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 #[cfg(target_os = "linux")]
-use std::process::Stdio;
+use std::process::{Child, Stdio};
 #[cfg(target_os = "linux")]
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,9 @@ use half::f16;
 use serde_json::{Value, json};
 
 use crate::support::architectures::gpt2;
-use crate::support::checkpoints::write_text;
+use crate::support::checkpoints::{Named, write_shard, write_text};
+#[cfg(target_os = "linux")]
+use crate::support::command::await_unfinished;
 use crate::support::command::{Outcome, anemeter, arg, json, names, program, run};
 use crate::support::fixtures;
 use crate::support::scene::Scene;
@@ -132,6 +134,45 @@ fn every_element_that_is_written_is_finite() {
             fs::remove_dir_all(scene.path("checkpoint")).unwrap();
         }
     }
+}
+
+#[test]
+fn a_norm_with_a_bias_that_fp16_has_not_is_refused() {
+    let scene = Scene::empty();
+    let good = gpt2("gpt2", &json!({}));
+    let (checkpoint, out) = (good.write(&scene.path("checkpoint")), scene.path("out"));
+    let file = checkpoint.join("model.safetensors");
+    let whole: Vec<Named> = good
+        .tensors
+        .iter()
+        .map(|(name, (shape, values))| {
+            (name.clone(), shape.clone(), values.iter().map(|value| value.to_f32()).collect())
+        })
+        .collect();
+    let export = |precision: &str| {
+        let args = ["export", arg(&checkpoint), "-o", arg(&out), "--shapes", "16", "--precision", precision];
+        anemeter(&args)
+    };
+    // 65,520 is the least number that fp16 rounds to infinity; all of these are finite in fp32.
+    for bad in [65_520.0, -65_520.0, 1e38] {
+        for norm in ["h.0.ln_1", "h.2.ln_2", "ln_f"] {
+            let mut tensors = whole.clone();
+            let name = format!("transformer.{norm}.bias");
+            let bias = tensors.iter_mut().find(|(found, ..)| *found == name).unwrap();
+            *bias.2.last_mut().unwrap() = bad;
+            write_shard(&file, &tensors);
+            for precision in ["fp16", "int8"] {
+                let told = export(precision);
+                assert_eq!(told.code, 2, "{name} with {bad} in {precision}: {}", told.stderr);
+                assert!(told.stderr.contains(&format!("`{name}`: element 23 is ")), "{}", told.stderr);
+                assert!(told.stderr.contains("outside the range of fp16"), "{}", told.stderr);
+                assert!(!told.stderr.contains(".anemeter-tmp"), "{}", told.stderr);
+                assert_eq!(names(scene.folder()), ["checkpoint"], "{name}");
+            }
+        }
+    }
+    write_shard(&file, &whole);
+    export("fp16").good();
 }
 
 #[test]
@@ -293,6 +334,9 @@ fn threads_are_bounded() {
     let told = anemeter(&["generate", arg(&bundle), "--token-ids", "1", "--threads", "4096"]);
     assert_eq!(told.code, 2);
     assert!(told.stderr.contains("is not a number of threads from 1 to 1024"), "{}", told.stderr);
+    let told = anemeter(&["serve", arg(&bundle), "--port", "0", "--threads", "4096"]);
+    assert_eq!(told.code, 2);
+    assert!(told.stderr.contains("is not a number of threads from 1 to 1024"), "{}", told.stderr);
     let (checkpoint, out) = (scene.path("tiny"), scene.path("out"));
     let mut command = program();
     command.env("RAYON_NUM_THREADS", "100000");
@@ -319,31 +363,97 @@ fn numbers_beyond_measure_are_refused() {
     }
 }
 
+/// Ends what reads a file that is made shorter: exit code 2 and one error that names it.
 #[cfg(target_os = "linux")]
-#[test]
-fn a_file_that_shrinks_while_it_is_read_is_named() {
-    let scene = Scene::new();
-    // Weights of 64 MB, which are read again with every prediction.
-    let mut main = Builder::new("main", Opset::Ios18);
-    let x = main.input("x", TensorType::fixed(DType::F16, &[1, 4096]));
-    let weight = main.constant("w", fixtures::weight(&[4096, 4096], 3));
-    let y = main.op("matmul").arg("x", x).arg("y", weight).named("y").push().unwrap();
-    let package = fixtures::write(Model::single(main.finish(&[y])), scene.folder(), "large.mlpackage");
-    let weights = package.join("Data/com.apple.CoreML/weights/weight.bin");
-    let child = program()
-        .args(["run", arg(&package), "--time", "1000000", "--threads", "1"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    std::thread::sleep(Duration::from_millis(1500));
-    fs::OpenOptions::new().write(true).open(&weights).unwrap().set_len(64).unwrap();
+fn shrink(file: &Path, child: Child) {
+    let name = file.file_name().unwrap().to_str().unwrap();
+    fs::OpenOptions::new().write(true).open(file).unwrap().set_len(64).unwrap();
     let began = Instant::now();
     let output = child.wait_with_output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(began.elapsed() < Duration::from_secs(300), "it goes on");
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("weight.bin: became shorter while it was read"), "{said}");
+    assert!(said.contains(&format!("{name}: became shorter while it was read")), "{said}");
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_file_that_shrinks_while_it_is_read_is_named() {
+    let scene = Scene::new();
+    // Weights of 64 MB, which are read again with every prediction, by several threads at once.
+    let mut main = Builder::new("main", Opset::Ios18);
+    let x = main.input("x", TensorType::fixed(DType::F16, &[1, 4096]));
+    let weight = main.constant("w", fixtures::weight(&[4096, 4096], 3));
+    let y = main.op("matmul").arg("x", x).arg("y", weight).named("y").push().unwrap();
+    let model = Model::single(main.finish(&[y]));
+    for threads in ["1", "2"] {
+        let name = format!("large-{threads}.mlpackage");
+        let package = fixtures::write(model.clone(), scene.folder(), &name);
+        let child = program()
+            .args(["run", arg(&package), "--time", "1000000", "--threads", threads])
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        std::thread::sleep(Duration::from_millis(1500));
+        shrink(&package.join("Data/com.apple.CoreML/weights/weight.bin"), child);
+        fs::remove_dir_all(package).unwrap();
+    }
+}
+
+/// The export of a copy of the quickstart's checkpoint in a form whose codes take a while to choose, just begun.
+#[cfg(target_os = "linux")]
+fn slow_export(scene: &Scene) -> (PathBuf, Child) {
+    let original = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/quickstart/model");
+    let checkpoint = scene.path("checkpoint");
+    fs::create_dir(&checkpoint).unwrap();
+    for name in names(&original) {
+        fs::copy(original.join(&name), checkpoint.join(&name)).unwrap();
+    }
+    let mut child = program()
+        .args(["export", arg(&checkpoint), "-o", arg(&scene.path("out")), "--shapes", "16"])
+        .args(["--precision", "lut6:group=16"])
+        .env("RAYON_NUM_THREADS", "2")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    assert!(await_unfinished(scene.folder(), &mut child), "it has ended already");
+    (checkpoint, child)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_checkpoint_that_shrinks_during_an_export_is_named() {
+    let scene = Scene::empty();
+    let (checkpoint, child) = slow_export(&scene);
+    shrink(&checkpoint.join("model.safetensors"), child);
+    assert_eq!(names(scene.folder()), ["checkpoint"]);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn of_two_exports_at_once_the_second_is_told() {
+    let scene = Scene::empty();
+    let (checkpoint, first) = slow_export(&scene);
+    let signal = |name: &str| {
+        let sent = Command::new("kill").args([name, &first.id().to_string()]).status().unwrap();
+        assert!(sent.success());
+    };
+    signal("-STOP");
+    let out = scene.path("out");
+    let args = ["export", arg(&checkpoint), "-o", arg(&out), "--shapes", "16"];
+    for more in [&[][..], &["--overwrite"]] {
+        let second = anemeter(&[&args[..], more].concat());
+        let said = second.complaint();
+        assert!(said.contains("out: ") && said.contains("another process is writing it"), "{said}");
+    }
+    signal("-CONT");
+    let output = first.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    assert_eq!(names(scene.folder()), ["checkpoint", "out"]);
+    let settings = json(&scene.path("out/export.json"))["settings"]["precision"].clone();
+    assert_eq!(settings, "lut6:group=16", "the first is whole");
 }
 
 #[test]

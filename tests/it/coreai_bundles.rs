@@ -116,6 +116,23 @@ fn a_verification_and_a_report_are_about_the_assets_and_are_no_baseline() {
 }
 
 #[test]
+fn sums_are_rounded_by_the_interpreter_and_not_by_the_framework() {
+    let (scene, bundle, python) = exported(&[]);
+    let checkpoint = scene.path("tiny");
+    let said = || {
+        let command =
+            ["verify", arg(&bundle), "--checkpoint", arg(&checkpoint), "--tokens", "2", "--kv", "io"];
+        anemeter(&[&command[..], &["--shapes", "16", "--python", arg(&python)]].concat()).stderr
+    };
+    let rounded = "with fp16 activations, whose sums the interpreter rounds";
+    assert!(said().contains(rounded), "{}", said());
+    apple_python::on_macos_27(&python);
+    let said = said();
+    assert!(said.contains("with fp16 activations: the system's Core AI framework"), "{said}");
+    assert!(!said.contains(rounded), "{said}");
+}
+
+#[test]
 fn an_asset_and_a_folder_of_assets_are_bundles() {
     let (scene, bundle, python) = exported(&[]);
     let asset = bundle.join("model.aimodel");

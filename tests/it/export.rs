@@ -197,10 +197,10 @@ fn a_precision_says_what_it_lets_one_expect_and_the_word_alone_is_a_form_of_use(
             "int4:block=32",
             "perplexity; int8, lut6 and --calibration TEXT lose less, and `anemeter eval",
         ),
-        ("lut4", "lut4:group=16", "warning: 21."),
+        ("lut4:group=16", "lut4:group=16", "warning: 21."),
         ("lut4:tensor", "lut4:tensor", "warning: 21."),
         (
-            "lut3",
+            "lut3:group=16",
             "lut3:group=16",
             "use --precision int4, lut6 or int8, or --calibration TEXT, and `anemeter eval",
         ),
@@ -208,6 +208,13 @@ fn a_precision_says_what_it_lets_one_expect_and_the_word_alone_is_a_form_of_use(
         let shown = export(precision, &[]);
         assert!(shown.contains(said), "{precision}: {shown}");
         assert!(forms().iter().any(|found| found == form), "{precision}: {:?}", forms());
+    }
+    for precision in ["lut1", "lut2", "lut3", "lut4"] {
+        let args = ["export", arg(&checkpoint), "-o", arg(&bundle), "--overwrite", "--precision", precision];
+        let error = anemeter(&args).refused().to_owned();
+        let said = format!("option `precision`: `{precision}` without data makes models of little use");
+        assert!(error.contains(&said) && error.contains("`--calibration TEXT`"), "{error}");
+        assert!(error.contains(&format!("`{precision}:group=16` is exported without data")), "{error}");
     }
     let calibrated = export("lut4", &["--calibration", arg(&text)]);
     assert!(!calibrated.contains("signal to noise on average"), "{calibrated}");

@@ -1,14 +1,17 @@
 //! `anemeter export --format coreai`: the functions of a Core ML export as Core AI assets.
 
 use std::fs;
+use std::path::Path;
 
 use anemeter::bundle::{Bundle, Manifest};
 use anemeter::coreai::asset::Asset;
-use anemeter::coreai::{Graph, Scalar, Type};
+use anemeter::coreai::{self, Graph, Scalar, Type};
 use serde_json::Value;
 
+use crate::support::architectures;
 use crate::support::command::{anemeter, arg};
 use crate::support::scene::Scene;
+use crate::support::{encoders, hybrids};
 
 fn element(graph: &Graph, input: &str) -> Scalar {
     let port = graph.inputs.iter().find(|port| port.name == input).unwrap();
@@ -103,7 +106,45 @@ fn sparse_weights_stay_sparse() {
         assert!(names.contains(&"primitive.build_sparse_with_bitmask_v1"), "{precision}");
         assert!(names.contains(&operation), "{precision}: no {operation}");
         let copy = scene.path("copy.aimodel");
-        anemeter::coreai::asset::write(asset.program(), asset.metadata(), &copy).unwrap();
+        coreai::asset::write(asset.program(), asset.metadata(), &copy).unwrap();
         assert_eq!(Asset::open(copy).unwrap().recorded_sha256(), asset.recorded_sha256());
+    }
+}
+
+/// Every chunk of an export as an asset, written and read again, and consistent.
+fn assert_converts(name: &str, checkpoint: &Path, bundle: &Path, options: &[&str]) {
+    let export = ["export", arg(checkpoint), "-o", arg(bundle), "--format", "coreai", "--chunks", "2"];
+    let exported = anemeter(&[&export[..], options].concat());
+    assert_eq!(exported.code, 0, "{name}: {}", exported.stderr);
+    let manifest = Bundle::open(bundle).unwrap().manifest().clone();
+    assert!(manifest.chunks.len() >= 2, "{name}");
+    for chunk in &manifest.chunks {
+        let described = chunk.asset.as_ref().unwrap();
+        let asset = Asset::open(bundle.join(&described.file.name)).unwrap();
+        asset.check_hash().unwrap();
+        coreai::verify(asset.program()).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert_eq!(asset.program().graphs.len(), described.functions.len(), "{name}");
+    }
+}
+
+#[test]
+fn every_architecture_of_decoders_converts_in_every_form() {
+    let folder = tempfile::tempdir().unwrap();
+    let any = architectures::all().into_iter().map(|tiny| (tiny, "io,state,none"));
+    for (tiny, forms) in any.chain(hybrids::all().into_iter().map(|tiny| (tiny, "io,none"))) {
+        let checkpoint = tiny.write(folder.path());
+        let bundle = folder.path().join(format!("{}-assets", tiny.name));
+        let options = ["--kv", forms, "--shapes", "16,24", "--query", "4"];
+        assert_converts(tiny.name, &checkpoint, &bundle, &options);
+    }
+}
+
+#[test]
+fn every_architecture_of_encoders_converts() {
+    let folder = tempfile::tempdir().unwrap();
+    for encoder in encoders::all() {
+        let checkpoint = encoder.write(folder.path());
+        let bundle = folder.path().join(format!("{}-assets", encoder.name()));
+        assert_converts(encoder.name(), &checkpoint, &bundle, &["--shapes", "12,24"]);
     }
 }

@@ -79,3 +79,30 @@ fn what_makes_no_series_is_told() {
     assert_eq!(history(&month, &["-o", arg(&path)]).code, 2);
     assert_eq!(json(&path), before);
 }
+
+#[test]
+fn json_stays_json_whatever_names_hold() {
+    let scene = Scene::empty();
+    let mut report: Report = serde_json::from_value(report(1, 4, 1.0)).unwrap();
+    let name = "a\u{202e}b\u{7f}c\u{85}d\n::error::e";
+    name.clone_into(&mut report.subject.name);
+    report.figures = figures(&report.launches);
+    std::fs::create_dir_all(scene.path("reports")).unwrap();
+    write_text(&scene.path("reports/report.json"), &serde_json::to_string(&report).unwrap());
+    for format in ["json", "bencher", "benchmark-action-bigger", "benchmark-action-smaller"] {
+        let outcome = history(&scene, &["--format", format]);
+        let text = outcome.succeeded();
+        assert!(
+            !text.contains(|c: char| c != '\n' && c.is_control()) && !text.contains('\u{202e}'),
+            "{text}"
+        );
+        let document: Value = serde_json::from_str(text).unwrap_or_else(|e| panic!("{format}: {e}\n{text}"));
+        let has_name = |text: &str| text.contains(name);
+        let keys = document.as_object().into_iter().flat_map(|object| object.keys());
+        let names = document.as_array().into_iter().flatten().filter_map(|entry| entry["name"].as_str());
+        let models = document["series"].as_array().into_iter().flatten();
+        let models = models.filter_map(|series| series["model"].as_str());
+        let mut all = keys.map(String::as_str).chain(names).chain(models);
+        assert!(all.any(has_name), "{format}: {text}");
+    }
+}

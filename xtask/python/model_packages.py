@@ -53,8 +53,9 @@ CONTEXT, BATCH, VOCABULARY, HIDDEN, HEADS, LAYERS = 64, 8, 96, 48, 4, 4
 PROMPT, GENERATED = 11, 24
 
 
-def convert(module, examples, inputs, outputs, states=(), target=ct.target.iOS18, width=16):
-    """A package that computes in floats of so many bits; outputs are of that width unless they say otherwise."""
+def convert(module, examples, inputs, outputs, states=(), target=ct.target.iOS18, width=16, classes=None):
+    """A package that computes in floats of so many bits; outputs are of that width unless they say otherwise, or those of
+    a classifier."""
     dtype, precision = {
         16: (np.float16, ct.precision.FLOAT16),
         32: (np.float32, ct.precision.FLOAT32),
@@ -63,12 +64,13 @@ def convert(module, examples, inputs, outputs, states=(), target=ct.target.iOS18
         traced = torch.jit.trace(module.eval(), examples, check_trace=False)
     for state in states:
         traced.get_buffer(state.name).zero_()
-    typed = [ct.TensorType(name, dtype=dtype) if isinstance(name, str) else name for name in outputs]
+    typed = outputs and [ct.TensorType(name, dtype=dtype) if isinstance(name, str) else name for name in outputs]
     return ct.convert(
         traced,
         inputs=inputs,
         outputs=typed,
         states=list(states) or None,
+        classifier_config=classes,
         compute_precision=precision,
         minimum_deployment_target=target,
         convert_to="mlprogram",
@@ -132,6 +134,21 @@ def vision(make, size):
         return description, {"image": image.numpy().astype(np.float16), "scores": scores}
 
     return case
+
+
+def image_classifier(folder):
+    """Pixels in, of two sizes; a label and the probability of each class out."""
+    model = nn.Sequential(spread(torchvision.models.resnet18()), nn.Softmax(dim=1)).eval()
+    pixels = torch.randint(256, (64, 64, 3), dtype=torch.uint8)
+    image = pixels.permute(2, 0, 1).unsqueeze(0) / 255
+    sizes = ct.EnumeratedShapes([(1, 3, 64, 64), (1, 3, 96, 96)], default=(1, 3, 64, 64))
+    inputs = [ct.ImageType("image", shape=sizes, scale=1 / 255, color_layout=ct.colorlayout.RGB)]
+    classes = ct.ClassifierConfig([f"class {number}" for number in range(1000)])
+    save(folder, model, [image], inputs, None, target=ct.target.iOS16, classes=classes)
+    probabilities, half_error = computed(model, [image])
+    # The dictionary's values, in the order of the classes.
+    reference = {"image": pixels.numpy(), "classLabel_probs": probabilities[0]}
+    return {"kind": "predict", "half_error": half_error}, reference
 
 
 def small_vit():
@@ -500,6 +517,7 @@ def greedy(model, kv, folder):
 
 CASES = {
     "resnet18": vision(lambda: spread(torchvision.models.resnet18()), 64),
+    "resnet18-image-classifier": image_classifier,
     "mobilenet-v3": vision(lambda: spread(torchvision.models.mobilenet_v3_small()), 64),
     "convnext-tiny": vision(torchvision.models.convnext_tiny, 64),
     "swin-t": vision(torchvision.models.swin_t, 64),

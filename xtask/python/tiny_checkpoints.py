@@ -185,21 +185,23 @@ def phi3(**more):
 def gemma3(**more):
     return transformers.Gemma3TextConfig(
         **sizes(
-            head_dim=32,
-            num_hidden_layers=4,
-            sliding_window=WINDOW,
-            layer_types=["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
-            query_pre_attn_scalar=24,
-            rope_parameters={
-                "sliding_attention": rope("default", 10_000.0),
-                "full_attention": rope("linear", 1_000_000.0, factor=8.0),
-            },
-            **more,
+            **{
+                "head_dim": 32,
+                "num_hidden_layers": 4,
+                "sliding_window": WINDOW,
+                "layer_types": ["sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
+                "query_pre_attn_scalar": 24,
+                "rope_parameters": {
+                    "sliding_attention": rope("default", 10_000.0),
+                    "full_attention": rope("linear", 1_000_000.0, factor=8.0),
+                },
+                **more,
+            }
         )
     )
 
 
-def gemma3_with_images():
+def gemma3_with_images(**text):
     """A Gemma 3 that sees images, of which the text model is exported."""
     vision = {
         "hidden_size": 16,
@@ -210,8 +212,8 @@ def gemma3_with_images():
         "patch_size": 14,
     }
     # The token of images lies outside the vocabulary.
-    return transformers.Gemma3Config(
-        text_config=gemma3().to_dict(), vision_config=vision, mm_tokens_per_image=1, image_token_index=VOCABULARY
+    return lambda: transformers.Gemma3Config(
+        text_config=gemma3(**text).to_dict(), vision_config=vision, mm_tokens_per_image=1, image_token_index=VOCABULARY
     )
 
 
@@ -307,6 +309,16 @@ AWKWARD = {
     "num_key_value_heads": 1,
     "num_hidden_layers": 5,
 }
+GEMMA3_AWKWARD = {
+    **AWKWARD,
+    "head_dim": 22,
+    "query_pre_attn_scalar": 22,
+    "layer_types": ["full_attention", "sliding_attention", "sliding_attention", "full_attention", "sliding_attention"],
+    "rope_parameters": {
+        "sliding_attention": rope("default", 10_000.0),
+        "full_attention": rope("default", 1_000_000.0),
+    },
+}
 GRANITE = {
     "embedding_multiplier": 1.5,
     "attention_multiplier": 0.2,
@@ -337,7 +349,7 @@ def qwen3_5_with_images(**text):
         "hidden_size": 16,
         "intermediate_size": 16,
         "num_heads": 2,
-        "out_hidden_size": 64,
+        "out_hidden_size": text.get("hidden_size", 64),
         "patch_size": 14,
         "num_position_embeddings": 4,
     }
@@ -382,6 +394,20 @@ HYBRIDS = {
     "qwen3_5-images": Checkpoint(
         qwen3_5_with_images(num_hidden_layers=4),
         dtype=torch.bfloat16,
+        model=transformers.AutoModelForImageTextToText,
+    ),
+    "qwen3_5-images-awkward": Checkpoint(
+        qwen3_5_with_images(
+            **AWKWARD,
+            layer_types=["linear_attention", "full_attention", "linear_attention", "linear_attention", "full_attention"],
+            head_dim=24,
+            linear_num_key_heads=3,
+            linear_num_value_heads=3,
+            linear_key_head_dim=50,
+            linear_value_head_dim=22,
+            linear_conv_kernel_dim=3,
+        ),
+        dtype=torch.float16,
         model=transformers.AutoModelForImageTextToText,
     ),
 }
@@ -467,6 +493,16 @@ DECODERS = {
         dtype=torch.bfloat16,
         model=transformers.AutoModelForImageTextToText,
     ),
+    "mistral3-images-awkward": Checkpoint(
+        mistral3_with_images(
+            **AWKWARD,
+            head_dim=26,
+            rope_parameters=rope("yarn", 1e4, llama_4_scaling_beta=0.7, **{**MINISTRAL3, "factor": 2.0}),
+            tie_word_embeddings=False,
+        ),
+        dtype=torch.float16,
+        model=transformers.AutoModelForImageTextToText,
+    ),
     "ministral3-grown": Checkpoint(
         decoder(
             "Ministral3",
@@ -511,6 +547,18 @@ DECODERS = {
             num_hidden_layers=4, layer_types=["sliding_attention", "full_attention"] * 2, num_kv_shared_layers=2
         ),
         dtype=torch.bfloat16,
+        model=transformers.AutoModelForImageTextToText,
+    ),
+    "gemma4-sees-awkward": Checkpoint(
+        gemma4_that_sees(
+            **{**AWKWARD, "num_hidden_layers": 6},
+            head_dim=20,
+            global_head_dim=28,
+            layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2,
+            hidden_size_per_layer_input=0,
+            final_logit_softcapping=12.0,
+        ),
+        dtype=torch.float16,
         model=transformers.AutoModelForImageTextToText,
     ),
     "starcoder2": Checkpoint(decoder("Starcoder2"), dtype=torch.bfloat16),
@@ -640,7 +688,13 @@ CHECKPOINTS = {
         )
     ),
     "gemma3": Checkpoint(lambda: gemma3(final_logit_softcapping=4.0), dtype=torch.bfloat16),
-    "gemma3-images": Checkpoint(gemma3_with_images, dtype=torch.bfloat16, model=transformers.AutoModelForImageTextToText),
+    "gemma3-awkward": Checkpoint(lambda: gemma3(**GEMMA3_AWKWARD, tie_word_embeddings=False)),
+    "gemma3-images": Checkpoint(
+        gemma3_with_images(), dtype=torch.bfloat16, model=transformers.AutoModelForImageTextToText
+    ),
+    "gemma3-images-awkward": Checkpoint(
+        gemma3_with_images(**GEMMA3_AWKWARD), model=transformers.AutoModelForImageTextToText
+    ),
     "phi3": Checkpoint(
         phi3(
             sliding_window=WINDOW,
@@ -672,11 +726,23 @@ CHECKPOINTS = {
         change=gated(F.gelu, None, True),
         rewrite=as_class("PaGatingGPT2LMHeadModel", "gpt2_pagating"),
     ),
+    "pagating-fixed": Checkpoint(
+        gpt2(n_inner=80, pagating_unit="paGLU"),
+        dtype=torch.float16,
+        change=gated(torch.sigmoid, 0.3, False),
+        rewrite=as_class("PaGatingGPT2LMHeadModel", "gpt2_pagating"),
+    ),
     "student": Checkpoint(
         llama(), dtype=torch.bfloat16, shard="100KB", rewrite=as_class("StudentForCausalLM", "student_gqa")
     ),
     "student-llama3": Checkpoint(
         llama(rope("llama3", 10_000.0, **LLAMA3)), rewrite=as_class("StudentGqaForCausalLM", "student_9b_gqa")
+    ),
+    "student-awkward": Checkpoint(
+        llama(**AWKWARD, head_dim=22, tie_word_embeddings=True), rewrite=as_class("StudentForCausalLM", "student_gqa")
+    ),
+    "student-9b-awkward": Checkpoint(
+        llama(**AWKWARD), dtype=torch.float16, rewrite=as_class("StudentGqaForCausalLM", "student_9b_gqa")
     ),
     **DECODERS,
     **HYBRIDS,

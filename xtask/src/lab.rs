@@ -127,7 +127,7 @@ pub(crate) const CHECK_CONFORMANCE: Task = Task {
 
 pub(crate) const CHECK_COREAI: Task = Task {
     name: "coreai",
-    arguments: "[--seed N] [--only OP]",
+    arguments: "[--quick] [--seed N] [--only OP]",
     about: "every operation with an aicode form, on the CPU runtime and on Apple's runtime for Core AI (installs its wheels)",
     not_checked: 77,
     run: Run::InLab,
@@ -231,7 +231,7 @@ pub(crate) const CHECK_MINILM: Task = Task {
 
 pub(crate) const CHECK_PACKAGES: Task = Task {
     name: "packages",
-    arguments: "[--only NAME,...] [--program PATH]",
+    arguments: "[--only NAME,...] [--program PATH] [--record]",
     about: "packages that coremltools makes of models of torchvision and transformers, through every command (installs them)",
     not_checked: 77,
     run: Run::InLab,

@@ -152,8 +152,11 @@ mod tests {
     fn blessed(show: impl Fn(&Store, &Key) -> String) -> String {
         let (folder, store) = store();
         let bless = |report: Report, gate: &str, accepted: Option<&str>| {
-            let judgement =
-                Judgement { gate: gate.to_owned(), accepted_regression: accepted.map(Into::into) };
+            let judgement = Judgement {
+                gate: gate.to_owned(),
+                accepted_regression: accepted.map(Into::into),
+                ..Judgement::default()
+            };
             let mut proposal = proposal(vec![report], Sessions::New);
             proposal.provenance.git = Some(Git { commit: "0123456789abcdef".to_owned(), dirty: false });
             store

@@ -172,6 +172,7 @@ mod tests {
         let accepted = Judgement {
             gate: "fail: TTFT p50 at 128 is 10.0 % slower".to_owned(),
             accepted_regression: Some("twice the\nvocabulary".to_owned()),
+            ..Judgement::default()
         };
         let blessing = bless(&store, [4, 5, 6].map(|n| scaled(n, 1.1)).to_vec(), &accepted);
         insta::assert_snapshot!(blessed(&blessing, "baselines/x.json"), @r"

@@ -51,8 +51,8 @@ pub(super) struct Args {
     #[arg(long, value_name = "HOW", value_parser = choice::<ShapesAs>())]
     shapes_as: Option<ShapesAs>,
     /// Precision of the weights: fp16, int8, int4, lut1, lut2, lut3, lut4, lut6, lut8, sparse:SHARE or stored (the integers of
-    /// a quantised checkpoint), with options such as int4:block=64 or lut4:group=8; `auto` chooses one per layer by its
-    /// sensitivity [default: fp16].
+    /// a quantised checkpoint), with options such as int4:block=64 or lut4:group=8; lut1 to lut4 without options need
+    /// --calibration; `auto` chooses one per layer by its sensitivity [default: fp16].
     #[arg(long)]
     precision: Option<PrecisionArg>,
     /// Mean bits per weight to reach with `--precision auto`.

@@ -110,12 +110,24 @@ pub(super) fn run(args: &Args, output: &mut Output) -> Result<Status> {
     };
     print(&verdict, args, output)?;
     if verdict.outcome == Outcome::Inconclusive && args.rerun.is_none() {
-        note("help: --rerun BUNDLE measures more launches while the verdict is inconclusive");
+        note(way_on(&verdict));
     }
     if std::env::var_os("GITHUB_ACTIONS").is_some() {
         render::annotations(&verdict).iter().for_each(workflow_command);
     }
     Ok(status(verdict.outcome))
+}
+
+/// What settles a verdict that is open.
+fn way_on(verdict: &Verdict) -> &'static str {
+    match verdict.more_launches() {
+        Some(_) => "help: --rerun BUNDLE measures more launches while the verdict is inconclusive",
+        None if verdict.is_open_by_machine() => {
+            "help: more launches would not settle it: measure again when the machine is as it was, or measure the blessed \
+             packages and these in turns with `anemeter compare`"
+        }
+        None => "help: more launches alone would not settle it",
+    }
 }
 
 /// Sessions of the baseline, oldest first: those that were named, or the blessed ones.

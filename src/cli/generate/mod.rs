@@ -33,7 +33,7 @@ anemeter generate smollm2 --prompt 'Once upon a time' --raw --temperature 0.8 --
 anemeter generate smollm2 --token-ids 1,2,3 --max-tokens 8 --top-logits 5 --json"
 )]
 pub(super) struct Args {
-    /// The bundle that `anemeter export` wrote.
+    /// The bundle, package or folder of packages; of packages a contract says how they are driven.
     bundle: PathBuf,
     #[command(flatten)]
     prompt: PromptArgs,

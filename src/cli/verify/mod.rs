@@ -238,9 +238,16 @@ fn executed_by(args: &Args, bundle: &Bundle) -> Result<Option<String>> {
         bundle.manifest().chunks.iter().flat_map(|chunk| &chunk.functions).flat_map(|of| &of.inputs);
     let twin = match ports.any(|port| port.dtype == "fp32") {
         true => "with fp32 activations",
+        false if is_system_framework() => "with fp16 activations",
         false => "with fp16 activations, whose sums the interpreter rounds after every addition",
     };
     Ok(Some(format!("Core AI executes the asset {twin}: {about}")))
+}
+
+/// Whether Core AI is the system's own, and not the interpreter that Apple's wheel has elsewhere.
+fn is_system_framework() -> bool {
+    let versions = runtime::CoreAiRuntime::new().interpreter().ask();
+    versions.is_ok_and(|versions| versions.has_system_framework())
 }
 
 /// The first length of every form.

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::files;
 use super::{
-    Asset, AssetFunction, Bundle, BundleError, Chunk, File, Function, MANIFEST, Manifest, Origin, Port,
-    SCHEMA, Tokenizer, Tool,
+    Asset, AssetFunction, Bundle, BundleError, Chunk, File, Function, MANIFEST, Manifest, Port, Tokenizer,
 };
 use crate::contract;
 use anemeter_base::advice::Remedy;
@@ -174,26 +173,7 @@ fn describe(paths: &[PathBuf], name: String, digests: Digests) -> Result<(Manife
         chunks.push(chunk(file, asset, package.model()));
         opened.packages.push(package);
     }
-    let manifest = Manifest {
-        schema: SCHEMA.to_owned(),
-        tool: Tool { name: "anemeter".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
-        origin: Origin::Adopted,
-        name,
-        architecture: None,
-        checkpoint: None,
-        settings: None,
-        contract: None,
-        chunks,
-        host_embeddings: None,
-        tokenizer: None,
-        compression: None,
-        sensitivity: None,
-        range_repair: None,
-        rotated: None,
-        encoder: None,
-        warnings,
-        profile: Vec::new(),
-    };
+    let manifest = Manifest { warnings, ..Manifest::of_packages(name, chunks) };
     Ok((manifest, opened))
 }
 

@@ -93,7 +93,7 @@ pub(super) fn open(path: &Path) -> Result<Package, BundleError> {
 /// The digest of a package or of an asset, whose bytes are read.
 pub(super) fn digest(path: &Path) -> Result<String, BundleError> {
     match Asset::is_at(path) {
-        true => Ok(asset_digest(&Asset::open(path)?.sha256())),
+        true => Ok(asset_digest(&Asset::open(path)?.checked_sha256()?)),
         false => Ok(digest_text(Package::open(path)?.digest()?)),
     }
 }

@@ -72,6 +72,32 @@ pub struct Manifest {
     pub profile: Vec<Phase>,
 }
 
+impl Manifest {
+    /// Of packages that others made, of which nothing else is known.
+    pub fn of_packages(name: String, chunks: Vec<Chunk>) -> Manifest {
+        Manifest {
+            schema: SCHEMA.to_owned(),
+            tool: Tool { name: "anemeter".to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() },
+            origin: Origin::Adopted,
+            name,
+            architecture: None,
+            checkpoint: None,
+            settings: None,
+            contract: None,
+            encoder: None,
+            chunks,
+            host_embeddings: None,
+            tokenizer: None,
+            compression: None,
+            sensitivity: None,
+            range_repair: None,
+            rotated: None,
+            warnings: Vec::new(),
+            profile: Vec::new(),
+        }
+    }
+}
+
 /// What is known of a model that this program exported.
 #[derive(Debug, Clone, Copy)]
 pub struct Exported<'a> {

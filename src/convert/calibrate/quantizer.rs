@@ -189,7 +189,7 @@ impl<'a> Quantizer<'a> {
 
 impl Quantizer<'_> {
     /// The weight that codes are chosen for: it makes up for what the layers before have lost.
-    fn target(&self, map: &LoadedLinear, seen: &Seen<'_>, correction: Option<&Correction>) -> Vec<f32> {
+    fn target(&self, map: &LoadedLinear, seen: &LinearInputs<'_>, correction: Option<&Correction>) -> Vec<f32> {
         let mut wanted = map.weight.clone();
         if let Some(correction) = correction {
             let more = correction.of(&seen.lacking(map));
@@ -212,7 +212,7 @@ impl Observer for Quantizer<'_> {
         if precisions.iter().all(Option::is_none) {
             return Ok(());
         }
-        let seen = Seen::new(inputs, &maps[0], self.calibrated);
+        let seen = LinearInputs::new(inputs, &maps[0], self.calibrated);
         let mut gram = Gram::new(maps[0].inputs);
         gram.add(seen.given);
         let mut solver = Solver::new(&gram, 0.0);
@@ -241,7 +241,7 @@ impl Observer for Quantizer<'_> {
 }
 
 /// What some maps take on the calibration text.
-struct Seen<'a> {
+struct LinearInputs<'a> {
     /// From the uncompressed layers before, and from the compressed ones.
     exact: &'a [f32],
     given: &'a [f32],
@@ -249,18 +249,18 @@ struct Seen<'a> {
     lost: Option<Vec<f32>>,
 }
 
-impl<'a> Seen<'a> {
-    fn new(inputs: &Inputs<'a>, map: &LoadedLinear, tokens: usize) -> Seen<'a> {
+impl<'a> LinearInputs<'a> {
+    fn new(inputs: &Inputs<'a>, map: &LoadedLinear, tokens: usize) -> LinearInputs<'a> {
         let LoadedLinear { inputs: width, outputs, .. } = map;
         let given = &inputs.rows[inputs.exact * width..][..tokens * width];
         if inputs.exact == 0 {
-            return Seen { exact: given, given, lost: None };
+            return LinearInputs { exact: given, given, lost: None };
         }
         let lost = inputs.stream.map(|stream| {
             let (before, after) = stream.split_at(inputs.exact * outputs);
             before[..tokens * outputs].iter().zip(after).map(|(a, b)| a - b).collect()
         });
-        Seen { exact: &inputs.rows[..tokens * width], given, lost }
+        LinearInputs { exact: &inputs.rows[..tokens * width], given, lost }
     }
 
     /// Sums of what the outputs of a map lack with the inputs given, times each of these (GPTAQ, Li et al. 2025, with what

@@ -98,12 +98,12 @@ impl Measurement<'_> {
                     .tokens(calibrated..calibrated + tokens, hidden.rows.len() / hidden.width.max(1)),
                 exact: 0,
             };
-            let mut seen = Seen { calibrated, grams: BTreeMap::new() };
-            in_pool(|| run_layer(&mut hidden, index, layer, &mut seen))?;
+            let mut observer = GramObserver { calibrated, grams: BTreeMap::new() };
+            in_pool(|| run_layer(&mut hidden, index, layer, &mut observer))?;
             let mut weights = Vec::new();
             for &precision in candidates {
                 let mut turned = before.clone();
-                let mut coder = Coder { precision, grams: &seen.grams, weights: Vec::new() };
+                let mut coder = Coder { precision, grams: &observer.grams, weights: Vec::new() };
                 in_pool(|| run_layer(&mut turned, index, layer, &mut coder))?;
                 weights = coder.weights;
                 hidden.append(turned);
@@ -251,12 +251,12 @@ fn table(
 }
 
 /// Keeps the statistics of what maps take, by the first of those that take the same.
-struct Seen {
+struct GramObserver {
     calibrated: usize,
     grams: BTreeMap<String, Gram>,
 }
 
-impl Observer for Seen {
+impl Observer for GramObserver {
     fn before(&mut self, inputs: &Inputs<'_>, maps: &mut [LoadedLinear]) -> Result<(), CalibrateError> {
         if self.calibrated > 0 {
             let mut gram = Gram::new(maps[0].inputs);

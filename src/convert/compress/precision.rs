@@ -115,6 +115,11 @@ impl Precision {
         }
     }
 
+    /// Whether it is the bare word of a palette so narrow that rounding without data leaves few models of use.
+    pub fn needs_data(&self) -> bool {
+        matches!(self, Precision::Palette(Palette { bits: ..=4, adapts: true, .. }))
+    }
+
     /// Whether codes can be chosen by data.
     pub fn is_solvable(&self) -> bool {
         matches!(self, Precision::Linear(_) | Precision::Palette(Palette { vector: 1, .. }))
@@ -401,6 +406,24 @@ mod tests {
                 expected,
                 "{text} of {channels} x {row} in {opset}"
             );
+        }
+    }
+
+    #[test]
+    fn only_bare_words_of_narrow_palettes_need_data() {
+        for (text, expected) in [
+            ("lut1", true),
+            ("lut2", true),
+            ("lut3", true),
+            ("lut4", true),
+            ("lut6", false),
+            ("int4", false),
+            ("lut4:group=16", false),
+            ("lut4:tensor", false),
+            ("lut4:scale", false),
+            ("sparse:0.5+lut4", false),
+        ] {
+            assert_eq!(text.parse::<Precision>().unwrap().needs_data(), expected, "{text}");
         }
     }
 

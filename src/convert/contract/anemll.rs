@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::features::{Seen, sizes};
+use super::features::{ModelFunction, sizes};
 use super::{Packages, beside};
 use crate::bundle::BundleError;
 use crate::bundle::contract::{
@@ -84,7 +84,7 @@ struct Part<'a> {
 
 impl<'a> Part<'a> {
     fn of(package: &'a str, model: &'a Model) -> Option<Part<'a>> {
-        let rank = match Seen::of(model, INFER) {
+        let rank = match ModelFunction::of(model, INFER) {
             Some(infer)
                 if infer.input(HIDDEN).is_some() && infer.output("output_hidden_states").is_some() =>
             {
@@ -93,7 +93,7 @@ impl<'a> Part<'a> {
             Some(infer) if infer.input(IDS).is_some() && !head_outputs(infer).is_empty() => Rank::Monolithic,
             Some(_) => return None,
             None => {
-                let only = Seen::of(model, model.default_function())?;
+                let only = ModelFunction::of(model, model.default_function())?;
                 match () {
                     () if only.takes_only(&[IDS]) && only.output(HIDDEN).is_some() => Rank::Embed,
                     () if only.takes_only(&[HIDDEN]) && !head_outputs(only).is_empty() => Rank::Head,
@@ -105,8 +105,9 @@ impl<'a> Part<'a> {
     }
 
     /// The function that gives logits, if it is the last package.
-    fn head(&self) -> Option<Seen<'a>> {
-        Seen::of(self.model, INFER).or_else(|| Seen::of(self.model, self.model.default_function()))
+    fn head(&self) -> Option<ModelFunction<'a>> {
+        ModelFunction::of(self.model, INFER)
+            .or_else(|| ModelFunction::of(self.model, self.model.default_function()))
     }
 
     /// Its functions, by name and role.
@@ -115,8 +116,9 @@ impl<'a> Part<'a> {
             Rank::Embed => Some(vec![self.plain(ContractRole::Embed, None, parameters)?]),
             Rank::Head => Some(vec![self.plain(ContractRole::Head, Some(1), parameters)?]),
             Rank::Chunk | Rank::Monolithic => {
-                let infer = self.cached(Seen::of(self.model, INFER)?, ContractRole::Decode, parameters)?;
-                let prefill = Seen::of(self.model, PREFILL);
+                let infer =
+                    self.cached(ModelFunction::of(self.model, INFER)?, ContractRole::Decode, parameters)?;
+                let prefill = ModelFunction::of(self.model, PREFILL);
                 let prefill = prefill.and_then(|seen| self.cached(seen, ContractRole::Prefill, parameters));
                 Some(prefill.into_iter().chain([infer]).collect())
             }
@@ -130,7 +132,7 @@ impl<'a> Part<'a> {
         tokens: Option<usize>,
         parameters: &Parameters,
     ) -> Option<ContractFunction> {
-        let seen = Seen::of(self.model, self.model.default_function())?;
+        let seen = ModelFunction::of(self.model, self.model.default_function())?;
         let outputs = match role {
             ContractRole::Embed => {
                 ContractOutputs { hidden: Some(HIDDEN.to_owned()), ..ContractOutputs::default() }
@@ -154,7 +156,7 @@ impl<'a> Part<'a> {
     /// A function with the state. What `prefill` gives is of its first token, so that nothing but the state counts.
     fn cached(
         &self,
-        seen: Seen<'_>,
+        seen: ModelFunction<'_>,
         role: ContractRole,
         parameters: &Parameters,
     ) -> Option<ContractFunction> {
@@ -192,7 +194,7 @@ impl<'a> Part<'a> {
 }
 
 fn contract(parts: &[Part<'_>], parameters: &Parameters) -> Option<Contract> {
-    let infer = parts.iter().find_map(|part| Seen::of(part.model, INFER))?;
+    let infer = parts.iter().find_map(|part| ModelFunction::of(part.model, INFER))?;
     let columns = sizes(infer.input("causal_mask")?, -1)?.most()?;
     // States are [layers, heads, positions, width].
     let states = infer.interface.states.iter().filter_map(|state| infer.state(&state.name));
@@ -216,7 +218,7 @@ fn contract(parts: &[Part<'_>], parameters: &Parameters) -> Option<Contract> {
 }
 
 /// What a head gives: logits in slices, or the largest of each slice.
-fn outputs(head: Seen<'_>, parameters: &Parameters) -> ContractOutputs {
+fn outputs(head: ModelFunction<'_>, parameters: &Parameters) -> ContractOutputs {
     let logits = logits_outputs(head);
     if !logits.is_empty() {
         return ContractOutputs { logits, ..ContractOutputs::default() };
@@ -241,13 +243,13 @@ fn outputs(head: Seen<'_>, parameters: &Parameters) -> ContractOutputs {
 }
 
 /// Names of what a head gives.
-fn head_outputs(head: Seen<'_>) -> Vec<String> {
+fn head_outputs(head: ModelFunction<'_>) -> Vec<String> {
     let largest = head.output("argmax_idx").map(|_| "argmax_idx".to_owned());
     logits_outputs(head).into_iter().chain(largest).collect()
 }
 
 /// `logits`, or `logits1` and so on in the order of their numbers.
-fn logits_outputs(head: Seen<'_>) -> Vec<String> {
+fn logits_outputs(head: ModelFunction<'_>) -> Vec<String> {
     let numbered = head.interface.outputs.iter().filter_map(|output| {
         let number = output.name.strip_prefix("logits")?;
         let number = if number.is_empty() { 0 } else { number.parse::<u32>().ok()? };

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::Packages;
-use super::features::Seen;
+use super::features::ModelFunction;
 use crate::bundle::contract::{Contract, ContractFunction, ContractOutputs, ContractPackage, ContractRole};
 use anemeter_kernels::tensor::DType;
 use anemeter_mil::{ArrayType, Model};
@@ -58,7 +58,8 @@ fn passed(
             packages.packages.iter().find(|(name, _)| *name == package.package).map(|(_, model)| model);
         let functions = || package.functions.iter().map(|function| &function.function);
         model.is_some_and(|model| {
-            functions().any(|name| Seen::of(model, name).is_some_and(|seen| seen.output(output).is_some()))
+            functions()
+                .any(|name| ModelFunction::of(model, name).is_some_and(|seen| seen.output(output).is_some()))
         })
     };
     let mut passed = function.inputs.passed.iter();
@@ -69,7 +70,7 @@ fn passed(
 
 /// What is wrong with a function, if anything.
 fn of_function(model: &Model, function: &ContractFunction) -> Option<String> {
-    let problem = match Seen::of(model, &function.function) {
+    let problem = match ModelFunction::of(model, &function.function) {
         Some(seen) => inputs(seen, function).or_else(|| outputs(seen, function))?,
         None => {
             let names: Vec<String> = model.interfaces().iter().map(|i| format!("`{}`", i.function)).collect();
@@ -80,7 +81,7 @@ fn of_function(model: &Model, function: &ContractFunction) -> Option<String> {
 }
 
 /// Every input must be named once, and be of a type that can be filled.
-fn inputs(seen: Seen<'_>, function: &ContractFunction) -> Option<String> {
+fn inputs(seen: ModelFunction<'_>, function: &ContractFunction) -> Option<String> {
     let inputs = &function.inputs;
     let caches = || function.caches.iter().map(|cache| cache.input.as_str());
     let named: Vec<&str> = inputs.names().chain(caches()).collect();
@@ -109,7 +110,7 @@ fn inputs(seen: Seen<'_>, function: &ContractFunction) -> Option<String> {
     not_int.map(|name| format!("the input `{name}` is not int32"))
 }
 
-fn outputs(seen: Seen<'_>, function: &ContractFunction) -> Option<String> {
+fn outputs(seen: ModelFunction<'_>, function: &ContractFunction) -> Option<String> {
     let ContractOutputs { hidden, logits, argmax } = &function.outputs;
     let picked = argmax.iter().flat_map(|argmax| [Some(&argmax.index), argmax.value.as_ref()]).flatten();
     let caches = function.caches.iter().map(|cache| &cache.output);

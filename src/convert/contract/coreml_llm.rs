@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::features::{Seen, sizes};
+use super::features::{ModelFunction, sizes};
 use super::{Packages, beside};
 use crate::bundle::BundleError;
 use crate::bundle::contract::{
@@ -25,7 +25,7 @@ struct Config {
 
 pub(super) fn recognise(packages: &Packages<'_>) -> Result<Option<Contract>, BundleError> {
     let [(package, model)] = packages.packages else { return Ok(None) };
-    let Some(function) = Seen::of(model, model.default_function()) else { return Ok(None) };
+    let Some(function) = ModelFunction::of(model, model.default_function()) else { return Ok(None) };
     let needed = ["input_ids", "position_ids", "causal_mask", "update_mask"];
     let is_it = needed.iter().all(|name| function.input(name).is_some())
         && function.takes_only(&[&needed[..], &["conv_state_in"]].concat())

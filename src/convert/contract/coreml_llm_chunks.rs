@@ -6,7 +6,7 @@
 use serde::Deserialize;
 
 use super::coreml_llm::{CONFIG, TOKENIZER, config};
-use super::features::{Seen, sizes};
+use super::features::{ModelFunction, sizes};
 use super::{Packages, check};
 use crate::bundle::BundleError;
 use crate::bundle::contract::{
@@ -106,33 +106,34 @@ pub(super) fn recognise(packages: &Packages<'_>) -> Result<Option<Contract>, Bun
 struct Chunk<'a> {
     package: &'a str,
     /// Takes one token in.
-    decode: Seen<'a>,
+    decode: ModelFunction<'a>,
     /// Takes several in, without padding.
-    prefill: Option<Seen<'a>>,
+    prefill: Option<ModelFunction<'a>>,
 }
 
 impl<'a> Chunk<'a> {
     fn of(package: &'a str, model: &'a Model) -> Option<Chunk<'a>> {
         let is_chunk = ["chunk", "model"].iter().any(|word| package.starts_with(word));
-        let named = ["infer", "decode_q1"].iter().find_map(|name| Seen::of(model, name));
-        let decode = named.or_else(|| Seen::of(model, model.default_function()))?;
+        let named = ["infer", "decode_q1"].iter().find_map(|name| ModelFunction::of(model, name));
+        let decode = named.or_else(|| ModelFunction::of(model, model.default_function()))?;
         let is_it = is_chunk
             && tokens(decode) == Some(1)
             && [FULL_MASK, WINDOW_MASK].iter().all(|mask| decode.input(mask).is_some())
             && (decode.output(TOKEN).is_some() || decode.output(HIDDEN_OUT).is_some());
         let prefills = model.interfaces().iter().filter(|of| of.function.starts_with("prefill_b"));
-        let prefill = prefills.filter_map(|of| Seen::of(model, &of.function)).max_by_key(|&of| tokens(of));
+        let prefill =
+            prefills.filter_map(|of| ModelFunction::of(model, &of.function)).max_by_key(|&of| tokens(of));
         is_it.then_some(Chunk { package, decode, prefill })
     }
 }
 
 /// Tokens of one prediction.
-fn tokens(function: Seen<'_>) -> Option<usize> {
+fn tokens(function: ModelFunction<'_>) -> Option<usize> {
     sizes(function.input(HIDDEN)?, 1)?.most()
 }
 
 /// Columns of a mask.
-fn columns(function: Seen<'_>, mask: &str) -> Option<usize> {
+fn columns(function: ModelFunction<'_>, mask: &str) -> Option<usize> {
     sizes(function.input(mask)?, -1)?.most()
 }
 
@@ -160,7 +161,7 @@ fn contract(chunks: &[Chunk<'_>], model: &Described, packages: &Packages<'_>) ->
 
 /// What a function's inputs and outputs mean. Only the first chunk looks token vectors up.
 fn function(
-    seen: Seen<'_>,
+    seen: ModelFunction<'_>,
     role: ContractRole,
     model: &Described,
     is_first: bool,
@@ -210,7 +211,7 @@ fn function(
 }
 
 /// Rows of tables: token vectors of the first chunk, rotations of all.
-fn rows(seen: Seen<'_>, config: &Config, is_first: bool) -> Vec<TableRows> {
+fn rows(seen: ModelFunction<'_>, config: &Config, is_first: bool) -> Vec<TableRows> {
     let embedded = |input: &str, [file, scales]: [&str; 2], factor| TableRows {
         input: input.to_owned(),
         by: RowsBy::Token,

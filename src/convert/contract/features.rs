@@ -1,6 +1,9 @@
 //! What contracts look for in the interface of a function.
 
-use anemeter_mil::{ArrayType, Binding, Feature, FeatureType, Flexibility, Function, Interface, Model};
+use anemeter_mil::op::OpClass;
+use anemeter_mil::{
+    ArrayType, Binding, Feature, FeatureType, Flexibility, Function, Interface, Model, Operation,
+};
 
 /// Lengths that an input without an upper bound is used at.
 const OPEN_END: usize = 2048;
@@ -10,7 +13,7 @@ const LONGEST: usize = 1 << 15;
 
 /// A function as its users see it, and its program.
 #[derive(Clone, Copy)]
-pub(super) struct Seen<'a> {
+pub(super) struct ModelFunction<'a> {
     pub(super) interface: &'a Interface,
     function: &'a Function,
 }
@@ -65,10 +68,13 @@ impl Sizes {
     }
 }
 
-impl<'a> Seen<'a> {
+impl<'a> ModelFunction<'a> {
     /// A function of a model.
-    pub(super) fn of(model: &'a Model, function: &str) -> Option<Seen<'a>> {
-        Some(Seen { interface: model.interface(function)?, function: model.program.function(function)? })
+    pub(super) fn of(model: &'a Model, function: &str) -> Option<ModelFunction<'a>> {
+        Some(ModelFunction {
+            interface: model.interface(function)?,
+            function: model.program.function(function)?,
+        })
     }
 
     /// An input by name.
@@ -112,7 +118,8 @@ impl<'a> Seen<'a> {
 
     /// Whether it looks vectors up in a table of so many rows, as it does with the tokens of its vocabulary.
     pub(super) fn looks_up(&self, rows: usize) -> bool {
-        self.function.body.operations.iter().filter(|op| op.kind == "gather").any(|op| {
+        let is_lookup = |op: &&Operation| matches!(self.function.class_of(op), Some(OpClass::Lookup));
+        self.function.body.operations.iter().filter(is_lookup).any(|op| {
             let table = op.input("x").and_then(|argument| argument.bindings.first());
             let Some(Binding::Value(table)) = table else { return false };
             let shape = self.function.value(*table).ty.tensor().map(|ty| &ty.shape[..]);

@@ -1,7 +1,7 @@
 //! The contracts of swift-transformers: keys and values in states, as inputs and outputs, or not cached.
 
 use super::Packages;
-use super::features::{Seen, Sizes, sizes};
+use super::features::{ModelFunction, Sizes, sizes};
 use super::whole_sequence;
 use crate::bundle::BundleError;
 use crate::bundle::contract::{
@@ -18,7 +18,7 @@ const NEW_CACHES: [[&str; 2]; 3] =
 
 pub(super) fn recognise(packages: &Packages<'_>) -> Result<Option<Contract>, BundleError> {
     let [(package, model)] = packages.packages else { return Ok(None) };
-    let Some(function) = Seen::of(model, model.default_function()) else { return Ok(None) };
+    let Some(function) = ModelFunction::of(model, model.default_function()) else { return Ok(None) };
     if function.input(IDS).is_none() || function.output("logits").is_none() {
         return Ok(None);
     }
@@ -34,7 +34,7 @@ pub(super) fn recognise(packages: &Packages<'_>) -> Result<Option<Contract>, Bun
 }
 
 /// The caches that go in and come out.
-fn cache_pairs(function: Seen<'_>) -> Option<Vec<CachePair>> {
+fn cache_pairs(function: ModelFunction<'_>) -> Option<Vec<CachePair>> {
     let new = NEW_CACHES.iter().find(|new| new.iter().all(|name| function.output(name).is_some()))?;
     let pairs = CACHES
         .iter()
@@ -44,7 +44,12 @@ fn cache_pairs(function: Seen<'_>) -> Option<Vec<CachePair>> {
 }
 
 /// One function that takes some tokens after those that are cached.
-fn cached(package: &str, function: Seen<'_>, name: ContractName, caches: &[CachePair]) -> Option<Contract> {
+fn cached(
+    package: &str,
+    function: ModelFunction<'_>,
+    name: ContractName,
+    caches: &[CachePair],
+) -> Option<Contract> {
     let is_state = caches.is_empty();
     let caches_in: &[&str] = if is_state { &[] } else { &CACHES };
     let known = [&[IDS], &MASKS[..], caches_in].concat();
@@ -92,7 +97,7 @@ fn cached(package: &str, function: Seen<'_>, name: ContractName, caches: &[Cache
 }
 
 /// A mask that is added to scores. Where its last size is open, it says how many positions there are.
-fn of_mask(function: Seen<'_>, name: &str) -> Option<ContractMask> {
+fn of_mask(function: ModelFunction<'_>, name: &str) -> Option<ContractMask> {
     let keys = match sizes(function.input(name)?, -1)? {
         Sizes::Fixed(_) => MaskKeys::Context,
         Sizes::Listed(_) | Sizes::Between(..) => MaskKeys::Seen,

@@ -2,7 +2,7 @@
 //! converting it gives.
 
 use super::Packages;
-use super::features::{Seen, sizes};
+use super::features::{ModelFunction, sizes};
 use crate::bundle::BundleError;
 use crate::bundle::contract::{
     Contract, ContractFunction, ContractInputs, ContractMask, ContractName, ContractOutputs, ContractPackage,
@@ -15,7 +15,7 @@ const POSITIONS: &str = "position_ids";
 
 pub(super) fn recognise(packages: &Packages<'_>) -> Result<Option<Contract>, BundleError> {
     let [(package, model)] = packages.packages else { return Ok(None) };
-    let function = Seen::of(model, model.default_function());
+    let function = ModelFunction::of(model, model.default_function());
     Ok(function.and_then(|function| {
         let contract = of_function(package, function, ContractName::WholeSequence, [IDS, MASK, POSITIONS])?;
         // Classifiers of tokens have the same names, but no logit per token of a vocabulary.
@@ -26,7 +26,7 @@ pub(super) fn recognise(packages: &Packages<'_>) -> Result<Option<Contract>, Bun
 /// The contract of one function that takes ids, maybe a mask and positions, under these names.
 pub(super) fn of_function(
     package: &str,
-    function: Seen<'_>,
+    function: ModelFunction<'_>,
     name: ContractName,
     [ids, mask, positions]: [&str; 3],
 ) -> Option<Contract> {

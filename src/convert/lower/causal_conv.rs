@@ -1,9 +1,9 @@
 //! A convolution over a token and those before it, with what the caller carries between predictions.
 
 use super::attention::Tokens;
-use super::carried::Carried;
 use super::error::{LowerError, Result};
 use super::graph::{Graph, SEQUENCE};
+use super::recurrent::RecurrentStates;
 use crate::model::CausalConv;
 use anemeter_mil::ValueId;
 
@@ -13,21 +13,21 @@ pub(super) fn causal_conv(
     x: ValueId,
     conv: &CausalConv,
     tokens: &Tokens,
-    carried: &mut Carried,
+    recurrent: &mut RecurrentStates,
 ) -> Result {
     let (channels, kernel) = conv.sizes();
-    let past = carried.conv.past(graph, channels)?;
+    let past = recurrent.conv.past(graph, channels)?;
     let (window, zeros) = match past {
         Some(past) => {
             let window = graph.concat("window", &[past, x], SEQUENCE)?;
             let new = graph.slice("state_new", window, SEQUENCE, 1..kernel)?;
-            carried.conv.keep(new);
+            recurrent.conv.keep(new);
             (window, 0)
         }
         None => {
-            if carried.conv.keeps() {
-                let new = latest(graph, x, (channels, kernel), tokens, carried)?;
-                carried.conv.keep(new);
+            if recurrent.conv.keeps() {
+                let new = latest(graph, x, (channels, kernel), tokens, recurrent)?;
+                recurrent.conv.keep(new);
             }
             (x, kernel - 1)
         }
@@ -44,10 +44,10 @@ fn latest(
     x: ValueId,
     (channels, kernel): (usize, usize),
     tokens: &Tokens,
-    carried: &Carried,
+    recurrent: &RecurrentStates,
 ) -> Result {
     let missing = || LowerError::model(graph.scope(), "the selection of the latest tokens is not an input");
-    let select = carried.latest.ok_or_else(missing)?;
+    let select = recurrent.latest.ok_or_else(missing)?;
     let batch = Some(tokens.batch);
     let rows = graph.reshape("channels", x, [batch, Some(1), Some(channels), tokens.count])?;
     let chosen = graph.matmul("latest", (rows, false), (select, false))?;

@@ -7,7 +7,7 @@
 //! no number becomes larger than those of the inverse, which the shorter product `(1 - A)(1 + A^2)(1 + A^4)…` does not
 //! promise. It costs two products of `piece x piece` per doubling, 10 for a piece of 64.
 
-use super::delta_net::{Heads, TOKENS, Taken};
+use super::delta_net::{DeltaInputs, Heads, TOKENS};
 use super::error::{LowerError, Result};
 use super::graph::{CHANNELS, Graph};
 use anemeter_kernels::tensor::Tensor;
@@ -65,10 +65,10 @@ struct Pieces {
 /// What comes out `[heads, 1, tokens, value_dim]`, and the state after it `[heads, 1, key_dim, value_dim]`.
 pub(super) fn sequence(
     graph: &mut Graph<'_>,
-    taken: &Taken,
+    inputs: &DeltaInputs,
     sequence: Sequence,
 ) -> Result<(ValueId, ValueId)> {
-    let pieces = graph.within("pieces", |graph| Pieces::of(graph, taken, sequence))?;
+    let pieces = graph.within("pieces", |graph| Pieces::of(graph, inputs, sequence))?;
     let (written, states) = graph.within("steps", |graph| steps(graph, &pieces, sequence))?;
     let mut out = graph.matmul("read", (pieces.scores, false), (written, false))?;
     let (last, earlier) = states.split_last().expect("a sequence has a piece");
@@ -115,14 +115,14 @@ fn steps(graph: &mut Graph<'_>, pieces: &Pieces, sequence: Sequence) -> Result<(
 }
 
 impl Pieces {
-    fn of(graph: &mut Graph<'_>, taken: &Taken, sequence: Sequence) -> Result<Pieces> {
+    fn of(graph: &mut Graph<'_>, inputs: &DeltaInputs, sequence: Sequence) -> Result<Pieces> {
         let Sequence { piece, key_dim, value_dim, .. } = sequence;
         let shared = sequence.group;
-        let query = divided(graph, "query", taken.query, (sequence, key_dim), shared)?;
-        let key = divided(graph, "key", taken.key, (sequence, key_dim), shared)?;
-        let value = divided(graph, "value", taken.value, (sequence, value_dim), 1)?;
-        let beta = divided(graph, "beta", taken.beta, (sequence, 1), 1)?;
-        let log_decay = divided(graph, "decay", taken.log_decay, (sequence, 1), 1)?;
+        let query = divided(graph, "query", inputs.query, (sequence, key_dim), shared)?;
+        let key = divided(graph, "key", inputs.key, (sequence, key_dim), shared)?;
+        let value = divided(graph, "value", inputs.value, (sequence, value_dim), 1)?;
+        let beta = divided(graph, "beta", inputs.beta, (sequence, 1), 1)?;
+        let log_decay = divided(graph, "decay", inputs.log_decay, (sequence, 1), 1)?;
 
         // Logarithms of what is kept from the beginning of the piece to each token.
         let lower = square(graph, "lower", piece, |row, column| column <= row)?;

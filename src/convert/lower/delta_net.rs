@@ -4,12 +4,12 @@
 //! forgets what is smaller than its rounding, token by token. fp32 is for CPU and GPU; the Neural Engine has the rest.
 
 use super::attention::Tokens;
-use super::carried::Carried;
 use super::causal_conv::causal_conv;
 use super::delta_chunks::{self, Sequence};
 use super::error::{LowerError, Result};
 use super::graph::{CHANNELS, Graph};
 use super::mlp::activate;
+use super::recurrent::RecurrentStates;
 use crate::model::{Activation, DeltaNet, Weight};
 use anemeter_kernels::tensor::Tensor;
 use anemeter_mil::ValueId;
@@ -58,7 +58,7 @@ impl Heads {
 
 /// What a delta rule takes, in fp32: queries and keys `[rows, 1, tokens, key_dim]`, values `[rows, group, tokens, value_dim]`,
 /// shares that are written and logarithms of what is kept `[rows, group, tokens, 1]`.
-pub(super) struct Taken {
+pub(super) struct DeltaInputs {
     pub(super) query: ValueId,
     pub(super) key: ValueId,
     pub(super) value: ValueId,
@@ -72,12 +72,12 @@ pub(super) fn delta_net(
     x: ValueId,
     mixer: &DeltaNet,
     (hidden, tokens): (usize, &Tokens),
-    carried: &mut Carried,
+    recurrent: &mut RecurrentStates,
 ) -> Result {
     let heads = Heads::of(graph.scope(), mixer, tokens)?;
     let (keys, values) = (mixer.key_width(), mixer.value_width());
     let qkv = graph.linear("qkv", x, &mixer.qkv, (2 * keys + values, hidden))?;
-    let qkv = graph.within("conv", |graph| causal_conv(graph, qkv, &mixer.conv, tokens, carried))?;
+    let qkv = graph.within("conv", |graph| causal_conv(graph, qkv, &mixer.conv, tokens, recurrent))?;
     let qkv = activate(graph, "active", qkv, mixer.activation)?;
     let query = graph.slice("query", qkv, CHANNELS, 0..keys)?;
     let key = graph.slice("key", qkv, CHANNELS, keys..2 * keys)?;
@@ -86,21 +86,21 @@ pub(super) fn delta_net(
     let query = by_token(graph, "query", query, (heads, by_key(heads.key_dim)))?;
     let key = by_token(graph, "key", key, (heads, by_key(heads.key_dim)))?;
     let query = unit_length(graph, "query_unit", query)?;
-    let taken = Taken {
+    let inputs = DeltaInputs {
         query: graph.binary("mul", "query_scaled", query, (heads.key_dim as f32).powf(-0.5))?,
         key: unit_length(graph, "key_unit", key)?,
         value: by_token(graph, "value", value, (heads, (heads.group, heads.value_dim)))?,
-        beta: beta(graph, x, mixer, (hidden, heads), carried)?,
-        log_decay: log_decay(graph, x, mixer, (hidden, heads), carried)?,
+        beta: beta(graph, x, mixer, (hidden, heads), recurrent)?,
+        log_decay: log_decay(graph, x, mixer, (hidden, heads), recurrent)?,
     };
-    let past = carried.delta.past(graph, heads.value_heads())?;
+    let past = recurrent.delta.past(graph, heads.value_heads())?;
     let (mixed, state) = match past {
-        Some(past) => graph.within("rule", |graph| one_token(graph, &taken, past, heads))?,
-        None => graph.within("rule", |graph| delta_chunks::sequence(graph, &taken, Sequence::of(heads)))?,
+        Some(past) => graph.within("rule", |graph| one_token(graph, &inputs, past, heads))?,
+        None => graph.within("rule", |graph| delta_chunks::sequence(graph, &inputs, Sequence::of(heads)))?,
     };
-    if carried.delta.keeps() {
+    if recurrent.delta.keeps() {
         let shape = [heads.batch, heads.value_heads(), heads.key_dim, heads.value_dim].map(Some);
-        carried.delta.keep(graph.reshape("delta_state_new", state, shape)?);
+        recurrent.delta.keep(graph.reshape("delta_state_new", state, shape)?);
     }
     let normal = graph.within("norm", |graph| normal(graph, mixed, mixer, heads))?;
     let gate = graph.linear("gate", x, &mixer.gate, (values, hidden))?;
@@ -145,13 +145,13 @@ fn beta(
     x: ValueId,
     mixer: &DeltaNet,
     (hidden, heads): (usize, Heads),
-    carried: &Carried,
+    recurrent: &RecurrentStates,
 ) -> Result {
     let beta = graph.linear("beta", x, &mixer.beta, (heads.value_heads(), hidden))?;
     graph.within("beta", |graph| {
         let beta = graph.cast("fp32", beta, "fp32")?;
         let share = graph.unary("sigmoid", "share", beta)?;
-        of_tokens(graph, share, heads, carried)
+        of_tokens(graph, share, heads, recurrent)
     })
 }
 
@@ -161,7 +161,7 @@ fn log_decay(
     x: ValueId,
     mixer: &DeltaNet,
     (hidden, heads): (usize, Heads),
-    carried: &Carried,
+    recurrent: &RecurrentStates,
 ) -> Result {
     let count = heads.value_heads();
     let decay = graph.linear("decay", x, &mixer.decay, (count, hidden))?;
@@ -172,13 +172,13 @@ fn log_decay(
         let soft = graph.unary("softplus", "soft", biased)?;
         let rate = vector(graph, &mixer.decay_log, count, |log| -log.exp())?;
         let log = graph.binary("mul", "log", soft, &rate)?;
-        of_tokens(graph, log, heads, carried)
+        of_tokens(graph, log, heads, recurrent)
     })
 }
 
 /// `[batch, heads, 1, tokens]` as `[rows, group, tokens, 1]`, zero for padding.
-fn of_tokens(graph: &mut Graph<'_>, x: ValueId, heads: Heads, carried: &Carried) -> Result {
-    let x = match carried.present {
+fn of_tokens(graph: &mut Graph<'_>, x: ValueId, heads: Heads, recurrent: &RecurrentStates) -> Result {
+    let x = match recurrent.present {
         Some(present) => {
             let present = graph.cast("present", present, "fp32")?;
             graph.binary("mul", "of_tokens", x, present)?
@@ -212,21 +212,21 @@ fn vector(graph: &Graph<'_>, weight: &Weight, count: usize, map: impl Fn(f32) ->
 /// One token after a state: what comes out `[rows, group, 1, value_dim]`, and the state after it.
 fn one_token(
     graph: &mut Graph<'_>,
-    taken: &Taken,
+    inputs: &DeltaInputs,
     past: ValueId,
     heads: Heads,
 ) -> Result<(ValueId, ValueId)> {
     let Heads { rows, group, key_dim, value_dim, .. } = heads;
     let past = graph.reshape("past", past, [rows, group, key_dim, value_dim].map(Some))?;
-    let decay = graph.unary("exp", "decay", taken.log_decay)?;
+    let decay = graph.unary("exp", "decay", inputs.log_decay)?;
     let kept = graph.binary("mul", "kept", past, decay)?;
-    let known = graph.matmul("known", (taken.key, false), (kept, false))?;
-    let error = graph.binary("sub", "error", taken.value, known)?;
-    let correction = graph.binary("mul", "correction", error, taken.beta)?;
-    let column = graph.reshape("key_column", taken.key, [rows, 1, key_dim, 1].map(Some))?;
+    let known = graph.matmul("known", (inputs.key, false), (kept, false))?;
+    let error = graph.binary("sub", "error", inputs.value, known)?;
+    let correction = graph.binary("mul", "correction", error, inputs.beta)?;
+    let column = graph.reshape("key_column", inputs.key, [rows, 1, key_dim, 1].map(Some))?;
     let written = graph.binary("mul", "written", column, correction)?;
     let state = graph.binary("add", "state", kept, written)?;
-    Ok((graph.matmul("read", (taken.query, false), (state, false))?, state))
+    Ok((graph.matmul("read", (inputs.query, false), (state, false))?, state))
 }
 
 /// Each head over the root of its mean square, in channels of fp16 again.

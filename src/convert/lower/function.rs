@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use super::attention::{Heads, Tokens, attention};
 use super::cache::{self, Cache, KvState, Past, StateUnit};
-use super::carried::Carried;
 use super::delta_net::delta_net;
 use super::error::{LowerError, Result};
 use super::graph::{CHANNELS, Finished, Graph, SEQUENCE};
@@ -14,6 +13,7 @@ use super::norm::norm;
 use super::options::Options;
 use super::per_layer::{self, LayerInputs};
 use super::positions::Positions;
+use super::recurrent::RecurrentStates;
 use super::sharing::{self, KeysAndValues, Sharing};
 use super::short_conv::short_conv;
 use super::weights::{WeightRequest, Weights};
@@ -36,13 +36,13 @@ pub(super) struct ChunkBuilder<'a> {
 /// What is known of earlier tokens, and what later ones are to know.
 pub(super) struct Memory {
     pub(super) kept: KeysAndValues,
-    carried: Carried,
+    recurrent: RecurrentStates,
 }
 
 impl Memory {
     /// A cache, and no other states.
     pub(super) fn of(cache: Cache) -> Memory {
-        Memory { kept: KeysAndValues::new(cache, BTreeSet::new()), carried: Carried::none() }
+        Memory { kept: KeysAndValues::new(cache, BTreeSet::new()), recurrent: RecurrentStates::none() }
     }
 }
 
@@ -155,7 +155,7 @@ impl ChunkBuilder<'_> {
         let (range, positions) = (self.layers.clone(), self.positions.clone());
         let sharing = Sharing::of(&decoder.layers, range.clone())?;
         let cache_sizes = CacheSizes::of(&sharing.cached, task, options.batch)?;
-        let carried_sizes = Carried::sizes(self.own_layers(), self.layers.start)?;
+        let recurrent_sizes = RecurrentStates::sizes(self.own_layers(), self.layers.start)?;
         let is_first = self.is_first();
         let mut graph = Graph::new(&task.name(lengths.only), options.opset, &lengths.all, &mut self.weights);
 
@@ -169,8 +169,8 @@ impl ChunkBuilder<'_> {
         let cache = open_cache(&mut graph, task, cache_sizes)?;
         let mut kept = KeysAndValues::new(cache, sharing.exported.clone());
         take_in(&mut graph, &sharing, task, &tokens, &mut kept)?;
-        let carried = Carried::open(&mut graph, task, carried_sizes, batch);
-        let mut memory = Memory { kept, carried };
+        let recurrent = RecurrentStates::open(&mut graph, task, recurrent_sizes, batch);
+        let mut memory = Memory { kept, recurrent };
         let select = is_last && !task.is_one();
         let select =
             select.then(|| graph.input("select", DType::F16, |length| [batch, 1, 1, task.tokens(length)]));
@@ -190,13 +190,13 @@ impl ChunkBuilder<'_> {
             let rest = inputs.from(&mut graph, range.end..decoder.layers.len())?;
             outputs.push((per_layer::INPUTS.to_owned(), rest));
         }
-        let Memory { mut kept, carried } = memory;
+        let Memory { mut kept, recurrent } = memory;
         outputs.append(&mut kept.outputs);
         if let Some((keys, values)) = kept.new_of_io() {
             outputs.push(("k_new".to_owned(), graph.concat("keys_new", &keys, CHANNELS)?));
             outputs.push(("v_new".to_owned(), graph.concat("values_new", &values, CHANNELS)?));
         }
-        outputs.extend(carried.outputs(&mut graph)?);
+        outputs.extend(recurrent.outputs(&mut graph)?);
         Ok(graph.finish(&outputs))
     }
 }
@@ -389,8 +389,8 @@ pub(super) fn layer(
     let sizes = (hidden, tokens);
     let mixed = graph.within(layer.mixer.name(), |graph| match &layer.mixer {
         Mixer::Attention(own) => attention(graph, into, (index, own), sizes, &mut memory.kept),
-        Mixer::ShortConv(own) => short_conv(graph, into, own, sizes, &mut memory.carried),
-        Mixer::DeltaNet(own) => delta_net(graph, into, own, sizes, &mut memory.carried),
+        Mixer::ShortConv(own) => short_conv(graph, into, own, sizes, &mut memory.recurrent),
+        Mixer::DeltaNet(own) => delta_net(graph, into, own, sizes, &mut memory.recurrent),
     })?;
     let mixed = normed(graph, "post_attention_norm", mixed, layer.post_attention_norm.as_ref())?;
     let attended = graph.binary("add", "attended", x, mixed)?;

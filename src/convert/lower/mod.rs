@@ -6,7 +6,6 @@
 mod apple_llm;
 mod attention;
 mod cache;
-mod carried;
 mod causal_conv;
 mod delta_chunks;
 mod delta_net;
@@ -23,6 +22,7 @@ mod per_layer;
 mod pieces;
 mod positions;
 mod read_stats;
+mod recurrent;
 mod sharing;
 mod short_conv;
 mod weights;

@@ -62,7 +62,7 @@ pub(super) fn inputs_of_all(
         let projected = graph.reshape("by_layer", projected, by_layer)?;
         let normal = norm(graph, "norm", projected, &inputs.norm, (WIDTH, width))?;
         let normal = graph.reshape("together", normal, [Some(batch), Some(all), Some(1), count])?;
-        graph.binary("add", "inputs", normal, looked_up)
+        graph.binary("add", "sum", normal, looked_up)
     })?;
     Ok(LayerInputs { all, first: 0, width })
 }

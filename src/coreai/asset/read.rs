@@ -115,14 +115,20 @@ impl Asset {
 
     /// Compares its program and weights with `main.hash`, if there is one; reads all of them.
     pub fn check_hash(&self) -> Result<()> {
+        self.checked_sha256().map(drop)
+    }
+
+    /// The SHA-256 of its program and weights, which is the one of `main.hash` if there is one; reads all of them.
+    pub fn checked_sha256(&self) -> Result<[u8; 32]> {
+        let found = self.sha256();
         match self.recorded {
-            Some(recorded) if recorded != self.sha256() => {
+            Some(recorded) if recorded != found => {
                 let message = format!("is not what `{HASH}` was made of: a byte has changed since");
                 Err(AssetError::new(ErrorKind::Hash, message)
                     .in_file(&self.path.join(PROGRAM))
                     .with_help("copy the asset again, or write it again"))
             }
-            _ => Ok(()),
+            _ => Ok(found),
         }
     }
 }

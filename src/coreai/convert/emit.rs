@@ -37,7 +37,7 @@ impl<'m> FunctionState<'_, 'm> {
         let Some(emitter) = ops::find(op.kind()) else { refuse!("{}{}", ops::UNSUPPORTED, op.kind()) };
         let graph = self.graph;
         let results = graph.with_call(op, |call| emitter(&mut Emit { function: self, op: *op, call }));
-        let results = results.map_err(Refusal)??;
+        let results = results.map_err(|error| Refusal(error.to_string()))??;
         if results.len() != op.operation.outputs.len() {
             let (given, declared) = (results.len(), op.operation.outputs.len());
             refuse!("gives {given} values in aicode, {declared} are declared");

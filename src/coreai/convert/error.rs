@@ -41,7 +41,8 @@ impl Advice for ConvertError {
     fn remedy(&self) -> Option<Remedy> {
         match self {
             ConvertError::Unsupported { .. } => Some(Remedy::Other(
-                "export this model for Core ML only, or rewrite the operation with those that docs/coreai.md lists"
+                "export this model for Core ML only, or rewrite the operation with those that have a form in Core AI in \
+                 docs/reference/ops.md"
                     .into(),
             )),
             ConvertError::Operation { .. } | ConvertError::Interface { .. } => None,

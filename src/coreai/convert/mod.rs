@@ -87,7 +87,7 @@ pub fn functions(model: &Model) -> impl Iterator<Item = FunctionShape> {
     named(model).map(|(graph, name)| FunctionShape {
         name,
         function: graph.function.name.clone(),
-        shape: graph.shape,
+        shape: graph.shape_index,
     })
 }
 

@@ -13,7 +13,7 @@ pub(super) fn unique(graph: &Graph<'_>, used: &mut HashSet<String>) -> String {
         None => base.clone(),
     };
     if used.contains(&name) {
-        name = format!("{name}_{}", graph.shape);
+        name = format!("{name}_{}", graph.shape_index);
     }
     while !used.insert(name.clone()) {
         name.push('_');
@@ -30,7 +30,7 @@ fn length(graph: &Graph<'_>) -> Option<u64> {
         let varying =
             (0..first.len()).find(|&axis| shapes.iter().any(|shape| shape.get(axis) != first.get(axis)));
         if let Some(axis) = varying {
-            return shapes.get(graph.shape)?.get(axis).copied();
+            return shapes.get(graph.shape_index)?.get(axis).copied();
         }
     }
     None

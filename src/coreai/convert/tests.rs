@@ -1,7 +1,7 @@
 //! Programs by hand and the aicode they become.
 
 use super::*;
-use crate::program::{Dim, Scalar};
+use crate::program::{Dim, Region, Scalar};
 use anemeter_kernels::tensor::{DType, Tensor};
 use anemeter_mil::verify::verify;
 use anemeter_mil::{BuildError, Builder, Dim as MilDim, Literal, Opset, TensorType};
@@ -119,13 +119,38 @@ fn an_operation_without_a_form_is_named() {
 }
 
 #[test]
-fn minus_infinity_is_no_constant() {
+fn what_is_not_finite_is_no_constant() {
+    for value in [f32::NEG_INFINITY, f32::INFINITY, f32::NAN] {
+        let program = convert(|main| {
+            let x = main.input("x", fixed(&[2]));
+            let y = Tensor::from_slice(&[2], &[0.0, value]).unwrap();
+            Ok(vec![main.op("add").arg("x", x).arg("y", &y).named("y").push()?])
+        });
+        let message = program.unwrap_err().to_string();
+        assert!(message.contains(&format!("holds {value} at element 1")), "{message}");
+    }
+}
+
+#[test]
+fn floats_with_scales_are_products() {
     let program = convert(|main| {
-        let x = main.input("x", fixed(&[2]));
-        let y = Tensor::from_slice(&[2], &[0.0, f32::NEG_INFINITY]).unwrap();
-        Ok(vec![main.op("add").arg("x", x).arg("y", &y).named("y").push()?])
+        let x = main.input("x", fixed(&[2, 8]));
+        let data = Tensor::from_slice(&[2, 8], &[0.5f32; 16]).unwrap();
+        let scale = Tensor::from_slice(&[2, 2], &[1.0f32, 2.0, 3.0, 4.0]).unwrap();
+        let weight = main.op("constexpr_blockwise_shift_scale").arg("data", &data).arg("scale", &scale);
+        let weight = weight.named("weight").push()?;
+        Ok(vec![main.op("add").arg("x", x).arg("y", weight).named("y").push()?])
     });
-    assert!(program.unwrap_err().to_string().contains("minus infinity"));
+    let names = [
+        "primitive.reshape_v2",
+        "primitive.reshape_v2",
+        "primitive.broadcast_to_v1",
+        "primitive.mul_v1",
+        "primitive.reshape_v2",
+        "primitive.add_v1",
+        "dataflow.output_v1",
+    ];
+    assert_eq!(ops(&program.unwrap().graphs[0]), names);
 }
 
 #[test]
@@ -134,5 +159,48 @@ fn the_table_has_every_operation_once_and_only_those_of_mil() {
     for kind in ops::supported() {
         assert!(seen.insert(kind), "{kind} is in the table twice");
         assert!(anemeter_mil::ops::all().any(|def| def.name == kind), "MIL has no {kind}");
+    }
+}
+
+/// The names of the operations of a region and of those in it.
+fn all_names(region: &Region, names: &mut Vec<String>) {
+    for op in &region.ops {
+        names.push(op.name.to_string());
+        op.regions.iter().for_each(|inner| all_names(inner, names));
+    }
+}
+
+/// The reductions of a region by name, each with the operations that it is said to stand for.
+fn reductions(region: &Region, found: &mut BTreeMap<String, Vec<String>>) {
+    for op in &region.ops {
+        if let [inner] = &op.regions[..]
+            && inner.ops.iter().any(|op| op.name == "primitive.reduce_v1")
+        {
+            let mut names = Vec::new();
+            all_names(inner, &mut names);
+            found.insert(op.name.to_string(), names);
+        }
+        op.regions.iter().for_each(|inner| reductions(inner, found));
+    }
+}
+
+#[test]
+fn reductions_stand_for_what_apple_says_they_do() {
+    let (mut apples, mut ours) = (BTreeMap::new(), BTreeMap::new());
+    let sample = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/qwen_macos_none_float32.aimodel");
+    let asset = crate::asset::Asset::open(sample).unwrap();
+    asset.program().graphs.iter().for_each(|graph| reductions(&graph.body, &mut apples));
+    let program = convert(|main| {
+        let x = main.input("x", fixed(&[2, 3]));
+        let kinds = ["reduce_sum", "reduce_prod", "reduce_max", "reduce_min"];
+        kinds.iter().map(|kind| main.op(kind).arg("x", x).arg("axes", [0]).named(kind).push()).collect()
+    });
+    reductions(&program.unwrap().graphs[0].body, &mut ours);
+    assert_eq!(ours.len(), 4);
+    let common: Vec<&String> = ours.keys().filter(|name| apples.contains_key(*name)).collect();
+    assert!(common.iter().any(|name| *name == "reduce_sum_v1"), "{apples:?}");
+    assert!(common.iter().any(|name| *name == "reduce_product_v1"), "{apples:?}");
+    for name in common {
+        assert_eq!(ours[name], apples[name], "{name}");
     }
 }

@@ -59,30 +59,44 @@ impl Weights {
     }
 }
 
-/// Refuses infinities: minus infinity in fp16 gives wrong numbers on the Neural Engine.
+/// Refuses infinities and NaN: fp16 that is not finite gives wrong numbers on the Neural Engine.
 fn check_finite(dtype: DType, bytes: &[u8]) -> Result<()> {
-    let is_infinite = match dtype {
-        DType::F16 => bytes.as_chunks::<2>().0.iter().any(|&b| f16::from_le_bytes(b) == f16::NEG_INFINITY),
-        DType::F32 => bytes.as_chunks::<4>().0.iter().any(|&b| f32::from_le_bytes(b) == f32::NEG_INFINITY),
-        _ => false,
+    let found = match dtype {
+        DType::F16 => {
+            let values = bytes.as_chunks::<2>().0.iter().map(|&b| f16::from_le_bytes(b).to_f32());
+            first_not_finite(values)
+        }
+        DType::F32 => first_not_finite(bytes.as_chunks::<4>().0.iter().map(|&b| f32::from_le_bytes(b))),
+        _ => None,
     };
-    if is_infinite {
-        refuse!(
-            "a constant holds minus infinity, with which the Neural Engine computes wrong numbers; a large negative \
-             number such as -1e4 does the same in a mask"
-        );
-    }
-    Ok(())
+    let Some((index, value)) = found else { return Ok(()) };
+    let instead = match value == f32::NEG_INFINITY {
+        true => "a large negative number such as -1e4 does the same in a mask",
+        false => "find out why the constant is not finite",
+    };
+    refuse!(
+        "a constant holds {value} at element {index}, with which the Neural Engine computes wrong numbers; {instead}"
+    );
+}
+
+fn first_not_finite(values: impl Iterator<Item = f32>) -> Option<(usize, f32)> {
+    values.enumerate().find(|(_, value)| !value.is_finite())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::convert::error::Refusal;
 
     #[test]
-    fn minus_infinity_is_refused() {
-        let bytes = f16::NEG_INFINITY.to_le_bytes();
-        assert!(check_finite(DType::F16, &bytes).is_err());
-        assert!(check_finite(DType::U16, &bytes).is_ok());
+    fn what_is_not_finite_is_refused() {
+        for value in [f16::NEG_INFINITY, f16::INFINITY, f16::NAN] {
+            let bytes = [f16::ONE, value].map(f16::to_le_bytes).concat();
+            let Refusal(message) = check_finite(DType::F16, &bytes).unwrap_err();
+            assert!(message.starts_with(&format!("a constant holds {value} at element 1, ")), "{message}");
+            assert!(check_finite(DType::U16, &bytes).is_ok());
+            assert!(check_finite(DType::F32, &value.to_f32().to_le_bytes()).is_err());
+        }
+        assert!(check_finite(DType::F16, &f16::MIN.to_le_bytes()).is_ok());
     }
 }

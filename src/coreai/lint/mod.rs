@@ -93,6 +93,6 @@ impl Sink<'_> {
 
     fn push(&mut self, place: Place, message: String) {
         let (rule, severity) = (self.rule.text, self.rule.text.severity);
-        self.findings.push(Finding { rule, severity, message, place, shape: 0 });
+        self.findings.push(Finding { rule, severity, message, place, shape_index: 0 });
     }
 }

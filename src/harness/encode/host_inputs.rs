@@ -93,7 +93,7 @@ impl HostInputs {
         let last = texts.len().saturating_sub(1);
         let rows: Vec<&EncoderTokens> = (0..self.batch).map(|row| &texts[row.min(last)]).collect();
         let counts: Vec<usize> = rows.iter().map(|row| row.ids.len()).collect();
-        let mut inputs = self.integers(&rows, seq_len).map_err(|error| unmade(&error))?;
+        let mut inputs = self.integers(&rows, seq_len)?;
         for (name, window) in &self.masks {
             let sees = Sees { attends: self.described.attends, window: *window };
             let mask = sees.mask(&counts, seq_len).map_err(|error| unmade(&error))?;
@@ -115,28 +115,26 @@ impl HostInputs {
         Ok(inputs)
     }
 
-    fn integers(&self, rows: &[&EncoderTokens], seq_len: usize) -> Result<Vec<Named>, TensorError> {
-        let padded = |of: &dyn Fn(&EncoderTokens) -> Vec<i32>| {
-            let values: Vec<i32> = rows
-                .iter()
-                .flat_map(|row| {
-                    let mut values = of(row);
-                    values.resize(seq_len, 0);
-                    values
-                })
-                .collect();
-            Tensor::from_slice(&[rows.len(), seq_len], &values)
+    fn integers(&self, rows: &[&EncoderTokens], seq_len: usize) -> Result<Vec<Named>, GenerateError> {
+        let int32 = |value: u32| {
+            i32::try_from(value)
+                .map_err(|_| GenerateError::request(format!("int32 does not have the id {value}")))
         };
-        let signed = |ids: &[u32]| ids.iter().map(|&id| i32::try_from(id).unwrap_or(0)).collect::<Vec<i32>>();
-        let mut inputs = vec![("input_ids".to_owned(), padded(&|row| signed(&row.ids))?)];
+        let padded = |of: &dyn Fn(&EncoderTokens) -> Vec<u32>| {
+            let values = rows.iter().flat_map(|row| {
+                let mut values = of(row);
+                values.resize(seq_len, 0);
+                values
+            });
+            let values: Vec<i32> = values.map(int32).collect::<Result<_, _>>()?;
+            Tensor::from_slice(&[rows.len(), seq_len], &values).map_err(|error| unmade(&error))
+        };
+        let mut inputs = vec![("input_ids".to_owned(), padded(&|row| row.ids.clone())?)];
         if self.learned_positions {
-            let places = |_: &EncoderTokens| -> Vec<i32> {
-                (0..seq_len).map(|at| i32::try_from(at).unwrap_or(0)).collect()
-            };
-            inputs.push(("position_ids".to_owned(), padded(&places)?));
+            inputs.push(("position_ids".to_owned(), padded(&|_| (0..).take(seq_len).collect())?));
         }
         if self.described.segment_kinds > 1 {
-            inputs.push(("token_type_ids".to_owned(), padded(&|row| signed(&row.types))?));
+            inputs.push(("token_type_ids".to_owned(), padded(&|row| row.types.clone())?));
         }
         Ok(inputs)
     }

@@ -81,10 +81,14 @@ fn of_function(
     let empty = Interface { function: function.name.clone(), ..Interface::default() };
     let interface = model.interface(&function.name).unwrap_or(&empty);
     let choices: Vec<(Vec<InputShape>, usize)> = match given {
-        Some(given) => by_shapes(given.of(interface).map_err(|problem| CaseError {
-            problem: format!("function `{}`: {problem}", function.name.escape_debug()),
-            remedy: Remedy::ChooseFunctions,
-        })?),
+        Some(given) => {
+            let samples = given.of(interface).map_err(|problem| CaseError {
+                problem: format!("function `{}`: {problem}", function.name.escape_debug()),
+                remedy: Remedy::ChooseFunctions,
+            })?;
+            by_shapes(&samples, interface)
+        }
+        None if !config.reported.is_empty() => config.reported_shapes(package, &function.name),
         None => declared(function, interface, config)?.into_iter().map(|shapes| (shapes, 1)).collect(),
     };
     let case = |(shapes, samples): (Vec<InputShape>, usize)| {
@@ -108,10 +112,10 @@ fn of_function(
 }
 
 /// Samples by their shapes, in the order in which these first occur, with the number of each.
-fn by_shapes(samples: Vec<Sample>) -> Vec<(Vec<InputShape>, usize)> {
+fn by_shapes(samples: &[Sample], interface: &Interface) -> Vec<(Vec<InputShape>, usize)> {
     let mut found: Vec<(Vec<InputShape>, usize)> = Vec::new();
     for sample in samples {
-        let shapes = sample.shapes();
+        let shapes = sample.shapes(interface);
         match found.iter_mut().find(|(known, _)| *known == shapes) {
             Some((_, count)) => *count += 1,
             None => found.push((shapes, 1)),
@@ -275,7 +279,8 @@ fn check_inputs(
     if let Some(name) = given.and_then(|given| given.unused(&interfaces)) {
         return unknown(name, "the file of inputs has");
     }
-    for (name, shapes) in config.shapes.iter().filter(|_| given.is_none()) {
+    let are_asked = given.is_none() && config.reported.is_empty();
+    for (name, shapes) in config.shapes.iter().filter(|_| are_asked) {
         let used = |shape: &ShapeText| {
             let is_it = |of: &InputShape| of.input == *name && of.shape == shape.0;
             cases.iter().any(|planned| planned.case.shapes.iter().any(is_it))

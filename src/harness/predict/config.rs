@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use anemeter_base::vocabulary::StateUse;
-use anemeter_measure::report::{InputRange, InputShape, InputSource, Workload};
+use anemeter_measure::report::{Case, InputRange, InputShape, InputSource, Workload};
 
 /// Predictions of each case and launch, unless asked for otherwise. Ten launches have 500, which is enough for a p99.
 const PREDICTIONS: usize = 50;
@@ -33,6 +33,17 @@ pub struct PredictConfig {
     pub ranges: BTreeMap<String, RangeText>,
     /// What a prediction finds in the states.
     pub states: StateUse,
+    /// The cases of a report that is measured again, in place of those that functions and shapes give.
+    #[serde(skip)]
+    pub(crate) reported: Vec<ReportedCase>,
+}
+
+/// A case as a report states it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct ReportedCase {
+    package: String,
+    function: String,
+    shapes: Vec<InputShape>,
 }
 
 impl Default for PredictConfig {
@@ -44,6 +55,7 @@ impl Default for PredictConfig {
             inputs: None,
             ranges: BTreeMap::new(),
             states: StateUse::Fresh,
+            reported: Vec::new(),
         }
     }
 }
@@ -58,31 +70,28 @@ impl PredictConfig {
     /// better than the report.
     pub fn of_workload(workload: &Workload, config: &PredictConfig) -> PredictConfig {
         let mut functions: Vec<String> = Vec::new();
-        let mut shapes: BTreeMap<String, Vec<ShapeText>> = BTreeMap::new();
         for case in &workload.cases {
             if !functions.contains(&case.function) {
                 functions.push(case.function.clone());
             }
-            for InputShape { input, shape } in case.shapes.iter().filter(|of| !of.shape.is_empty()) {
-                let known = shapes.entry(input.clone()).or_default();
-                let shape = ShapeText(shape.clone());
-                if !known.contains(&shape) {
-                    known.push(shape);
-                }
-            }
         }
+        let reported = |case: &Case| ReportedCase {
+            package: case.package.clone(),
+            function: case.function.clone(),
+            shapes: case.shapes.clone(),
+        };
         let mut made = PredictConfig {
             predictions_per_case: workload.requests_per_seq_len,
             functions: Some(functions),
-            shapes,
             states: workload.states.unwrap_or_default(),
+            reported: workload.cases.iter().map(reported).collect(),
             ..PredictConfig::default()
         };
         match &workload.inputs {
             Some(InputSource::File { path, .. }) => {
                 made.inputs = config.inputs.clone().or_else(|| Some(PathBuf::from(path)));
                 // The samples decide the shapes.
-                made.shapes.clear();
+                made.reported.clear();
             }
             Some(InputSource::MadeUp { ranges, .. }) => {
                 let range = |of: &InputRange| (of.input.clone(), RangeText { low: of.low, end: of.end });
@@ -91,6 +100,12 @@ impl PredictConfig {
             None => {}
         }
         made
+    }
+
+    /// The shapes of a function of a package in the cases of the report, each with one sample.
+    pub(crate) fn reported_shapes(&self, package: &str, function: &str) -> Vec<(Vec<InputShape>, usize)> {
+        let of_it = self.reported.iter().filter(|case| case.package == package && case.function == function);
+        of_it.map(|case| (case.shapes.clone(), 1)).collect()
     }
 
     pub(crate) fn problem(&self) -> Option<String> {

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use anemeter_base::advice::Advice;
+use anemeter_base::advice::{Advice, Remedy};
 use anemeter_base::vocabulary::{RuntimeName, StateUse};
 use anemeter_convert::bundle::{Bundle, Chunk};
 use anemeter_measure::report::{Case, InputRange, InputShape, InputSource};
@@ -23,7 +23,10 @@ pub(crate) use cases::cases;
 pub use config::{PredictConfig, RangeText, ShapeText};
 pub(crate) use encoder::of_encoder;
 pub(crate) use run::{Loaded, Predictor};
-use samples::InputSamples;
+use samples::{InputSamples, Sample};
+
+/// The most bytes that inputs of all cases take: a worker keeps them as long as it lives.
+const MOST_INPUT_BYTES: u64 = 1 << 29;
 
 /// A case and the package that it is in.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,6 +77,9 @@ impl PredictUse {
             })?;
         let cases = cases(&packages, config, given.as_ref())
             .map_err(|error| PlanError { problem: error.problem, remedy: error.remedy })?;
+        if runtime == RuntimeName::CoreMl {
+            takes_no_images(&packages, &cases)?;
+        }
         let wanted = PredictUse {
             packages: packages.iter().map(|(name, _)| bundle.path(name)).collect(),
             cases,
@@ -99,10 +105,23 @@ impl PredictUse {
         given: Option<&InputSamples>,
         seed: u64,
     ) -> Result<(), PlanError> {
-        for PlannedCase { package, case } in &self.cases {
-            let Some(interface) = packages[*package].1.model().interface(&case.function) else { continue };
-            samples::of_case(case, interface, given, (self, seed))
-                .map_err(|problem| PlanError { problem, remedy: anemeter_base::advice::Remedy::GiveShape })?;
+        let cases = || {
+            let interface = |of: &PlannedCase| packages[of.package].1.model().interface(&of.case.function);
+            self.cases.iter().filter_map(move |planned| Some((&planned.case, interface(planned)?)))
+        };
+        let mut bytes = 0u64;
+        // Before any is made: one may be too large for this process.
+        for (case, interface) in cases().filter(|_| given.is_none()) {
+            bytes = bytes.saturating_add(samples::bytes_made_up(case, interface));
+            check_bytes(bytes, case, "made up")?;
+        }
+        for (case, interface) in cases() {
+            let samples = samples::of_case(case, interface, given, (self, seed))
+                .map_err(|problem| PlanError { problem, remedy: Remedy::GiveShape })?;
+            if given.is_some() {
+                bytes = samples.iter().map(Sample::bytes).fold(bytes, u64::saturating_add);
+                check_bytes(bytes, case, "kept in memory")?;
+            }
         }
         Ok(())
     }
@@ -111,6 +130,36 @@ impl PredictUse {
     pub(crate) fn cases(&self) -> Vec<Case> {
         self.cases.iter().map(|planned| planned.case.clone()).collect()
     }
+}
+
+/// Core ML is given tensors only, which is better known before a worker starts.
+fn takes_no_images(packages: &[(String, Package)], cases: &[PlannedCase]) -> Result<(), PlanError> {
+    for PlannedCase { package, case } in cases {
+        let (name, package) = &packages[*package];
+        let interface = package.model().interface(&case.function);
+        let mut inputs = interface.iter().flat_map(|interface| &interface.inputs);
+        if let Some(input) = inputs.find(|feature| matches!(feature.ty, FeatureType::Image(_))) {
+            let (input, function) = (input.name.escape_debug(), case.function.escape_debug());
+            let problem = format!(
+                "{name}: the input `{input}` of `{function}` is an image, and the coreml runtime takes tensors only"
+            );
+            let remedy = "measure it with --runtime cpu, or convert the model with a tensor as input".into();
+            return Err(PlanError { problem, remedy });
+        }
+    }
+    Ok(())
+}
+
+fn check_bytes(bytes: u64, case: &Case, what: &str) -> Result<(), PlanError> {
+    if bytes <= MOST_INPUT_BYTES {
+        return Ok(());
+    }
+    let (gib, most) = (bytes as f64 / f64::from(1 << 30), MOST_INPUT_BYTES >> 20);
+    let problem = format!(
+        "the inputs of the cases up to {} take {gib:.1} GiB, which is too large to be {what}: at most {most} MiB",
+        case.name.escape_debug()
+    );
+    Err(PlanError { problem, remedy: Remedy::GiveShape })
 }
 
 fn input_range((input, range): (&String, &RangeText)) -> InputRange {

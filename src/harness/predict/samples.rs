@@ -5,8 +5,9 @@ use std::path::Path;
 use super::config::RangeText;
 use super::{PredictUse, at_shapes};
 use crate::tensor_files::{self, NamedTensor, NamedTensors, TensorFileError, as_declared};
+use anemeter_kernels::tensor::{DType, Tensor};
 use anemeter_measure::report::{Case, InputShape};
-use anemeter_mil::Interface;
+use anemeter_mil::{FeatureType, Interface};
 use anemeter_runtime::{SyntheticValues, synthetic_inputs_of};
 
 /// The inputs of one prediction.
@@ -15,12 +16,28 @@ pub(crate) struct Sample(pub(crate) Vec<NamedTensor>);
 
 impl Sample {
     /// The shape of every input; of images height and width.
-    pub(crate) fn shapes(&self) -> Vec<InputShape> {
-        let shape = |(name, tensor): &NamedTensor| InputShape {
-            input: name.clone(),
-            shape: tensor.shape().iter().map(|&size| size as u64).collect(),
+    pub(crate) fn shapes(&self, interface: &Interface) -> Vec<InputShape> {
+        let shape = |(name, tensor): &NamedTensor| {
+            let is_it = |ty: &FeatureType| matches!(ty, FeatureType::Image(_));
+            let is_image = interface.inputs.iter().any(|of| of.name == *name && is_it(&of.ty));
+            let sizes = if is_image { image_size(tensor) } else { tensor.shape() };
+            InputShape { input: name.clone(), shape: sizes.iter().map(|&size| size as u64).collect() }
         };
         self.0.iter().map(shape).collect()
+    }
+
+    /// Bytes of its tensors.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.0.iter().map(|(_, tensor)| tensor.bytes().len() as u64).sum()
+    }
+}
+
+/// Height and width: pixels come row by row, other tensors as the program takes them.
+fn image_size(tensor: &Tensor) -> &[usize] {
+    match (tensor.dtype(), tensor.shape()) {
+        (DType::U8, [size @ .., _]) if size.len() == 2 => size,
+        (_, [_, _, size @ ..]) if size.len() == 2 => size,
+        (_, other) => other,
     }
 }
 
@@ -59,7 +76,9 @@ impl InputSamples {
         let differs = |(name, tensors): &&(&str, Vec<NamedTensor>)| tensors.len() != count && !is_every(name);
         if let Some((name, tensors)) = inputs.iter().find(differs) {
             let (name, found) = (name.escape_debug(), tensors.len());
-            return Err(format!("the file of inputs has {found} samples of `{name}` and {count} of another"));
+            return Err(format!(
+                "the file of inputs has {count} samples, and `{name}` is in {found} of them"
+            ));
         }
         let sample = |index: usize| {
             let of = |(_, tensors): &(&str, Vec<NamedTensor>)| tensors[index.min(tensors.len() - 1)].clone();
@@ -93,6 +112,21 @@ impl InputSamples {
     }
 }
 
+/// Bytes of what would be made up for a case; more than there are where they cannot be counted.
+pub(crate) fn bytes_made_up(case: &Case, interface: &Interface) -> u64 {
+    let bytes = |of: &InputShape| {
+        let feature = interface.inputs.iter().find(|feature| feature.name == of.input);
+        let (bits, channels) = match feature.map(|feature| &feature.ty) {
+            Some(FeatureType::Array(array)) => (u64::from(array.dtype.bits()), 1),
+            Some(FeatureType::Image(image)) => (8, image.color.channels()),
+            _ => (0, 1),
+        };
+        let bits = of.shape.iter().fold(bits * channels, |bits, &size| bits.saturating_mul(size));
+        bits.div_ceil(8)
+    };
+    case.shapes.iter().map(bytes).fold(0, u64::saturating_add)
+}
+
 /// The samples that a case takes turns with.
 pub(crate) fn of_case(
     case: &Case,
@@ -103,7 +137,7 @@ pub(crate) fn of_case(
     match given {
         Some(given) => {
             let samples = given.of(interface)?;
-            Ok(samples.into_iter().filter(|sample| sample.shapes() == case.shapes).collect())
+            Ok(samples.into_iter().filter(|sample| sample.shapes(interface) == case.shapes).collect())
         }
         None => {
             let range = |input: &str| {
@@ -122,8 +156,7 @@ mod tests {
     use std::collections::HashMap;
 
     use super::*;
-    use anemeter_kernels::tensor::{DType, Tensor};
-    use anemeter_mil::{ArrayType, Feature, FeatureType, Flexibility};
+    use anemeter_mil::{ArrayType, ColorSpace, Feature, Flexibility, ImageSizes, ImageType};
 
     fn interface(names: &[&str]) -> Interface {
         let array = ArrayType {
@@ -159,7 +192,8 @@ mod tests {
         assert_eq!(one.of(&interface(&["x", "y"])).unwrap().len(), 1);
         let many = samples(&[("x.0", &[1.0]), ("x.1", &[1.0, 2.0]), ("y", &[3.0])]);
         let found = many.of(&interface(&["x", "y"])).unwrap();
-        let shapes: Vec<Vec<u64>> = found.iter().map(|sample| sample.shapes()[0].shape.clone()).collect();
+        let shapes: Vec<Vec<u64>> =
+            found.iter().map(|sample| sample.shapes(&Interface::default())[0].shape.clone()).collect();
         assert_eq!(shapes, [[1], [2]]);
         assert_eq!(found[1].0[1].1.shape(), [1], "what is given once is given each time");
     }
@@ -172,12 +206,27 @@ mod tests {
     }
 
     #[test]
+    fn images_are_height_and_width_as_pixels_and_as_tensors() {
+        let mut interface = interface(&["image"]);
+        let sizes = ImageSizes::Enumerated(vec![(6, 4), (12, 8)]);
+        interface.inputs[0].ty =
+            FeatureType::Image(ImageType { width: 6, height: 4, color: ColorSpace::Rgb, sizes });
+        for tensor in [
+            Tensor::from_slice(&[8, 12, 3], &[0u8; 8 * 12 * 3]).unwrap(),
+            Tensor::from_slice(&[1, 3, 8, 12], &[0f32; 8 * 12 * 3]).unwrap(),
+        ] {
+            let shapes = Sample(vec![("image".to_owned(), tensor)]).shapes(&interface);
+            assert_eq!(shapes[0].shape, [8, 12]);
+        }
+    }
+
+    #[test]
     fn what_is_missing_or_too_much_is_named() {
         let file = samples(&[("x.0", &[1.0]), ("x.1", &[1.0]), ("y.0", &[1.0]), ("z", &[1.0])]);
         let wanted = interface(&["x", "y"]);
         assert_eq!(
             file.of(&wanted).map(|_| ()).unwrap_err(),
-            "the file of inputs has 1 samples of `y` and 2 of another"
+            "the file of inputs has 2 samples, and `y` is in 1 of them"
         );
         let missing = file.of(&interface(&["w"])).map(|_| ()).unwrap_err();
         assert_eq!(missing, "the file of inputs has neither `w` nor `w.0`");

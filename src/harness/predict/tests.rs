@@ -93,6 +93,73 @@ fn huge_ranges_and_empty_dimensions_have_a_clear_answer() {
 }
 
 #[test]
+fn core_ml_is_given_no_images() {
+    let mut model = Model::single(function("main", |b| {
+        let image = b.input("image", TensorType::fixed(DType::F32, &[1, 3, 8, 8]));
+        b.op("relu").arg("x", image).named("y").push().unwrap()
+    }));
+    let color = anemeter_mil::ColorSpace::Rgb;
+    let image = anemeter_mil::ImageType { width: 8, height: 8, color, sizes: ImageSizes::Fixed };
+    model.interface_mut("main").unwrap().inputs[0].ty = FeatureType::Image(image);
+    let folder = tempfile::tempdir().unwrap();
+    let bundle = bundle(folder.path(), vec![("m.mlpackage", model)]);
+    let plan = |runtime| PredictUse::plan(&PredictConfig::default(), &bundle, runtime, 1);
+    assert!(plan(RuntimeName::Cpu).is_ok());
+    insta::assert_snapshot!(
+        plan(RuntimeName::CoreMl).unwrap_err(),
+        @"m.mlpackage: the input `image` of `main` is an image, and the coreml runtime takes tensors only"
+    );
+}
+
+#[test]
+fn inputs_of_all_cases_together_have_a_limit() {
+    let refused = |model: Model, config: &PredictConfig| planned(model, config).unwrap_err();
+    insta::assert_snapshot!(
+        refused(ranged(1, Some(1 << 29), 1 << 29), &PredictConfig::default()),
+        @"the inputs of the cases up to main 1x536870912 take 1.0 GiB, which is too large to be made up: at most 512 MiB / give a shape that can be made up, or a file with inputs"
+    );
+    let ranged = || ranged(1, Some(1 << 40), 8);
+    assert!(refused(ranged(), &shaped("x", &["1x8", "1x1099511627776"])).contains("main 1x1099511627776"));
+    let sizes: Vec<String> = (0..5).map(|n| format!("1x{}", (1u64 << 26) + n)).collect();
+    let sizes: Vec<&str> = sizes.iter().map(String::as_str).collect();
+    let together = refused(ranged(), &shaped("x", &sizes));
+    assert!(together.contains("up to main 1x67108867 take 0.5 GiB"), "{together}");
+}
+
+#[test]
+fn the_cases_of_a_report_are_those_that_are_measured_again() {
+    let mut pair = Model::single(function("main", |b| {
+        let open = |b: &mut Builder, name: &str| {
+            b.input(name, TensorType::new(DType::F16, vec![1usize.into(), Dim::Unknown]))
+        };
+        let (x, y) = (open(b, "x"), open(b, "y"));
+        b.op("concat")
+            .arg("values", x)
+            .arg("values", y)
+            .arg("axis", 1)
+            .arg("interleave", false)
+            .named("z")
+            .push()
+            .unwrap()
+    }));
+    let interface = pair.interface_mut("main").unwrap();
+    interface.enumerate("x", &[vec![1, 8], vec![1, 16], vec![1, 16]]);
+    interface.enumerate("y", &[vec![1, 4], vec![1, 4], vec![1, 2]]);
+    let defaults = Model::multi(vec![relu("a", &[1, 4]), relu("b", &[1, 8])]);
+    for model in [pair, defaults] {
+        let folder = tempfile::tempdir().unwrap();
+        let bundle = bundle(folder.path(), vec![("m.mlpackage", model)]);
+        let plan = |config| PredictUse::plan(&config, &bundle, RuntimeName::Cpu, 1).unwrap().0.cases();
+        let cases = plan(PredictConfig::default());
+        let workload = anemeter_measure::report::Workload {
+            cases: cases.clone(),
+            ..anemeter_measure::report::testing::predicted(1, 1.0).workload
+        };
+        assert_eq!(plan(PredictConfig::of_workload(&workload, &PredictConfig::default())), cases);
+    }
+}
+
+#[test]
 fn forty_functions_are_forty_cases_and_too_many_are_refused() {
     let functions = |count: usize| (0..count).map(|n| relu(&format!("f{n:03}"), &[1, 4])).collect();
     assert_eq!(planned(Model::multi(functions(40)), &PredictConfig::default()).unwrap().len(), 40);
@@ -142,8 +209,9 @@ fn a_workload_is_read_back_from_what_a_report_states() {
         ranges: vec![InputRange { input: "ids".to_owned(), low: 0, end: 9 }],
     });
     let made = PredictConfig::of_workload(&workload, &PredictConfig::default());
-    assert_eq!((made.predictions_per_case, made.functions), (30, Some(vec!["main".to_owned()])));
-    let shapes: Vec<String> = made.shapes["x"].iter().map(ToString::to_string).collect();
-    assert_eq!(shapes, ["1x3x8x8", "1x3x16x16"]);
+    assert_eq!((made.predictions_per_case, made.functions.clone()), (30, Some(vec!["main".to_owned()])));
+    let package = &workload.cases[0].package;
+    let shapes = made.reported_shapes(package, "main").into_iter().map(|(shapes, _)| shapes[0].shape.clone());
+    assert_eq!(shapes.collect::<Vec<_>>(), [[1, 3, 8, 8], [1, 3, 16, 16]]);
     assert_eq!(made.ranges["ids"].to_string(), "0..9");
 }

@@ -58,14 +58,15 @@ pub fn compare(
     if places == 0 || options.tokens == 0 {
         return Err(VerifyError::Nothing("no cache form, no length or no tokens"));
     }
-    let mut comparison = Run { found: Found::default(), done: 0, total: places * prompts.len() };
+    let mut comparison =
+        Run { metrics: ComparisonMetrics::default(), done: 0, total: places * prompts.len() };
     for (index, prompt) in prompts.iter().enumerate().filter(|(_, prompt)| !prompt.is_empty()) {
         for ((length, steps), places) in lengths(candidates, prompt.len(), options.tokens) {
             let expected = expect(oracle, &prompt[..length], steps)?;
             comparison.run(candidates, &places, index, &expected, progress)?;
         }
     }
-    Ok(comparison.found.report(oracle.describe(), prompts.len(), options))
+    Ok(comparison.metrics.report(oracle.describe(), prompts.len(), options))
 }
 
 /// Prompt lengths and steps that fit, each with the places where it is what fits.
@@ -104,7 +105,7 @@ fn choice(logits: &[f32]) -> u32 {
 }
 
 struct Run {
-    found: Found,
+    metrics: ComparisonMetrics,
     done: usize,
     total: usize,
 }
@@ -126,9 +127,9 @@ impl Run {
             let failed = |message| VerifyError::Candidate { kv, seq_len, message };
             let logits = candidate.logits(seq_len, &expected.prompt, &expected.rest).map_err(failed)?;
             check((kv, seq_len), &logits, &expected.logits)?;
-            self.found.add((kv, seq_len), prompt, expected, &logits);
+            self.metrics.add((kv, seq_len), prompt, expected, &logits);
             match first.get(&form) {
-                Some((against, earlier)) => self.found.drift((kv, seq_len, *against), earlier, &logits),
+                Some((against, earlier)) => self.metrics.drift((kv, seq_len, *against), earlier, &logits),
                 None => drop(first.insert(form, (seq_len, logits))),
             }
             self.done += 1;
@@ -154,13 +155,13 @@ fn check((kv, seq_len): (KvForm, usize), got: &[Vec<f32>], expected: &[Vec<f32>]
 
 /// Everything gathered so far.
 #[derive(Default)]
-struct Found {
+struct ComparisonMetrics {
     cells: BTreeMap<(KvForm, usize, Phase), LogitMetrics>,
     drift: BTreeMap<(KvForm, usize, usize), LogitMetrics>,
     differences: Vec<Difference>,
 }
 
-impl Found {
+impl ComparisonMetrics {
     fn add(&mut self, (kv, seq_len): (KvForm, usize), prompt: usize, expected: &Expected, got: &[Vec<f32>]) {
         for (step, (reference, logits)) in expected.logits.iter().zip(got).enumerate() {
             let phase = if step == 0 { Phase::Prefill } else { Phase::Decode };

@@ -12,7 +12,7 @@ pub fn pseudo_random(vocabulary: usize) -> Vec<Vec<u32>> {
     let mut next = || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         let id = (state >> 33) as usize % vocabulary.max(1);
-        u32::try_from(id).unwrap_or(0)
+        u32::try_from(id).expect("an id has 31 bits")
     };
     LENGTHS.iter().map(|&length| (0..length).map(|_| next()).collect()).collect()
 }

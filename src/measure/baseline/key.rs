@@ -20,9 +20,8 @@ pub struct Key {
     pub profile: String,
     /// The model's name.
     pub model: String,
-    /// Precision of its weights; absent in baselines of versions that did not tell precisions apart.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub precision: Option<String>,
+    /// Precision of its weights.
+    pub precision: String,
     /// Runtime, cache form and batch in words, and a digest of configuration, sequence lengths, threads and numerics.
     pub workload: String,
 }
@@ -43,16 +42,14 @@ impl Key {
         Key {
             profile: report.header.hardware_profile_key.clone(),
             model: report.subject.name.clone(),
-            precision: Some(report.subject.precision.clone()),
+            precision: report.subject.precision.clone(),
             workload: format!("{}{units}-{form}-b{}-{digest}", runtime.name, workload.batch),
         }
     }
 
-    /// Whether a report belongs under the key. A key without a precision takes any.
+    /// Whether a report belongs under the key.
     pub(super) fn takes(&self, report: &Report) -> bool {
-        let found = Key::of(report);
-        let precision = self.precision.as_ref().and(found.precision.clone());
-        Key { precision, ..found } == *self
+        Key::of(report) == *self
     }
 
     /// The file of the present baseline.
@@ -67,16 +64,16 @@ impl Key {
 
     fn stem(&self) -> String {
         // No part has a `+`, so that a precision is never taken for the end of a name.
-        let precision = self.precision.as_ref().map_or_else(String::new, |text| format!("+{}", part(text)));
-        format!("{}/{}{precision}/{}", part(&self.profile), part(&self.model), part(&self.workload))
+        let Key { profile, model, precision, workload } = self;
+        format!("{}/{}+{}/{}", part(profile), part(model), part(precision), part(workload))
     }
 }
 
 impl fmt::Display for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let shown = |text: &str| text.escape_debug().to_string();
-        let precision = self.precision.as_ref().map_or_else(String::new, |text| format!("+{}", shown(text)));
-        write!(f, "{}/{}{precision}/{}", shown(&self.profile), shown(&self.model), shown(&self.workload))
+        let Key { profile, model, precision, workload } = self;
+        write!(f, "{}/{}+{}/{}", shown(profile), shown(model), shown(precision), shown(workload))
     }
 }
 
@@ -118,20 +115,6 @@ mod tests {
     }
 
     #[test]
-    fn baselines_from_before_precisions_were_told_apart_are_read() {
-        let report = testing::report();
-        let key = Key::of(&report);
-        let mut text = serde_json::to_value(&key).unwrap();
-        text.as_object_mut().unwrap().remove("precision");
-        let old: Key = serde_json::from_value(text).unwrap();
-        assert_eq!(old.file(), "linux-test-2c-24gb/tiny/cpu-io-b1-6e7dbb60.json");
-        assert!(old.takes(&report) && key.takes(&report));
-        let mut other = report;
-        other.subject.precision = "int8".to_owned();
-        assert!(old.takes(&other) && !key.takes(&other));
-    }
-
-    #[test]
     fn names_are_kept_where_they_are_plain() {
         assert_eq!(part("SmolLM2-135M_v1.0"), "SmolLM2-135M_v1.0");
         assert_eq!(part("../../etc/passwd"), "etc-passwd~3754d6cb3a38e118");
@@ -156,8 +139,8 @@ mod tests {
 
         #[test]
         fn different_keys_have_different_files(
-            a in (texts(), texts(), proptest::option::of(texts()), texts()),
-            b in (texts(), texts(), proptest::option::of(texts()), texts()),
+            a in (texts(), texts(), texts(), texts()),
+            b in (texts(), texts(), texts(), texts()),
         ) {
             let key = |(profile, model, precision, workload)| Key { profile, model, precision, workload };
             let (a, b) = (key(a), key(b));

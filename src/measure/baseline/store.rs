@@ -48,6 +48,8 @@ pub struct Judgement {
     pub gate: String,
     /// Why the proposal is blessed although the gate failed.
     pub accepted_regression: Option<String>,
+    /// Why it is blessed although the machine left the gate open.
+    pub accepted_noise: Option<String>,
 }
 
 /// A baseline that was blessed.
@@ -271,6 +273,7 @@ impl Store {
             checkpoint_digest: subject.map(|s| s.checkpoint_digest).unwrap_or_default(),
             gate: judgement.gate,
             accepted_regression: judgement.accepted_regression,
+            accepted_noise: proposal.provenance.accepted_noise.clone().or(judgement.accepted_noise),
             ..proposal.provenance.clone()
         };
         Ok(Blessed {

@@ -283,3 +283,21 @@ fn a_bless_that_ended_early_is_carried_on() {
     put(&copy, b"{}");
     assert_eq!(store.verify().unwrap().findings.len(), 1);
 }
+
+#[test]
+fn a_model_may_be_named_like_the_folder_of_predecessors() {
+    let (_folder, store) = store();
+    let named = |created: usize| {
+        let mut report = session(created);
+        report.subject.name = "x.history".to_owned();
+        report
+    };
+    for created in 1..=3 {
+        bless(&store, named(created), Sessions::New);
+    }
+    let key = Key::of(&named(1));
+    assert_eq!(store.keys().unwrap(), [Key::of(&named(1))]);
+    assert_eq!(store.history(&key).unwrap().len(), 3);
+    let audit = store.verify().unwrap();
+    assert_eq!((audit.baselines, audit.ancestors, &audit.findings[..]), (1, 2, &[][..]));
+}

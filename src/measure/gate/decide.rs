@@ -123,17 +123,33 @@ pub(super) fn check(judged: &JudgedSeries<'_>, policy: &Policy, look: InterimLoo
     }
 }
 
-/// The check of a series that cannot be judged, and why.
+/// Why a series cannot be judged.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Obstacle {
+    pub(super) reason: String,
+    /// Launches of the candidate that would remove it.
+    pub(super) more_launches: Option<usize>,
+    /// Whether the machine is the reason.
+    pub(super) machine: bool,
+}
+
+impl Obstacle {
+    pub(super) fn too_few_launches() -> Obstacle {
+        Obstacle { reason: "there are too few launches".to_owned(), ..Obstacle::default() }
+    }
+}
+
+/// The check of a series that cannot be judged. `shift` has the error that a judgement would have had.
 pub(super) fn inconclusive(
     series: &Series,
+    shift: Option<&Shift>,
     policy: &Policy,
     look: InterimLook,
-    reason: &str,
-    more_launches: Option<usize>,
+    obstacle: &Obstacle,
 ) -> Check {
-    let shift = Shift::between(&series.baseline, &series.candidate);
-    let effect = shift.map(|shift| effect(series, &shift));
-    Check { reason: reason.to_owned(), more_launches, effect, ..unjudged(series, policy, look) }
+    let Obstacle { reason, more_launches, machine } = obstacle.clone();
+    let effect = shift.map(|shift| effect(series, shift));
+    Check { reason, more_launches, machine, effect, ..unjudged(series, policy, look) }
 }
 
 fn unjudged(series: &Series, policy: &Policy, look: InterimLook) -> Check {
@@ -145,6 +161,7 @@ fn unjudged(series: &Series, policy: &Policy, look: InterimLook) -> Check {
         status: Status::Inconclusive,
         reason: String::new(),
         more_launches: None,
+        machine: false,
         effect: None,
         limit: Some(Limit::RegressionPct(policy.limit_pct(series.measure))),
         false_alarm: Some(look.false_alarm(Family::of(series.measure, series.statistic))),

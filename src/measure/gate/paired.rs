@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::comparable::GateError;
-use super::decide::{JudgedSeries, Thresholds, check, inconclusive};
+use super::decide::{JudgedSeries, Obstacle, Thresholds, check, inconclusive};
 use super::policy::Policy;
 use super::rates::{Family, InterimLook};
 use super::series::{self, Series, completed};
@@ -101,7 +101,7 @@ pub(super) fn checks(
     let running = Running::new(baseline, candidate, order)?;
     let (first, second) = (completed(baseline), completed(candidate));
     let (series, absent) = series::all(&first, &second, &candidate.workload.places());
-    let obstacle = too_few(first.len(), second.len(), policy);
+    let too_few = too_few(first.len(), second.len(), policy);
     let mut checks = Vec::new();
     for family in Family::ALL {
         let members: Vec<(&Series, Shift)> = series
@@ -111,8 +111,8 @@ pub(super) fn checks(
             .collect();
         let p_values = running.p_values(&members, policy, look);
         for (index, (one, shift)) in members.iter().enumerate() {
-            checks.push(match obstacle.clone().or_else(|| too_few_samples(one, policy)) {
-                Some((reason, more)) => inconclusive(one, policy, look, &reason, more),
+            checks.push(match too_few.clone().or_else(|| too_few_samples(one, policy)) {
+                Some(obstacle) => inconclusive(one, Some(shift), policy, look, &obstacle),
                 None => {
                     let probability = p_values.as_ref().map(|all| all[index]);
                     judged(one, *shift, (probability, members.len()), policy, look)
@@ -121,7 +121,8 @@ pub(super) fn checks(
         }
     }
     let unlocated = series.iter().filter(|s| Shift::between(&s.baseline, &s.candidate).is_none());
-    checks.extend(unlocated.map(|one| inconclusive(one, policy, look, "there are too few launches", None)));
+    let obstacle = Obstacle::too_few_launches();
+    checks.extend(unlocated.map(|one| inconclusive(one, None, policy, look, &obstacle)));
     checks.extend(
         absent.into_iter().map(|absent| Check::exact(absent.measure, Status::NotGated, absent.reason)),
     );

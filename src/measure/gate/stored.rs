@@ -3,7 +3,7 @@
 //! It is taken as 1 % until five sessions were blessed, and measured from them afterwards. A canary, a fixed computation,
 //! shows whether the machine itself has changed.
 
-use super::decide::{JudgedSeries, check, inconclusive};
+use super::decide::{JudgedSeries, Obstacle, check, inconclusive};
 use super::policy::Policy;
 use super::rates::{Family, InterimLook};
 use super::series::{self, Series, completed};
@@ -22,14 +22,11 @@ const LEAST_SESSION_DEVIATION: f64 = 0.004;
 const BEYOND_DOUBT_PCT: f64 = 25.0;
 
 /// Why a report cannot be judged.
-struct Obstacle {
-    reason: String,
-    more_launches: Option<usize>,
+struct Unsteady {
+    obstacle: Obstacle,
     /// The regression of a median from which it does not matter, on slow-oriented logarithms. A tail is never beyond
     /// doubt on such a machine: it consists of what disturbs.
     overruled_above: Option<f64>,
-    /// Whether it is about time, which memory does not depend on.
-    timings_only: bool,
 }
 
 /// Checks of everything that is compared launch by launch.
@@ -40,31 +37,30 @@ pub(super) fn checks(report: &Report, blessed: &[&Report], policy: &Policy, look
     let (series, absent) = series::all(&baseline, &launches, &report.workload.places());
     let sizes: Vec<usize> = arms.iter().map(Vec::len).collect();
     let extra_variance = session_variance(&series, &sizes);
-    let obstacle = too_few(baseline.len(), launches.len(), policy)
-        .map(|(reason, more_launches)| Obstacle {
-            reason,
-            more_launches,
-            overruled_above: None,
-            timings_only: false,
-        })
-        .or_else(|| unsteady(&baseline, &launches, &series, policy));
+    let too_few = too_few(baseline.len(), launches.len(), policy);
+    let unsteady = unsteady(&baseline, &launches, &series, policy);
     let judge = |one: &Series| {
         let shift = Shift::between(&one.baseline, &one.candidate)
             .map(|shift| shift.with_extra_variance(extra_variance));
         let certainly_above =
             |bar: f64| shift.is_some_and(|shift| shift.lower(false_alarm(one, &series, look)) > bar);
-        if let Some(Obstacle { reason, more_launches, overruled_above, timings_only }) = &obstacle
-            && !(*timings_only && one.measure == Measure::MemoryPeak)
+        let open = |obstacle: &Obstacle| inconclusive(one, shift.as_ref(), policy, look, obstacle);
+        if let Some(obstacle) = &too_few {
+            return open(obstacle);
+        }
+        // Memory does not depend on how steady a machine is.
+        if let Some(Unsteady { obstacle, overruled_above }) = &unsteady
+            && one.measure != Measure::MemoryPeak
             && !overruled_above.filter(|_| one.statistic == Statistic::P50).is_some_and(certainly_above)
         {
-            return inconclusive(one, policy, look, reason, *more_launches);
+            return open(obstacle);
         }
-        if let Some((reason, more)) = too_few_samples(one, policy) {
-            return inconclusive(one, policy, look, &reason, more);
+        if let Some(obstacle) = too_few_samples(one, policy) {
+            return open(&obstacle);
         }
         match shift {
             Some(shift) => judged(one, shift, &series, policy, look),
-            None => inconclusive(one, policy, look, "there are too few launches", None),
+            None => open(&Obstacle::too_few_launches()),
         }
     };
     let mut checks: Vec<Check> = series.iter().map(judge).collect();
@@ -105,26 +101,28 @@ fn judged(one: &Series, shift: Shift, all: &[Series], policy: &Policy, look: Int
 }
 
 /// Why there are too few launches for a verdict, and how many are missing.
-pub(super) fn too_few(baseline: usize, candidate: usize, policy: &Policy) -> Option<(String, Option<usize>)> {
+pub(super) fn too_few(baseline: usize, candidate: usize, policy: &Policy) -> Option<Obstacle> {
     let least = policy.minimum.launches;
     let missing = |launches: usize| least.saturating_sub(launches);
-    match (missing(baseline), missing(candidate)) {
-        (0, 0) => None,
-        (0, more) => Some((format!("there are {candidate} launches, {least} are needed"), Some(more))),
-        _ => Some((format!("the baseline has {baseline} launches, {least} are needed"), None)),
-    }
+    let (reason, more_launches) = match (missing(baseline), missing(candidate)) {
+        (0, 0) => return None,
+        (0, more) => (format!("there are {candidate} launches, {least} are needed"), Some(more)),
+        _ => (format!("the baseline has {baseline} launches, {least} are needed"), None),
+    };
+    Some(Obstacle { reason, more_launches, machine: false })
 }
 
 /// Why a tail has too few samples, and how many launches are missing.
-pub(super) fn too_few_samples(series: &Series, policy: &Policy) -> Option<(String, Option<usize>)> {
+pub(super) fn too_few_samples(series: &Series, policy: &Policy) -> Option<Obstacle> {
     let (found, least) = (series.samples, policy.minimum.tail_samples);
     let tail = Family::of(series.measure, series.statistic) == Family::Tails;
     let arm = series.baseline.len().min(series.candidate.len()).max(1);
     let per_launch = (found / arm).max(1);
     let limited_by_candidate = series.candidate.len() <= series.baseline.len();
     (tail && found < least).then(|| {
-        let more = limited_by_candidate.then(|| (least - found).div_ceil(per_launch));
-        (format!("there are {found} samples, a p95 needs {least}"), more)
+        let more_launches = limited_by_candidate.then(|| (least - found).div_ceil(per_launch));
+        let reason = format!("there are {found} samples, a p95 needs {least}");
+        Obstacle { reason, more_launches, machine: false }
     })
 }
 
@@ -160,10 +158,11 @@ fn variance_of_sessions(values: &[f64], sizes: &[usize]) -> Option<f64> {
 }
 
 /// Why a machine was not steady enough for a stored baseline.
-fn unsteady(before: &[&Launch], after: &[&Launch], series: &[Series], policy: &Policy) -> Option<Obstacle> {
+fn unsteady(before: &[&Launch], after: &[&Launch], series: &[Series], policy: &Policy) -> Option<Unsteady> {
     let bars = &policy.steadiness;
     let obstacle = |reason: String, overruled_above| {
-        Some(Obstacle { reason, more_launches: None, overruled_above, timings_only: true })
+        let obstacle = Obstacle { reason, more_launches: None, machine: true };
+        Some(Unsteady { obstacle, overruled_above })
     };
     let canary = |arm: &[&Launch]| {
         let times: Vec<f64> = arm.iter().filter_map(|launch| launch.canary_ms).collect();

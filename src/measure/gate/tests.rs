@@ -107,6 +107,17 @@ fn few_launches_and_unsteady_machines_are_inconclusive_with_a_reason() {
     let verdict = judged(&hot);
     assert_eq!(verdict.outcome, Outcome::Inconclusive, "a slower machine is not a slower model");
     assert!(find(&verdict, "tps.p95.512").reason.contains("its canary shifted by +6.7 %, 2 % is allowed"));
+    assert!(verdict.is_open_by_machine() && verdict.more_launches().is_none());
+    assert!(!few.is_open_by_machine());
+
+    // What may be said of the shift has the error of two sessions, whether it is judged or not.
+    let interval = |report: &Report| {
+        let range = find(&judged(report), "ttft.p50.128").effect.unwrap().interval_pct.unwrap();
+        range.high - range.low
+    };
+    let mut cool = hot.clone();
+    cool.launches.iter_mut().for_each(|launch| launch.canary_ms = Some(1.5));
+    assert_eq!(interval(&hot), interval(&cool));
 
     let restless = judged(&noisy(6, 10, 0.08, same));
     assert_eq!(restless.outcome, Outcome::Inconclusive);

@@ -100,6 +100,9 @@ pub struct Check {
     pub reason: String,
     /// Launches of the candidate that would likely settle it; absent if launches alone would not.
     pub more_launches: Option<usize>,
+    /// Whether it cannot be told because the machine changed or was not steady.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub machine: bool,
     /// The change, where there is something to compare with.
     pub effect: Option<Effect>,
     /// The limit that it is held against.
@@ -270,6 +273,11 @@ impl Verdict {
         self.checks.iter().filter(move |check| check.status == status)
     }
 
+    /// Whether something cannot be told because of the machine.
+    pub fn is_open_by_machine(&self) -> bool {
+        self.with(Status::Inconclusive).any(|check| check.machine)
+    }
+
     /// Launches that would likely settle every inconclusive check; `None` if there is none, or if launches alone
     /// would not do.
     pub fn more_launches(&self) -> Option<usize> {
@@ -290,6 +298,7 @@ impl Check {
             status,
             reason: reason.into(),
             more_launches: None,
+            machine: false,
             effect: None,
             limit: None,
             false_alarm: Some(0.0),

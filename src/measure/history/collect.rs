@@ -73,11 +73,10 @@ pub fn history(mut entries: Vec<Entry>, false_rate: f64) -> History {
     }
     let series = |((key, metric, place), (figure, points)): (_, (Figure, Vec<Point>))| {
         let (key, metric): (Key, Metric) = (key, metric);
-        let precision = key.precision.map_or_else(String::new, |precision| format!(" ({precision})"));
         let changes = changes(&points, figure.direction, false_rate);
         Series {
             profile: key.profile,
-            model: format!("{}{precision}", key.model),
+            model: format!("{} ({})", key.model, key.precision),
             workload: key.workload,
             metric,
             place,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::report::testing;
+use anemeter_base::text::is_unseen;
 
 fn entries(values: impl Iterator<Item = (f64, &'static str)>) -> Vec<Entry> {
     let entry = |(day, (scale, commit)): (usize, (f64, &str))| {
@@ -57,12 +58,28 @@ fn other_tools_read_what_is_written_for_them() {
     let headings = reader.headers().unwrap().clone();
     assert_eq!(headings.iter().take(3).collect::<Vec<_>>(), ["time", "commit", "series"]);
     assert_eq!(reader.records().count(), 30);
-    let bencher: serde_json::Value = serde_json::from_str(&formats::bencher(&history).unwrap()).unwrap();
+    let bencher = formats::bencher(&history);
     let (name, measures) = bencher.as_object().unwrap().iter().next().unwrap();
     assert!(name.contains("seq_len") || name.contains("launch"), "{name}");
     assert!(measures.as_object().unwrap().values().all(|measure| measure["value"].is_number()));
-    let action: serde_json::Value =
-        serde_json::from_str(&formats::benchmark_action(&history, true).unwrap()).unwrap();
+    let action = formats::benchmark_action(&history, true);
     let rates = action.as_array().unwrap();
     assert!(!rates.is_empty() && rates.iter().all(|entry| entry["unit"] == "tok/s"), "{action}");
+}
+
+#[test]
+fn names_are_seen_and_no_formulas_in_csv() {
+    let mut history = history(stepped(), DEFAULT_FALSE_RATE);
+    for series in &mut history.series {
+        series.profile = "=HYPERLINK(\"x\")\u{202e}".to_owned();
+        for point in &mut series.points {
+            point.circumstances.commit = Some("@a\u{1b}[2J".to_owned());
+        }
+    }
+    let csv = formats::otava_csv(&history).unwrap();
+    assert!(!csv.contains(|c: char| c != '\n' && is_unseen(c)), "{csv}");
+    let mut reader = csv::Reader::from_reader(csv.as_bytes());
+    let row = reader.records().next().unwrap().unwrap();
+    assert_eq!(&row[1], "'@a\\u{1b}[2J");
+    assert!(row[2].starts_with("'=HYPERLINK(\"x\")\\u{202e}/"), "{}", &row[2]);
 }

@@ -144,7 +144,7 @@ fn summary<'a>(figure: &Figure, row: Row<'a>) -> Row<'a> {
 }
 
 /// Text that a spreadsheet does not take for a formula, nor a log for a command.
-fn plain(text: &str) -> String {
+pub(crate) fn plain(text: &str) -> String {
     const FORMULA: [char; 9] = ['=', '+', '-', '@', '\t', '\r', '＝', '＋', '＠'];
     let seen = visible(text);
     let is_formula = text.trim_start_matches([' ', '\'', '"']).starts_with(FORMULA);

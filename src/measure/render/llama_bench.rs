@@ -1,7 +1,8 @@
 //! The JSON lines of llama-bench, for tools that read those.
 //!
 //! A report of a workload `generate` has two tests per prompt length: `pp`, which takes the prompt in, and `tg`, which
-//! generates after it. Fields have llama-bench's names and units; those that have no counterpart here are left out.
+//! generates after it. Fields have llama-bench's names and units. Its options that have no counterpart here are neutral and
+//! never null: llama.cpp's `compare-llama-bench.py` demands all of them, and joins rows in which all of them are equal.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +22,7 @@ struct Test<'a> {
     model_type: String,
     model_size: u64,
     model_n_params: u64,
-    n_threads: Option<usize>,
+    n_threads: usize,
     n_prompt: usize,
     n_gen: usize,
     n_depth: usize,
@@ -32,7 +33,62 @@ struct Test<'a> {
     stddev_ts: f64,
     samples_ns: Vec<u64>,
     samples_ts: Vec<f64>,
+    #[serde(flatten)]
+    options: Options,
 }
+
+/// Options of llama-bench that mean nothing here. Versions of it differ in which they have.
+#[derive(Serialize)]
+struct Options {
+    build_number: u64,
+    n_batch: u64,
+    n_ubatch: u64,
+    cpu_mask: &'static str,
+    cpu_strict: bool,
+    poll: u64,
+    type_k: &'static str,
+    type_v: &'static str,
+    n_gpu_layers: u64,
+    n_cpu_moe: u64,
+    split_mode: &'static str,
+    main_gpu: u64,
+    no_kv_offload: bool,
+    flash_attn: bool,
+    tensor_split: &'static str,
+    tensor_buft_overrides: &'static str,
+    use_mmap: bool,
+    load_mode: &'static str,
+    embeddings: bool,
+    no_op_offload: u64,
+    fit_target: u64,
+    fit_min_ctx: u64,
+}
+
+/// Every number 0, everything off, and llama-bench's words for nothing.
+const NEUTRAL: Options = Options {
+    build_number: 0,
+    n_batch: 0,
+    n_ubatch: 0,
+    cpu_mask: "0x0",
+    cpu_strict: false,
+    poll: 0,
+    type_k: "",
+    type_v: "",
+    n_gpu_layers: 0,
+    n_cpu_moe: 0,
+    split_mode: "none",
+    main_gpu: 0,
+    no_kv_offload: false,
+    flash_attn: false,
+    tensor_split: "0.00",
+    tensor_buft_overrides: "none",
+    use_mmap: false,
+    load_mode: "none",
+    embeddings: false,
+    no_op_offload: 0,
+    fit_target: 0,
+    fit_min_ctx: 0,
+};
 
 /// Times and rates of the repetitions of a test.
 #[derive(Default)]
@@ -108,7 +164,8 @@ fn line<'a>(
         model_type: format!("{} {}", subject.architecture, subject.precision).trim().to_owned(),
         model_size: subject.package_bytes,
         model_n_params: subject.parameters,
-        n_threads: runtime.threads,
+        // Core ML and Core AI do not say.
+        n_threads: runtime.threads.unwrap_or(0),
         n_prompt,
         n_gen,
         n_depth,
@@ -119,6 +176,7 @@ fn line<'a>(
         stddev_ts: deviation(&samples.rates),
         samples_ns: ns.iter().map(|&ns| whole(ns)).collect(),
         samples_ts: samples.rates.clone(),
+        options: NEUTRAL,
     }
 }
 
@@ -172,6 +230,25 @@ mod tests {
         assert_eq!(generated["samples_ts"], serde_json::json!([400.0, 200.0]));
         let deviation = generated["stddev_ts"].as_f64().unwrap();
         assert!((deviation - 20_000f64.sqrt()).abs() < 1e-9, "{deviation}");
+    }
+
+    /// What `compare-llama-bench.py` demands, in its versions of 2025 and 2026.
+    const COMPARED: &str = "cpu_info gpu_info backends n_gpu_layers n_cpu_moe tensor_buft_overrides model_filename model_type \
+        n_batch n_ubatch embeddings cpu_mask cpu_strict poll n_threads type_k type_v use_mmap load_mode no_kv_offload \
+        split_mode main_gpu tensor_split flash_attn n_prompt n_gen n_depth fit_target fit_min_ctx build_commit test_time avg_ts";
+
+    #[test]
+    fn rows_can_be_joined_by_every_key_that_is_compared() {
+        let mut report = testing::report();
+        report.runtime.threads = None;
+        report.header.git = None;
+        let text = llama_bench(&[report]).unwrap();
+        assert!(!text.is_empty());
+        for line in text.lines() {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap();
+            let absent = |key: &&str| line[*key].is_null();
+            assert_eq!(COMPARED.split_whitespace().filter(absent).collect::<Vec<_>>(), [""; 0]);
+        }
     }
 
     #[test]

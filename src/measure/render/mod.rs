@@ -26,6 +26,7 @@ mod verdict;
 pub use census::{DETAILED, census};
 pub use comparison::{comparison_tables, explained};
 pub use csv_rows::csv;
+pub(crate) use csv_rows::plain;
 pub use fleet::{by_profile, groups};
 pub use heat::{HeatMap, heat_map};
 pub use history::{history_html, history_tables};

@@ -6,6 +6,7 @@
 mod change_point;
 mod cosine;
 mod divergence;
+mod extremes;
 mod interval;
 mod location;
 mod median;
@@ -21,6 +22,7 @@ mod unit;
 pub use change_point::{ChangePoint, SHORTEST as SHORTEST_SEGMENT, change_points};
 pub use cosine::cosine;
 pub use divergence::{kl_divergence, negative_log_likelihood};
+pub use extremes::least;
 pub use interval::{Interval, launch_interval, mean_interval, students_t};
 pub use location::{Location, locate};
 pub use median::{median, spread};

@@ -21,6 +21,17 @@ const FOLD_BYTES: usize = 1 << 16;
 /// Lists of integers that are longer are no parameters.
 const LONGEST_LIST: usize = 64;
 
+/// Why an operation cannot be read as its definition says.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CallError {
+    /// There is no definition of its type.
+    #[error("unknown operation {0}")]
+    Unknown(String),
+    /// Its arguments do not fit the definition.
+    #[error("{0}")]
+    Arguments(String),
+}
+
 /// A function at one of its shapes.
 pub struct Graph<'m> {
     /// The function.
@@ -28,7 +39,7 @@ pub struct Graph<'m> {
     /// What its users see of it.
     pub interface: Option<&'m Interface>,
     /// The choice of shapes, from 0.
-    pub shape: usize,
+    pub shape_index: usize,
     /// How the choice differs from others, such as `hidden [1, 64, 1, 512]`; nothing where there is one shape only.
     pub shape_label: Option<String>,
     ops: Vec<Op<'m>>,
@@ -89,8 +100,8 @@ pub fn graphs(model: &Model) -> impl Iterator<Item = Graph<'_>> {
 
 impl<'m> Graph<'m> {
     /// A function at one choice of its shapes.
-    pub fn new(function: &'m Function, interface: Option<&'m Interface>, shape: usize) -> Graph<'m> {
-        let inputs = shapes::inputs(function, interface, shape);
+    pub fn new(function: &'m Function, interface: Option<&'m Interface>, shape_index: usize) -> Graph<'m> {
+        let inputs = shapes::inputs(function, interface, shape_index);
         let options = Options { fold_bytes: FOLD_BYTES, trust_declared: false, numerics: Numerics::Fast };
         let (facts, _) = propagate::propagate(function, &inputs, options);
         let mut ops = Vec::new();
@@ -101,8 +112,8 @@ impl<'m> Graph<'m> {
             op.operation.outputs.iter().for_each(|id| producers[id.index()] = Some(op.index));
             op.values().for_each(|id| consumers[id.index()].push(op.index));
         }
-        let shape_label = shapes::label(interface, shape);
-        Graph { function, interface, shape, shape_label, ops, facts, producers, consumers }
+        let shape_label = shapes::label(interface, shape_index);
+        Graph { function, interface, shape_index, shape_label, ops, facts, producers, consumers }
     }
 
     /// What is known of every value.
@@ -211,12 +222,12 @@ impl<'m> Graph<'m> {
 
     /// Reads the arguments of an operation as its definition does at this shape, defaults included; an operation that
     /// does not fit its definition is told why.
-    pub fn with_call<R>(&self, op: &Op<'m>, read: impl FnOnce(&Call<'_>) -> R) -> Result<R, String> {
+    pub fn with_call<R>(&self, op: &Op<'m>, read: impl FnOnce(&Call<'_>) -> R) -> Result<R, CallError> {
         let kind = op.kind();
-        let def = op.def.ok_or_else(|| format!("unknown operation {kind}"))?;
+        let def = op.def.ok_or_else(|| CallError::Unknown(kind.to_owned()))?;
         let (arguments, problems) = Arguments::resolve(op.operation, def);
         if let Some(problem) = problems.into_iter().next() {
-            return Err(problem);
+            return Err(CallError::Arguments(problem));
         }
         let bindings = FactBindings::new(&arguments, &self.facts, &[]);
         Ok(read(&Call::new(def, self.function.opset, op.operation.outputs.len(), &bindings)))

@@ -1,7 +1,8 @@
 //! Whether packages generate text: rules about that say nothing of others.
 
 use super::Subject;
-use crate::{Binding, Feature, FeatureType, Function, Interface, Model};
+use crate::op::OpClass;
+use crate::{Binding, Feature, FeatureType, Function, Interface, Model, Operation};
 
 /// Words for keys, values or both.
 const KEYS_AND_VALUES: &[&str] = &["k", "v", "key", "keys", "value", "values"];
@@ -69,7 +70,8 @@ fn picks_tokens(interface: &Interface, function: &Function) -> bool {
     let value = function.body.outputs.iter().map(|&id| function.value(id));
     let ty = value.filter(|value| value.name == logits.name).find_map(|value| value.ty.tensor());
     let Some(ty) = ty else { return false };
-    let tables = function.body.operations.iter().filter(|op| op.kind == "gather").filter_map(|op| {
+    let is_lookup = |op: &&Operation| matches!(function.class_of(op), Some(OpClass::Lookup));
+    let tables = function.body.operations.iter().filter(is_lookup).filter_map(|op| {
         let Some(Binding::Value(table)) = op.input("x")?.bindings.first() else { return None };
         let rows = &function.value(*table).ty.tensor()?.shape[..];
         if let [rows, _] = rows { rows.size() } else { None }

@@ -106,7 +106,7 @@ pub struct Finding {
     /// Where.
     pub place: Place,
     /// Which of the function's shapes it was found at, from 0.
-    pub shape: usize,
+    pub shape_index: usize,
 }
 
 /// Where a rule puts what it finds.
@@ -145,7 +145,7 @@ impl<'a> Sink<'a> {
 
     /// A finding in a function at the graph's shape.
     pub(super) fn at(&mut self, graph: &Graph<'_>, place: Place, message: impl Into<String>) {
-        self.push(place, message.into(), graph.shape);
+        self.push(place, message.into(), graph.shape_index);
     }
 
     /// A finding that no shape matters to.
@@ -164,11 +164,11 @@ impl<'a> Sink<'a> {
         self.diagnostics.not_checked.push(NotChecked::new(self.rule, Some(place.path()), needs));
     }
 
-    fn push(&mut self, mut place: Place, message: String, shape: usize) {
+    fn push(&mut self, mut place: Place, message: String, shape_index: usize) {
         if place.package.is_empty() {
             self.package.clone_into(&mut place.package);
         }
         let (rule, severity) = (self.rule.text(), self.severity);
-        self.diagnostics.findings.push(Finding { rule, severity, message, place, shape });
+        self.diagnostics.findings.push(Finding { rule, severity, message, place, shape_index });
     }
 }

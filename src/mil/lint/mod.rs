@@ -79,7 +79,7 @@ pub fn lint(subject: &Subject, setting: &Setting, waivers: &[Waiver]) -> Result<
                 let mut sink = Sink::new(rule, &package.name, &mut diagnostics);
                 match rule.check {
                     Check::Shape(check) => check(&graph, setting, &mut sink),
-                    Check::Function(check) if graph.shape == 0 => check(&graph, setting, &mut sink),
+                    Check::Function(check) if graph.shape_index == 0 => check(&graph, setting, &mut sink),
                     Check::OpTypes(types, message) => sink.op_types(&graph, types, message),
                     Check::Function(_) | Check::Package(_) | Check::Subject(_) => {}
                 }

@@ -135,7 +135,7 @@ impl OffAneRules {
         };
         for finding in findings.iter().filter(here) {
             match &finding.place.operation {
-                Some(op) if finding.shape == graph.shape => {
+                Some(op) if finding.shape_index == graph.shape_index => {
                     off.operations.insert((op.index, finding.rule.id));
                 }
                 Some(_) => {}

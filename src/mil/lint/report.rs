@@ -103,7 +103,7 @@ impl FindingGroup {
         let place = &finding.place;
         self.layers.extend(place.layer);
         self.seen.places.insert((place.operation.as_ref().map(|op| op.index), place.tensor.clone()));
-        self.seen.shapes.insert(finding.shape);
+        self.seen.shapes.insert(finding.shape_index);
     }
 
     /// Counts what was added.

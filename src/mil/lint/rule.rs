@@ -35,6 +35,8 @@ impl Severity {
 pub enum Confidence {
     /// In Apple's documentation or code.
     Documented,
+    /// Apple's own code did it when this project executed it, on Linux and not on a device.
+    Executed,
     /// Several independent projects report it.
     WidelyReported,
     /// One project reports it.
@@ -48,6 +50,7 @@ impl Confidence {
     pub fn name(self) -> &'static str {
         match self {
             Confidence::Documented => "documented",
+            Confidence::Executed => "executed",
             Confidence::WidelyReported => "widely reported",
             Confidence::SingleReport => "single report",
             Confidence::Policy => "policy",

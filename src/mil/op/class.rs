@@ -1,6 +1,7 @@
 //! What kind of work an operation is. Its cost, its place in memory and its predicted device follow from this.
 
 use super::{Call, OpDef};
+use crate::{Function, Operation, ops};
 use anemeter_kernels::tensor::shape;
 
 /// The kind of work of an operation. Every user of such a fact asks here, so that none keeps a list of names.
@@ -44,6 +45,13 @@ pub type FirstElement = fn(&Call<'_>) -> Option<usize>;
 pub const SOFTMAX_FLOPS: u64 = 5;
 /// FLOPs per element of a norm: mean, difference, square, mean, root and division, scale, shift.
 pub const NORM_FLOPS: u64 = 8;
+
+impl Function {
+    /// What kind of work an operation of it is; nothing where there is no definition of its type.
+    pub fn class_of(&self, operation: &Operation) -> Option<OpClass> {
+        ops::find_or_later(&operation.kind, self.opset).map(|def| def.class)
+    }
+}
 
 impl OpDef {
     /// The first element of `x` that a call gives, if its result is elements of `x` one after the other.

@@ -9,7 +9,7 @@ use candle_nn::{Activation, LayerNorm, Linear, VarBuilder, linear_b, ops};
 use super::decoder::{GatedMlp, mask, repeat, rms, split};
 use crate::error::Result;
 use crate::network::{Network, Watch};
-use crate::reader;
+use crate::reader::{self, TIED_VALUES};
 use crate::settings::{Keys, wrong};
 use anemeter_convert::checkpoint::{Config, ConfigError};
 use anemeter_harness::verify::Point;
@@ -267,11 +267,15 @@ impl Attention {
         let bias = sizes.keys.flag("attention_bias")?;
         let map = |name: &str, count: usize| linear_b(hidden, count * head_dim, bias, at.pp(name));
         let keys_are_values = sizes.keys.flag("attention_k_eq_v")? && !sizes.kinds[index];
+        let value = match keys_are_values {
+            false => Some("v_proj"),
+            true => Some(TIED_VALUES).filter(|name| at.pp(name).contains_tensor("weight")),
+        };
         let own = match index < sizes.first_shared {
             false => None,
             true => Some(Own {
                 key: map("k_proj", kv_heads)?,
-                value: (!keys_are_values).then(|| map("v_proj", kv_heads)).transpose()?,
+                value: value.map(|name| map(name, kv_heads)).transpose()?,
                 key_norm: rms(head_dim, epsilon, &at.pp("k_norm"))?,
                 epsilon,
             }),

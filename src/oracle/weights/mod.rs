@@ -6,11 +6,15 @@
 mod gguf;
 mod packed;
 
+use std::fmt::Display;
+use std::path::Path;
+
 use candle_core::pickle::PthTensors;
 use candle_core::{DType, Device, Error, Result, Tensor};
 use safetensors::SafeTensors;
 use serde_json::{Map, Value};
 
+use anemeter_base::files;
 use anemeter_convert::checkpoint::{Checkpoint, Config};
 use gguf::Gguf;
 use packed::Packing;
@@ -53,8 +57,17 @@ fn read_config(checkpoint: &Checkpoint) -> Result<Map<String, Value>> {
         false => checkpoint.path.parent(),
     };
     let path = folder.unwrap_or(&checkpoint.path).join("config.json");
-    let text = std::fs::read(&path).map_err(|e| Error::msg(format!("{}: {e}", path.display())))?;
-    serde_json::from_slice(&text).map_err(|e| Error::msg(format!("{}: {e}", path.display())))
+    match read_json(&path)? {
+        Value::Object(values) => Ok(values),
+        _ => Err(Error::msg(format!("{}: is no map of keys and values", path.display()))),
+    }
+}
+
+/// A file of settings: a regular one of a sane size, whatever has come to be in its place since the exporter read it.
+pub(crate) fn read_json(path: &Path) -> Result<Value> {
+    let wrong = |e: &dyn Display| Error::msg(format!("{}: {e}", path.display()));
+    let text = files::read(path, files::SETTINGS).map_err(|e| wrong(&e))?;
+    serde_json::from_slice(&text).map_err(|e| wrong(&e))
 }
 
 impl Weights<'_> {

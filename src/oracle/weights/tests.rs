@@ -12,6 +12,7 @@ use candle_core::{Device, Tensor};
 use safetensors::SafeTensors;
 use serde_json::json;
 
+use super::files;
 use super::packed::{self, Packing};
 
 #[test]
@@ -190,5 +191,23 @@ fn a_gguf_file_computes_what_its_folder_does() {
         assert!(from_folder.iter().any(|logit| logit.abs() > 0.1), "{}", class.name);
         assert!(!before.contains(&from_folder), "{} computes what another class does", class.name);
         before.push(from_folder);
+    }
+}
+
+#[test]
+fn settings_are_regular_files_of_a_sane_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.json");
+    let said = || super::read_json(&path).unwrap_err().to_string();
+    std::fs::create_dir(&path).unwrap();
+    assert!(said().contains("config.json: is a folder, expected a file"), "{}", said());
+    std::fs::remove_dir(&path).unwrap();
+    std::fs::File::create(&path).unwrap().set_len(files::SETTINGS + 1).unwrap();
+    assert!(said().contains("bytes or more, at most"), "{}", said());
+    #[cfg(unix)]
+    {
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        assert!(said().contains("is not a regular file"), "{}", said());
     }
 }

@@ -2,9 +2,9 @@
 
 use std::ffi::OsString;
 use std::fmt;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -104,10 +104,13 @@ impl Interpreter {
     }
 
     /// What it has, or why it cannot be asked.
-    pub fn ask(&self) -> Result<Versions, String> {
+    pub fn ask(&self) -> Result<Versions, InterpreterError> {
+        let interpreter = || self.to_string();
         let mut command = self.command();
         command.args(["-c", QUESTION]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().map_err(|error| format!("{self} cannot be started: {error}"))?;
+        let mut child = command
+            .spawn()
+            .map_err(|source| InterpreterError::Start { interpreter: interpreter(), source })?;
         let stdout = child.stdout.take().expect("it is piped");
         let reader = std::thread::spawn(move || {
             let mut answer = Vec::new();
@@ -121,19 +124,37 @@ impl Interpreter {
                 _ => {
                     let _ = child.kill();
                     let _ = child.wait();
-                    return Err(format!("{self} did not say its version within {} s", LIMIT.as_secs()));
+                    return Err(InterpreterError::Silent { interpreter: interpreter() });
                 }
             }
         };
         if !status.success() {
-            return Err(format!("{self} is no Python that works ({status})"));
+            return Err(InterpreterError::Failed { interpreter: interpreter(), status });
         }
         let answer = reader.join().ok().and_then(Result::ok).unwrap_or_default();
         serde_json::from_slice(&answer).map_err(|_| {
-            let start = visible(&String::from_utf8_lossy(&answer[..answer.len().min(64)]));
-            format!("{self} is no Python: it answered {start:?}")
+            let answer = visible(&String::from_utf8_lossy(&answer[..answer.len().min(64)]));
+            InterpreterError::Answer { interpreter: interpreter(), answer }
         })
     }
+}
+
+/// Why an interpreter cannot be asked what it has.
+#[derive(Debug, thiserror::Error)]
+#[expect(missing_docs, reason = "the names of the fields say it")]
+pub enum InterpreterError {
+    /// It does not start.
+    #[error("{interpreter} cannot be started: {source}")]
+    Start { interpreter: String, source: io::Error },
+    /// It takes too long.
+    #[error("{interpreter} did not say its version within {} s", LIMIT.as_secs())]
+    Silent { interpreter: String },
+    /// It ends with an error.
+    #[error("{interpreter} is no Python that works ({status})")]
+    Failed { interpreter: String, status: ExitStatus },
+    /// It says something else.
+    #[error("{interpreter} is no Python: it answered {answer:?}")]
+    Answer { interpreter: String, answer: String },
 }
 
 /// What an interpreter has.
@@ -227,7 +248,7 @@ mod tests {
     #[test]
     fn what_is_no_python_is_told() {
         let ask = |program: &str| {
-            Interpreter { program: program.into(), named_by: NamedBy::Caller }.ask().unwrap_err()
+            Interpreter { program: program.into(), named_by: NamedBy::Caller }.ask().unwrap_err().to_string()
         };
         assert!(ask("/no/such/python").starts_with("/no/such/python cannot be started: "));
         assert!(ask("false").contains("is no Python that works (exit status: 1)"));

@@ -32,7 +32,8 @@ use anemeter_mil::{FeatureType, Flexibility, Interface, Model};
 use described::Described;
 use frame::{Received, Spec, type_of};
 pub use interpreter::{
-    Interpreter, NamedBy, PINNED, PYTHON_VARIABLE, Versions, named_interpreter, use_interpreter,
+    Interpreter, InterpreterError, NamedBy, PINNED, PYTHON_VARIABLE, Versions, named_interpreter,
+    use_interpreter,
 };
 use process::{Question, Worker};
 

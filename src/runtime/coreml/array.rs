@@ -185,8 +185,9 @@ impl ArrayCopy {
         let to = RefCell::new(&mut self.buffer[..]);
         let (done_in, to_in) = (&done, &to);
         let handler = StackBlock::new(move |bytes: NonNull<c_void>, size: isize| {
+            let Ok(size) = usize::try_from(size) else { return };
             // SAFETY: Core ML lends `size` bytes for the time of the handler, in which nothing else writes to them.
-            let from = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>().as_ptr(), length(size)) };
+            let from = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>().as_ptr(), size) };
             *done_in.borrow_mut() = Some(layout.gather(from, &mut to_in.borrow_mut()));
         });
         // SAFETY: the handler takes what the method gives and is called before the method returns.
@@ -205,9 +206,10 @@ pub(super) fn write(array: &MLMultiArray, view: &TensorView<'_>) -> Result<(), S
     let (done_in, shape_in, from) = (&done, &shape, view.bytes());
     let handler =
         StackBlock::new(move |bytes: NonNull<c_void>, size: isize, strides: NonNull<NSArray<NSNumber>>| {
+            let Ok(size) = usize::try_from(size) else { return };
             // SAFETY: Core ML lends `size` bytes and the array of strides for the time of the handler, to nobody else.
             let (to, strides) = unsafe {
-                (std::slice::from_raw_parts_mut(bytes.cast::<u8>().as_ptr(), length(size)), strides.as_ref())
+                (std::slice::from_raw_parts_mut(bytes.cast::<u8>().as_ptr(), size), strides.as_ref())
             };
             let written = sizes(strides)
                 .ok_or_else(|| "has a negative stride".to_owned())
@@ -230,10 +232,6 @@ fn describe(array: &MLMultiArray) -> Result<(DType, Shape), String> {
 
 fn layout(ty: DType, shape: &[usize], strides: &[usize]) -> Result<Strided, String> {
     Strided::new(shape, strides, ty.byte_len(1).unwrap_or(1)).map_err(|e| e.to_string())
-}
-
-fn length(size: isize) -> usize {
-    usize::try_from(size).unwrap_or(0)
 }
 
 fn finish(done: Option<Result<(), crate::strided::LayoutError>>) -> Result<(), String> {

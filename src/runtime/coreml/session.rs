@@ -92,9 +92,9 @@ impl CoreMlSession {
             return Err(RuntimeError::NoFunction { name: function.to_owned(), known });
         };
         let mut problems = inputs::check(program, interface, given);
-        let others = interface.inputs.iter().chain(&interface.outputs);
-        problems.extend(others.filter(|f| !matches!(f.ty, FeatureType::Array(_))).map(|feature| {
-            format!("`{}` is not a tensor, and the coreml runtime takes and gives tensors only", feature.name)
+        let features = interface.inputs.iter().chain(&interface.outputs);
+        problems.extend(features.filter(|f| matches!(f.ty, FeatureType::Image(_))).map(|feature| {
+            format!("`{}` is an image, and the coreml runtime takes and gives no images", feature.name)
         }));
         match problems.is_empty() {
             true => Ok(()),
@@ -112,6 +112,7 @@ impl CoreMlSession {
         if let Some(index) = self.results.iter().position(same) {
             return index;
         }
+        // Labels and probabilities by name are no tensors: Core ML computes them, and nobody reads them here.
         let output = |feature: &Feature| {
             let FeatureType::Array(array) = &feature.ty else { return None };
             let (name, dtype) = (feature.name.clone(), array.dtype);

@@ -5,14 +5,19 @@ mod hostile;
 use std::fs;
 
 use anemeter::bundle::{Bundle, Origin};
-use anemeter::mil::Model;
+use anemeter::mil::{ColorSpace, Model};
+use anemeter::package::Package;
+use anemeter::runtime::{LoadOptions, Runtime, cpu};
+use anemeter::tensor::Tensor;
 use serde_json::Value;
 
 use crate::schema::assert_valid;
 use crate::support::checkpoints::write_text;
 use crate::support::command::{Outcome, json, program, run};
 use crate::support::fixtures::{accumulator, enumerated_mlp};
-use crate::support::packages::{convolutions, write, write_samples, write_values};
+use crate::support::packages::{
+    convolutions, of_images, pixels, write, write_pixels, write_samples, write_values,
+};
 use crate::support::scene::Scene;
 
 /// Little work for a launch of a package.
@@ -205,6 +210,49 @@ fn inputs_shapes_functions_and_states_are_as_asked_for() {
         let outcome = scene.measured("mlp.mlpackage", args);
         assert!(refused(&outcome).contains(expected), "{args:?}: {}", outcome.stderr);
     }
+}
+
+#[test]
+fn images_are_measured_at_each_size_made_up_and_as_pixels() {
+    let scene = Scene::empty();
+    write_text(&scene.path("bench.yaml"), WORKLOAD);
+    write_pixels(&scene.path("pixels.safetensors"), &[[16, 32], [8, 16], [16, 32]]);
+    for (package, color) in [("rgb.mlpackage", ColorSpace::Rgb), ("bgr.mlpackage", ColorSpace::Bgr)] {
+        write(&scene.path(package), of_images(color));
+        let cases = |args: &[&str]| -> Vec<(String, u64, u64)> {
+            scene.measured(package, &[&["--launches", "1"], args].concat()).good();
+            let report = json(&scene.path("out/report.json"));
+            let rooflines = report["rooflines"].as_array().unwrap();
+            assert!(rooflines.iter().all(|of| of["share_of_bound"].as_f64().unwrap() > 0.0), "{rooflines:?}");
+            let cases = report["workload"]["cases"].as_array().unwrap().clone();
+            let number = |case: &Value, key: &str| case[key].as_u64().unwrap();
+            let name = |case: &Value| case["name"].as_str().unwrap().to_owned();
+            cases.iter().map(|case| (name(case), number(case, "flops"), number(case, "samples"))).collect()
+        };
+        let both = cases(&[]);
+        let (small, large) = (&both[0], &both[1]);
+        assert_eq!((small.0.as_str(), large.0.as_str(), both.len()), ("main 8x16", "main 16x32", 2));
+        // 27 products and sums per score of a pixel, and little else.
+        let conv = 2 * 27 * 8 * 8 * 16;
+        assert!((conv..conv + conv / 4).contains(&small.1), "{} {conv}", small.1);
+        assert!((4 * conv..5 * conv).contains(&large.1), "{} {conv}", large.1);
+        assert_eq!(cases(&["--shape", "image=16x32"]), std::slice::from_ref(large));
+        let given = cases(&["--inputs", "pixels.safetensors"]);
+        assert_eq!(given, [(large.0.clone(), large.1, 2), (small.0.clone(), small.1, 1)]);
+        let other = scene.measured(package, &["--shape", "image=9x9"]);
+        assert!(refused(&other).contains("no function takes the shape 9x9 for `image`"), "{}", other.stderr);
+    }
+    let rgb = pixels([8, 16]);
+    let bgr: Vec<u8> = rgb.chunks(3).flat_map(|pixel| pixel.iter().rev().copied()).collect();
+    let scores = |package: &str, bytes: &[u8]| {
+        let package = Package::open(scene.path(package)).unwrap();
+        let mut session = cpu().load(&package, &LoadOptions::default()).unwrap().session();
+        let pixels = Tensor::from_slice(&[8, 16, 3], bytes).unwrap();
+        session.predict("main", &[("image", pixels.view())]).unwrap();
+        session.output("scores").unwrap().bytes().to_vec()
+    };
+    assert_eq!(scores("rgb.mlpackage", &rgb), scores("bgr.mlpackage", &bgr));
+    assert_ne!(scores("rgb.mlpackage", &rgb), scores("rgb.mlpackage", &bgr));
 }
 
 #[test]

@@ -35,7 +35,7 @@ struct Shape {
     kv: &'static str,
 }
 
-const SHAPES: [Shape; 7] = [
+const SHAPES: [Shape; 8] = [
     Shape {
         packages: packages::whole_sequence,
         beside: &[],
@@ -70,6 +70,12 @@ const SHAPES: [Shape; 7] = [
         packages: |decoder| packages::anemll(decoder, Head::Largest),
         beside: META,
         told: "ANEMLL: input_ids, hidden_states, causal_mask, position_ids, current_pos; states model_model_kv_cache_0",
+        kv: "state",
+    },
+    Shape {
+        packages: packages::anemll_monolithic,
+        beside: &[],
+        told: "ANEMLL: input_ids, causal_mask, position_ids, current_pos; states model_model_kv_cache_0",
         kv: "state",
     },
     Shape {

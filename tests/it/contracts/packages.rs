@@ -141,49 +141,99 @@ pub(crate) fn anemll(decoder: &Decoder, head: Head) -> Packages {
     ]
 }
 
+/// All of it in one package, whose functions take ids.
+pub(crate) fn anemll_monolithic(decoder: &Decoder) -> Packages {
+    let function = |name: &str, count: usize| {
+        let mut graph = Graph::new(name, decoder);
+        let ids = graph.input("input_ids", DType::I32, &[1, count]);
+        let cached = Cached::new(&mut graph, count);
+        let x = graph.embed("", ids);
+        let mut x = graph.place(x, cached.positions);
+        for layer in 0..LAYERS {
+            x = cached.attend(&mut graph, x, layer);
+        }
+        let first = first_token(&mut graph, x);
+        let logits = logits_in_slices(&mut graph, first);
+        graph.finish(&logits)
+    };
+    let functions = vec![function("infer", 1), function("prefill", 4)];
+    vec![("tiny_monolithic_full.mlpackage", Model::multi(functions))]
+}
+
 fn chunk(decoder: &Decoder, name: &str, count: usize, layer: usize) -> Function {
     let mut graph = Graph::new(name, decoder);
     let x = graph.input("hidden_states", DType::F16, &[1, count, HIDDEN]);
-    let positions = graph.input("position_ids", DType::I32, &[count]);
-    let mask = graph.input("causal_mask", DType::F16, &[1, 1, count, CONTEXT]);
-    let position = graph.input("current_pos", DType::I32, &[1]);
-    let state = graph.state("model_model_kv_cache_0", &[2 * LAYERS, 1, CONTEXT, HIDDEN]);
+    let cached = Cached::new(&mut graph, count);
     // The first chunk adds positions; the others take them all the same.
-    let placed = graph.place(x, positions);
+    let placed = graph.place(x, cached.positions);
     let x = if layer == 0 { placed } else { x };
-    let end = graph.op("add", [("x", position.into()), ("y", i32::try_from(count).unwrap().into())]);
-    let mut cache = graph.read(state);
-    let rows = [layer, LAYERS + layer].map(|row| i32::try_from(row).unwrap());
-    for (which, row) in [1, 2].into_iter().zip(rows) {
-        let new = graph.project(x, layer, which);
-        let new = graph.expand(new, &[1]);
-        let begin = graph.vector(&[[row, 0].into(), position.into(), [0].into()]);
-        let end = graph.vector(&[[row + 1, 1].into(), end.into(), [HIDDEN as i32].into()]);
-        cache = graph.update(cache, new, begin, end);
-    }
-    graph.write(state, cache);
-    let [keys, values] = rows.map(|row| {
-        let begin: [Part; 1] = [[row, 0, 0, 0].into()];
-        let begin = graph.vector(&begin);
-        let end = graph.vector(&[[row + 1, 1, CONTEXT as i32, HIDDEN as i32].into()]);
-        let seen = graph.slice(cache, begin, end);
-        graph.squeeze(seen, &[1])
-    });
-    let mask = graph.squeeze(mask, &[1]);
-    let x = graph.attend(x, layer, [keys, values, mask]);
-    let (begin, end) = (graph.vector(&[[0, 0, 0].into()]), graph.vector(&[[1, 1, HIDDEN as i32].into()]));
-    let first = graph.slice(x, begin, end);
+    let x = cached.attend(&mut graph, x, layer);
+    let first = first_token(&mut graph, x);
     let given = if name == "prefill" && layer == LAYERS - 1 { first } else { x };
     let given = graph.named("output_hidden_states", "identity", [("x", given.into())]);
     graph.finish(&[given])
 }
 
+/// What ANEMLL's functions of layers take, and the state that all of them share.
+#[derive(Clone, Copy)]
+struct Cached {
+    positions: ValueId,
+    mask: ValueId,
+    position: ValueId,
+    state: ValueId,
+    /// The position after the tokens.
+    end: ValueId,
+}
+
+impl Cached {
+    fn new(graph: &mut Graph<'_>, count: usize) -> Cached {
+        let positions = graph.input("position_ids", DType::I32, &[count]);
+        let mask = graph.input("causal_mask", DType::F16, &[1, 1, count, CONTEXT]);
+        let position = graph.input("current_pos", DType::I32, &[1]);
+        let state = graph.state("model_model_kv_cache_0", &[2 * LAYERS, 1, CONTEXT, HIDDEN]);
+        let end = graph.op("add", [("x", position.into()), ("y", i32::try_from(count).unwrap().into())]);
+        Cached { positions, mask, position, state, end }
+    }
+
+    /// A layer, which keeps its keys and values.
+    fn attend(self, graph: &mut Graph<'_>, x: ValueId, layer: usize) -> ValueId {
+        let mut cache = graph.read(self.state);
+        let rows = [layer, LAYERS + layer].map(|row| i32::try_from(row).unwrap());
+        for (which, row) in [1, 2].into_iter().zip(rows) {
+            let new = graph.project(x, layer, which);
+            let new = graph.expand(new, &[1]);
+            let begin = graph.vector(&[[row, 0].into(), self.position.into(), [0].into()]);
+            let end = graph.vector(&[[row + 1, 1].into(), self.end.into(), [HIDDEN as i32].into()]);
+            cache = graph.update(cache, new, begin, end);
+        }
+        graph.write(self.state, cache);
+        let [keys, values] = rows.map(|row| {
+            let begin: [Part; 1] = [[row, 0, 0, 0].into()];
+            let begin = graph.vector(&begin);
+            let end = graph.vector(&[[row + 1, 1, CONTEXT as i32, HIDDEN as i32].into()]);
+            let seen = graph.slice(cache, begin, end);
+            graph.squeeze(seen, &[1])
+        });
+        let mask = graph.squeeze(self.mask, &[1]);
+        graph.attend(x, layer, [keys, values, mask])
+    }
+}
+
+fn first_token(graph: &mut Graph<'_>, x: ValueId) -> ValueId {
+    let (begin, end) = (graph.vector(&[[0, 0, 0].into()]), graph.vector(&[[1, 1, HIDDEN as i32].into()]));
+    graph.slice(x, begin, end)
+}
+
+fn logits_in_slices(graph: &mut Graph<'_>, x: ValueId) -> [ValueId; 2] {
+    let half = VOCABULARY / 2;
+    let slices = [("logits1", 0..half), ("logits2", half..VOCABULARY)];
+    slices.map(|(name, tokens)| graph.logits(name, x, tokens))
+}
+
 fn split_head(decoder: &Decoder, head: Head) -> Model {
     let mut graph = Graph::new("main", decoder);
     let x = graph.input("hidden_states", DType::F16, &[1, 1, HIDDEN]);
-    let half = VOCABULARY / 2;
-    let slices = [("logits1", 0..half), ("logits2", half..VOCABULARY)];
-    let slices = slices.map(|(name, tokens)| graph.logits(name, x, tokens));
+    let slices = logits_in_slices(&mut graph, x);
     if head == Head::Logits {
         return Model::single(graph.finish(&slices));
     }

@@ -27,6 +27,12 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
+#[test]
+fn the_readme_counts_the_architectures() {
+    let said = format!("decoder models of {} architectures", anemeter::model::ARCHITECTURES.len());
+    assert!(fs::read_to_string(root().join("README.md")).unwrap().contains(&said), "{said}");
+}
+
 /// The files that every page finds.
 fn scratch() -> TempDir {
     let folder = tempfile::tempdir().unwrap();

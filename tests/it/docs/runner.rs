@@ -1,6 +1,7 @@
 //! `docs/ci.md`, followed in a repository that has a checkpoint or a package and nothing else: a runner that executes the `run` steps
 //! of the reusable workflow as they are written. Checkouts are the repository itself, artifacts are copied between
 //! folders, and `cargo` and `rustup` are scripts that put the program of this build where they would have put theirs.
+//! The same with the inputs of the worked example, `example.yml`, on a smaller checkpoint.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,12 +18,17 @@ use crate::support::command::{self, Outcome};
 use crate::support::packages;
 
 const WORKFLOW: &str = ".github/workflows/evaluate.yml";
+const WORKED: &str = ".github/workflows/example.yml";
 const PAGE: &str = "docs/ci.md";
 
 type Inputs = BTreeMap<String, String>;
 
 fn workflow() -> Value {
-    serde_yaml::from_str(&fs::read_to_string(root().join(WORKFLOW)).unwrap()).unwrap()
+    workflow_of(WORKFLOW)
+}
+
+fn workflow_of(file: &str) -> Value {
+    serde_yaml::from_str(&fs::read_to_string(root().join(file)).unwrap()).unwrap()
 }
 
 fn text(value: &Value) -> String {
@@ -44,15 +50,40 @@ fn declared() -> Vec<(String, Option<String>)> {
     inputs.into_iter().map(|(name, input)| (name, input.get("default").map(text))).collect()
 }
 
-/// The examples of the page.
-#[derive(Clone, Copy)]
+/// The examples of the page, and the one that is a workflow.
+#[derive(Clone, Copy, PartialEq)]
 enum Example {
     Checkpoint,
     Packages,
+    Worked,
+}
+
+/// What the worked example gives the workflow when it is started by hand with its defaults. The checkpoint that stands in
+/// for its own has no room for its sequence lengths.
+fn worked_inputs() -> Inputs {
+    let example = workflow_of(WORKED);
+    let asked = &example["on"]["workflow_dispatch"]["inputs"];
+    let value = |given: &Value| {
+        let given = text(given);
+        let name = given.strip_prefix("${{ inputs.").and_then(|name| name.strip_suffix(" }}"));
+        let given = name.map_or(given.clone(), |name| text(&asked[name]["default"]));
+        assert!(!given.contains("${{"), "unknown: {given}");
+        given
+    };
+    let with = fields(&example["jobs"]["smollm2"]["with"]);
+    let mut inputs: Inputs = with.into_iter().map(|(name, given)| (name, value(given))).collect();
+    let arguments = inputs.get_mut("export-arguments").unwrap();
+    let words: Vec<&str> = arguments.split(' ').collect();
+    let shapes = 1 + words.iter().position(|word| *word == "--shapes").unwrap();
+    *arguments = arguments.replace(words[shapes], "128");
+    inputs
 }
 
 /// What the page tells to write below `with:`.
 fn shown_inputs(example: Example) -> Inputs {
+    if example == Example::Worked {
+        return worked_inputs();
+    }
     let page = fs::read_to_string(root().join(PAGE)).unwrap();
     let starts = page.match_indices("    jobs:\n").map(|(at, _)| at);
     let start = starts.into_iter().nth(example as usize).unwrap();
@@ -77,15 +108,24 @@ impl Runner {
         let folder = tempfile::tempdir().unwrap();
         let runner = Runner { folder, inputs };
         let input = match example {
-            Example::Checkpoint => "checkpoint",
+            Example::Checkpoint | Example::Worked => "checkpoint",
             Example::Packages => "packages",
         };
         let model = runner.repository().join(&runner.inputs[input]);
-        fs::create_dir_all(model.parent().unwrap()).unwrap();
+        let original = root().join("src/quickstart/model");
         match example {
-            Example::Checkpoint => copy(&root().join("src/quickstart/model"), &model),
+            Example::Checkpoint => {
+                fs::create_dir_all(model.parent().unwrap()).unwrap();
+                copy(&original, &model);
+            }
             Example::Packages => {
+                fs::create_dir_all(model.parent().unwrap()).unwrap();
                 packages::write(&model, Model::single(packages::convolutions("main", 16, 2)));
+            }
+            // `prepare` brings it.
+            Example::Worked => {
+                fs::create_dir_all(runner.repository()).unwrap();
+                write_text(&runner.repository().join("README.md"), "A repository without a checkpoint.\n");
             }
         }
         runner.git(&["init", "--quiet"]);
@@ -93,12 +133,14 @@ impl Runner {
         let tools = runner.path("tools");
         fs::create_dir_all(&tools).unwrap();
         runner.script("rustup", ":");
-        // `cargo install … --root DIR` and `cargo build`.
+        // `cargo xtask fetch-smollm2`, `cargo install … --root DIR` and `cargo build`.
         let program = env!("CARGO_BIN_EXE_anemeter");
+        let (original, model) = (original.display(), model.display());
         runner.script(
             "cargo",
             &format!(
-                "folder=target/release\n[ \"$1\" = install ] && folder=\"${{@: -1}}/bin\"\n\
+                "if [ \"$1\" = xtask ]; then mkdir -p '{model}' && cp '{original}'/* '{model}' && exit; fi\n\
+                 folder=target/release\n[ \"$1\" = install ] && folder=\"${{@: -1}}/bin\"\n\
                  mkdir -p \"$folder\" && ln -sf '{program}' \"$folder/anemeter\""
             ),
         );
@@ -248,6 +290,12 @@ fn the_workflow_runs_in_an_empty_repository_and_gates_once_there_is_a_baseline()
 }
 
 #[test]
+fn the_worked_example_runs_with_its_own_inputs() {
+    assert!(worked_inputs()["export-arguments"].contains("--precision int8"));
+    follow(Example::Worked, "TTFT");
+}
+
+#[test]
 fn the_workflow_does_the_same_for_packages_of_others() {
     follow(Example::Packages, "Latency");
 }
@@ -293,7 +341,7 @@ fn every_input_is_documented_with_its_default() {
         })
         .collect();
     assert_eq!(rows, declared());
-    for example in [Example::Checkpoint, Example::Packages] {
+    for example in [Example::Checkpoint, Example::Packages, Example::Worked] {
         for input in shown_inputs(example).keys() {
             assert!(declared().iter().any(|(name, _)| name == input), "{PAGE}: `{input}` is no input");
         }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anemeter::lint::{Setting, Subject, lint};
 use serde_json::{Value, json};
 
+use crate::support::architectures::max_abs_difference;
 use crate::support::checkpoints::write_text;
 use crate::support::command::{Outcome, anemeter, arg, json as read_json};
 use crate::support::encoders::{self, LAYERS, TinyEncoder};
@@ -102,7 +103,7 @@ fn vectors_have_length_one_and_do_not_depend_on_the_padding() {
     assert_eq!((short.len(), short[0].len()), (1, 24));
     let length: f32 = short[0].iter().map(|x| x * x).sum::<f32>().sqrt();
     assert!((length - 1.0).abs() < 2e-3, "{length}");
-    let off = short[0].iter().zip(&long[0]).map(|(a, b)| (a - b).abs()).fold(0.0, f32::max);
+    let off = max_abs_difference(&short, &long);
     assert!(off < 2e-3, "{off}");
     let other = vectors(&bundle, &["--token-ids", "3,7,12,2"]);
     assert!(short[0].iter().zip(&other[0]).any(|(a, b)| (a - b).abs() > 0.01), "tokens matter");

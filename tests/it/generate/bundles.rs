@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use anemeter::atomic;
 use anemeter::bundle::{
-    Bundle, Checkpoint, Chunk, File, MANIFEST, Manifest, Origin, SCHEMA, Settings, Tokenizer, Tool,
+    Bundle, Checkpoint, Chunk, File, MANIFEST, Manifest, Origin, Settings, Tokenizer, Tool,
 };
 use anemeter::export::{describe_architecture, describe_chunk, write_embeddings};
 use anemeter::generate::{Driver, SystemClock, sessions};
@@ -30,24 +30,14 @@ pub(crate) fn write(
         described
     });
     let manifest = Manifest {
-        schema: SCHEMA.to_owned(),
         tool: Tool { name: "anemeter".to_owned(), version: "test".to_owned() },
         origin: Origin::Exported,
-        name: "tiny".to_owned(),
         architecture: Some(describe_architecture(decoder)),
         checkpoint: Some(Checkpoint { name: "random".to_owned(), bytes: 0, digest: String::new() }),
         settings: Some(settings(options)),
-        contract: None,
-        chunks: chunks.collect(),
         host_embeddings: write_embeddings(decoder, options, folder, &Arc::default()).unwrap(),
         tokenizer,
-        compression: None,
-        sensitivity: None,
-        range_repair: None,
-        rotated: None,
-        encoder: None,
-        warnings: Vec::new(),
-        profile: Vec::new(),
+        ..Manifest::of_packages("tiny".to_owned(), chunks.collect())
     };
     atomic::write_file(&folder.join(MANIFEST), &serde_json::to_vec(&manifest).unwrap()).unwrap();
     Bundle::open(folder).unwrap()

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anemeter::bundle::{
-    Architecture, Checkpoint, Chunk, Function, Manifest, Mask, Origin, Port, SCHEMA, Settings, Tool,
+    Architecture, Checkpoint, Chunk, Function, Manifest, Mask, Origin, Port, Settings, Tool,
 };
 use anemeter::generate::{Driver, Generator, ManualClock};
 use anemeter::runtime::{Observer, RuntimeError, Session};
@@ -106,11 +106,23 @@ fn function(name: &str, inputs: &[&str], outputs: &[&str]) -> Function {
 
 pub(crate) fn manifest() -> Manifest {
     let given = ["logits", "k_new", "v_new"];
+    let chunk = Chunk {
+        file: file("model.mlpackage"),
+        first_layer: 0,
+        layers: 1,
+        masks: vec![Mask { input: "mask".to_owned(), window: None }],
+        rotations: Vec::new(),
+        query_scales: Vec::new(),
+        functions: vec![
+            function("embed", &["input_ids"], &["hidden"]),
+            function("prefill", &["hidden", "mask", "select"], &given),
+            function("decode", &["hidden", "mask", "k_cache", "v_cache"], &given),
+        ],
+        asset: None,
+    };
     Manifest {
-        schema: SCHEMA.to_owned(),
         tool: Tool { name: "anemeter".to_owned(), version: "test".to_owned() },
         origin: Origin::Exported,
-        name: "script".to_owned(),
         architecture: Some(Architecture {
             name: "llama".to_owned(),
             hidden: 2,
@@ -144,29 +156,6 @@ pub(crate) fn manifest() -> Manifest {
             training_seq_lens: None,
             config: None,
         }),
-        contract: None,
-        chunks: vec![Chunk {
-            file: file("model.mlpackage"),
-            first_layer: 0,
-            layers: 1,
-            masks: vec![Mask { input: "mask".to_owned(), window: None }],
-            rotations: Vec::new(),
-            query_scales: Vec::new(),
-            functions: vec![
-                function("embed", &["input_ids"], &["hidden"]),
-                function("prefill", &["hidden", "mask", "select"], &given),
-                function("decode", &["hidden", "mask", "k_cache", "v_cache"], &given),
-            ],
-            asset: None,
-        }],
-        host_embeddings: None,
-        tokenizer: None,
-        compression: None,
-        sensitivity: None,
-        range_repair: None,
-        rotated: None,
-        encoder: None,
-        warnings: Vec::new(),
-        profile: Vec::new(),
+        ..Manifest::of_packages("script".to_owned(), vec![chunk])
     }
 }

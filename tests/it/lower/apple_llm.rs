@@ -7,45 +7,22 @@ use std::sync::Arc;
 
 use anemeter::coreai::convert::{Conversion, from_mil, from_mil_as};
 use anemeter::lower::{AppleLlm, lower_apple_llm};
+use anemeter::mil::Model;
 use anemeter::mil::verify::verify;
-use anemeter::mil::{FeatureType, Model, Type};
 use anemeter::model::{Decoder, QueryGrowth};
 use anemeter::package::{self, Package, WriteOptions};
 use anemeter::runtime::{self, LoadOptions, LoadedModel, Runtime, Session};
-use anemeter::tensor::{AlignedBuf, DType, Tensor, TensorView};
+use anemeter::tensor::{AlignedBuf, Tensor, TensorView};
 use half::f16;
 
 use super::features::{capped_scores, inner, multiplied, side_by_side, wide_norms, without_positions};
 use super::models::{Sizes, TINY, llama, stored};
 use super::{assert_close, gemma, gpt2, phi, reference};
+use crate::support::for_packages::for_a_package;
 
 const TOKENS: usize = 11;
 const CONTEXT: usize = 32;
 const QUERY: usize = 8;
-
-/// The model with int32 in place of uint16, which no input of a package can be.
-fn for_a_package(mut model: Model) -> Model {
-    for function in &mut model.program.functions {
-        for value in &mut function.values {
-            if let Type::Tensor(ty) = &mut value.ty
-                && ty.dtype == DType::U16
-            {
-                ty.dtype = DType::I32;
-            }
-        }
-    }
-    let names: Vec<String> = model.program.functions.iter().map(|function| function.name.clone()).collect();
-    for name in names {
-        for feature in model.interface_mut(&name).into_iter().flat_map(|interface| &mut interface.inputs) {
-            if let FeatureType::Array(array) = &mut feature.ty
-                && array.dtype == DType::U16
-            {
-                array.dtype = DType::I32;
-            }
-        }
-    }
-    model
-}
 
 fn load(model: Model, path: &Path) -> Arc<dyn LoadedModel> {
     package::write(&verify(model).unwrap(), path, WriteOptions::default()).unwrap();
@@ -169,6 +146,22 @@ fn with_int8_embeddings(decoder: &Decoder) -> Decoder {
     }
     decoder.embedding = rounded;
     decoder
+}
+
+#[test]
+fn what_is_no_number_is_no_code_of_the_table() {
+    let mut decoder = llama(TINY, 24);
+    let shape = decoder.embedding.shape.clone();
+    let mut values = vec![0.5; shape.iter().product()];
+    values[7] = f32::NAN;
+    decoder.embedding = stored("embedding_nan", &shape, &values);
+    let form = AppleLlm::Static { contexts: vec![CONTEXT], queries: vec![QUERY] };
+    let lowered = lower_apple_llm(&decoder, &form, &Arc::default()).unwrap();
+    let model = verify(for_a_package(lowered.model)).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let error = package::write(&model, folder.path().join("nan.mlpackage"), WriteOptions::default());
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("element 7 of a weight is infinite or no number"), "{error}");
 }
 
 #[test]

@@ -40,6 +40,17 @@ fn write_program(folder: &Path, body: &str) -> PathBuf {
     python
 }
 
+/// Lets a Python say that it runs on macOS 27.
+pub(crate) fn on_macos_27(python: &Path) {
+    let program = fs::read_to_string(python).unwrap();
+    let linux = r#""system": "Linux", "machine": "x86_64", "macos": """#;
+    assert!(program.contains(linux));
+    put(
+        python,
+        program.replace(linux, r#""system": "Darwin", "machine": "arm64", "macos": "27.0""#).as_bytes(),
+    );
+}
+
 /// One that executes the asset with the input `x`, whose output `y` is twice that and whose state `count` counts
 /// predictions; 42 is what it cannot bear.
 pub(crate) fn doubling(folder: &Path) -> PathBuf {

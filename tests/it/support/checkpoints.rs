@@ -80,7 +80,8 @@ pub(crate) fn write_text(path: &Path, text: &str) {
     atomic::write_file(path, text.as_bytes()).unwrap();
 }
 
-fn write_shard(path: &Path, tensors: &[Named]) {
+/// Writes a file of weights in fp32.
+pub(crate) fn write_shard(path: &Path, tensors: &[Named]) {
     let bytes: Vec<Vec<u8>> = tensors
         .iter()
         .map(|(.., values)| values.iter().flat_map(|value| value.to_le_bytes()).collect())

@@ -9,6 +9,7 @@ pub(crate) mod damage;
 pub(crate) mod decoders;
 pub(crate) mod encoders;
 pub(crate) mod fixtures;
+pub(crate) mod for_packages;
 pub(crate) mod gemma4;
 pub(crate) mod gguf;
 pub(crate) mod hybrids;

@@ -23,7 +23,7 @@ fn chunks_batches_and_tables_of_the_host_give_the_same() {
             let bundle = export(&checkpoint, folder.path(), &[&["--overwrite"], more].concat());
             let (code, report) = verify_json(&bundle, &checkpoint, &["--tokens", "4", "--layers"]);
             assert_eq!((code, &report["passed"]), (0, &json!(true)), "{} {more:?}: {report:#}", tiny.name);
-            no_layer_drifts(tiny.name, &report);
+            no_layer_drifts(tiny.name, &report, !more.contains(&"host"));
         }
     }
 }

@@ -29,7 +29,7 @@ fn every_hybrid_passes_in_one_package_and_in_two() {
             let bundle = export_in(FORMS, &checkpoint, &folder, &["--chunks", chunks]);
             let (code, report) = verify_json(&bundle, &checkpoint, &["--tokens", "4", "--layers"]);
             assert_eq!((code, &report["passed"]), (0, &json!(true)), "{}: {report:#}", tiny.name);
-            no_layer_drifts(tiny.name, &report);
+            no_layer_drifts(tiny.name, &report, true);
             for cell in report["cells"].as_array().unwrap() {
                 // What fp16 leaves of a model whose norms amplify it; activations in fp32 are held to more.
                 assert!(cell["cosine_min"].as_f64().unwrap() >= 0.9999, "{}: {cell}", tiny.name);

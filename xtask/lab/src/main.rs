@@ -15,6 +15,8 @@ mod made_up;
 #[path = "../../../tests/it/support/compile.rs"]
 #[allow(clippy::unwrap_used, dead_code, reason = "shared with the tests, which use all of it")]
 mod mil_compiler;
+#[path = "../../../tests/it/support/for_packages.rs"]
+mod mil_packages;
 mod python;
 mod reference;
 mod tiny_checkpoints;

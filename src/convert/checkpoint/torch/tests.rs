@@ -105,6 +105,8 @@ fn nothing_else_is_built() {
     let twice = [("w", tensor("FloatStorage", 0, [1, 1], [1, 1])); 1];
     let twice = dict(&[twice[0].clone(), twice[0].clone()]);
     assert!(opened(&twice, &storage()).unwrap_err().to_string().contains("tensor `w`: is there twice"));
+    let endless = opened(&b"N0".repeat(3_000_000), &[]).unwrap_err().to_string();
+    assert!(endless.contains("has more than 6000000 operations"), "{endless}");
     let deep = [b")".to_vec(), b"\x85".repeat(1_000_000)].concat();
     assert!(opened(&deep, &[]).unwrap_err().to_string().contains("does not hold a dictionary"));
 }

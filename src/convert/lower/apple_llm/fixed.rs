@@ -4,7 +4,7 @@
 use half::f16;
 
 use super::cache::PairedState;
-use super::rotary::{Placed, as_int32};
+use super::rotary::{TokenPositions, as_int32};
 use super::table::EmbeddingTable;
 use crate::lower::attention::{Tokens, remember};
 use crate::lower::cache::Cache;
@@ -106,8 +106,8 @@ fn extend(
     let keys: Vec<i32> = (0..context).map(|at| i32::try_from(at).unwrap_or(i32::MAX)).collect();
     let keys = Tensor::from_slice(&[1, 1, 1, context], &keys).expect("one number for each position");
     let key_positions = graph.constant("key_positions", Literal::blob(&keys));
-    let placed = Placed { positions, count: Some(query), mask, key_positions, context: longest };
-    let tokens = placed.tokens(&mut graph, decoder)?;
+    let layout = TokenPositions { positions, count: Some(query), mask, key_positions, context: longest };
+    let tokens = layout.tokens(&mut graph, decoder)?;
     let query_size = i32::try_from(query).unwrap_or(i32::MAX);
     let end = graph.binary("add", "step_end", step, [query_size])?;
     let cache = Cache::Pair(PairedState::by_channel(&mut graph, states, (step, end))?);

@@ -4,7 +4,7 @@
 //! for open sizes tells from them which size is a multiple of what.
 
 use super::cache::PairedState;
-use super::rotary::{Placed, hidden_where};
+use super::rotary::{TokenPositions, hidden_where};
 use crate::lower::cache::Cache;
 use crate::lower::error::Result;
 use crate::lower::function::{Memory, embedding_table, head, layer};
@@ -34,8 +34,8 @@ pub(super) fn model(decoder: &Decoder, context: usize, weights: &mut Weights) ->
     let mut x = embedded(&mut graph, decoder, (ids, positions))?;
     let key_positions = graph.reshape("key_positions", all, [Some(1), Some(1), Some(1), None])?;
     let mask = causal(&mut graph, positions, key_positions)?;
-    let placed = Placed { positions, count: None, mask, key_positions, context };
-    let tokens = placed.tokens(&mut graph, decoder)?;
+    let layout = TokenPositions { positions, count: None, mask, key_positions, context };
+    let tokens = layout.tokens(&mut graph, decoder)?;
     let mut memory = Memory::of(Cache::Pair(PairedState::by_position(&mut graph, states, (begin, end))?));
     for (index, block) in decoder.layers.iter().enumerate() {
         x = graph.within(&format!("layers_{index}"), |graph| {

@@ -13,7 +13,7 @@ use anemeter_mil::{Literal, ValueId};
 pub(super) const HIDDEN: f32 = -3e4;
 
 /// Where the tokens of a function are.
-pub(super) struct Placed {
+pub(super) struct TokenPositions {
     /// The positions of the tokens, `[1, tokens]` int32.
     pub(super) positions: ValueId,
     /// How many tokens there are, unless that is open.
@@ -26,7 +26,7 @@ pub(super) struct Placed {
     pub(super) context: usize,
 }
 
-impl Placed {
+impl TokenPositions {
     /// Masks and rotations of all layers.
     pub(super) fn tokens(&self, graph: &mut Graph<'_>, decoder: &Decoder) -> Result<Tokens> {
         let mut tokens = Tokens {

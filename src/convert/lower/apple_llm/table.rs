@@ -75,14 +75,20 @@ impl Payload for Codes {
         let factor = self.scale().to_f32().recip();
         let starts: Vec<usize> = (0..self.weight.element_count()).step_by(PIECE).collect();
         for window in starts.chunks(4 * rayon::current_num_threads()) {
-            let pieces: Vec<Vec<u8>> = window
+            let pieces: io::Result<Vec<Vec<u8>>> = window
                 .par_iter()
                 .map(|&start| {
+                    let values = self.read(start);
+                    // As a code it would be one of a number.
+                    if let Some(at) = values.iter().position(|x| !x.is_finite()) {
+                        let message = format!("element {} of a weight is infinite or no number", start + at);
+                        return Err(io::Error::new(io::ErrorKind::InvalidData, message));
+                    }
                     let code = |x: f32| (x * factor).round_ties_even().clamp(-127.0, 127.0) as i8;
-                    self.read(start).into_iter().map(|x| code(x).cast_unsigned()).collect()
+                    Ok(values.into_iter().map(|x| code(x).cast_unsigned()).collect())
                 })
                 .collect();
-            pieces.iter().try_for_each(|piece| out.write_all(piece))?;
+            pieces?.iter().try_for_each(|piece| out.write_all(piece))?;
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Compressed weights: block integers and palettes.
 
 use super::Emitter;
-use crate::convert::body::tensor;
+use crate::convert::body::{Body, tensor};
 use crate::convert::emit::Emit;
 use crate::convert::error::{Result, refuse};
 use crate::program::{Dim, Scalar, Type, ValueId};
@@ -33,10 +33,40 @@ fn blockwise(e: &mut Emit<'_, '_, '_>) -> Result<Vec<ValueId>> {
 fn shift_scale(e: &mut Emit<'_, '_, '_>, data: ValueId, scale: ValueId, offset: Option<ValueId>) -> ValueId {
     let body = e.body();
     let (blocks, element, codes) = (body.dims(scale), body.element(scale), body.element(data));
+    if !codes.is_integer() {
+        return scaled(body, data, scale, offset);
+    }
     let offset = offset.unwrap_or_else(|| body.splat(codes, &blocks, 0.0));
     let minimum = body.splat(element, &blocks, 0.0);
     let dims = body.dims(data);
     body.push("primitive.blockwise_shift_scale_v2", &[data, scale, offset, minimum], tensor(element, &dims))
+}
+
+/// Floats with a scale for each block, such as the entries of a palette: a product, since what is shifted and scaled in aicode
+/// are codes.
+fn scaled(body: &mut Body, data: ValueId, scale: ValueId, offset: Option<ValueId>) -> ValueId {
+    let (element, dims, blocks) = (body.element(scale), body.dims(data), body.dims(scale));
+    // An axis of several blocks of several elements becomes two.
+    let (mut split, mut factors) = (Vec::new(), Vec::new());
+    for (&size, &count) in dims.iter().zip(&blocks) {
+        if count == 1 || count == size {
+            split.push(size);
+            factors.push(count);
+        } else {
+            split.extend([count, size / count]);
+            factors.extend([count, 1]);
+        }
+    }
+    let data = body.cast(data, element);
+    let mut data = body.reshape(data, &split);
+    if let Some(offset) = offset {
+        let offset = body.cast(offset, element);
+        let offset = body.reshape(offset, &factors);
+        data = body.binary("primitive.sub_v1", data, offset);
+    }
+    let scale = body.reshape(scale, &factors);
+    let product = body.binary("primitive.mul_v1", data, scale);
+    body.reshape(product, &dims)
 }
 
 /// The older form: a scale and a zero point for the whole tensor or for each index of an axis.
@@ -44,17 +74,33 @@ fn affine(e: &mut Emit<'_, '_, '_>) -> Result<Vec<ValueId>> {
     let data = e.arg("quantized_data")?;
     let dims = e.body().dims(data);
     let axis = e.call.axis("axis", dims.len())?;
-    let (scale, zero) = (e.call.shared("scale")?, e.call.shared("zero_point")?);
-    let count = scale.view().len().max(zero.view().len());
+    let (scale_type, data_type) = (e.call.ty("scale")?.dtype, e.call.ty("quantized_data")?.dtype);
+    let count = numbers(e, "scale")?.max(numbers(e, "zero_point")?);
     let mut blocks = vec![1; dims.len()];
     blocks[axis] = count as u64;
-    let data_type = e.call.ty("quantized_data")?.dtype;
-    let scale = Literal::immediate(&repeated(&scale, count)?);
-    let zero = Literal::immediate(&repeated(&integers(&zero, data_type)?, count)?);
-    let scale_type = e.call.ty("scale")?.dtype;
-    let scale = e.shaped(&scale, scale_type, &blocks)?;
-    let zero = e.shaped(&zero, data_type, &blocks)?;
+    let scale = parameter(e, "scale", scale_type, &blocks)?;
+    let zero = parameter(e, "zero_point", data_type, &blocks)?;
     Ok(vec![shift_scale(e, data, scale, Some(zero))])
+}
+
+/// How many numbers a scale or a zero point has.
+fn numbers(e: &Emit<'_, '_, '_>, name: &str) -> Result<usize> {
+    match e.call.ty(name)?.concrete() {
+        Some(shape) => Ok(shape.iter().product()),
+        None => refuse!("`{name}` has sizes that are unknown"),
+    }
+}
+
+/// A scale or a zero point, one number for each of some blocks. What has that form already stays the stream that it may be.
+fn parameter(e: &mut Emit<'_, '_, '_>, name: &str, dtype: DType, blocks: &[u64]) -> Result<ValueId> {
+    let count = blocks.iter().product::<u64>() as usize;
+    if numbers(e, name)? == count && e.call.ty(name)?.dtype == dtype {
+        let stored = e.stored(name)?;
+        return e.shaped(stored, dtype, blocks);
+    }
+    let known = e.call.shared(name)?;
+    let known = if dtype.is_float() { known } else { integers(&known, dtype)? };
+    e.shaped(&Literal::immediate(&repeated(&known, count)?), dtype, blocks)
 }
 
 /// Integers that are computed or given at run time, with one scale or one for each index of an axis.

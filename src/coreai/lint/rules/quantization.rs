@@ -44,7 +44,7 @@ pub(super) static SCALE_RANK: Rule = Rule {
         slug: "scale-rank",
         title: "a scale has another rank than its weight",
         severity: Severity::Warning,
-        confidence: Confidence::Documented,
+        confidence: Confidence::Executed,
         why: "Apple's interpreter traps on a scale of rank 0 for data of rank 3, which ends the process (SIGILL); scales of \
               the same rank are fine. Apple's recipe for iOS has such a scale for its table of embeddings.",
         evidence: &[

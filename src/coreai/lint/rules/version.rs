@@ -11,7 +11,7 @@ pub(super) static DIALECT_VERSION: Rule = Rule {
         slug: "dialect-version",
         title: "the asset asks for a version that system 27 does not name",
         severity: Severity::Warning,
-        confidence: Confidence::Documented,
+        confidence: Confidence::Executed,
         why: "Apple's tools tell from this number which systems read an asset. Outside the range of version 27 they name none.",
         evidence: &[
             "coreai-core 1.0.0b1 to b3 on Linux, executed: `summary()` names compatibility 27.0 for 20250723 to 20260409 only",

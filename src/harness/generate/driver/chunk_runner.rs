@@ -3,9 +3,9 @@
 use smallvec::SmallVec;
 
 use super::cache::{self, Cache};
-use super::carried::Carried;
 use super::frame::{Frame, Source, Wire};
 use super::layout::Layout;
+use super::recurrent::RecurrentStates;
 use crate::generate::error::{GenerateError, Result};
 use anemeter_base::function_name::FunctionName;
 use anemeter_base::vocabulary::{FunctionRole, KvForm, kv_state_name};
@@ -22,7 +22,7 @@ pub(super) struct ChunkRunner {
     /// Keys and values that the host keeps.
     caches: Option<Caches>,
     /// States that the host carries.
-    carried: Option<Carried>,
+    recurrent: Option<RecurrentStates>,
 }
 
 struct Caches {
@@ -32,15 +32,15 @@ struct Caches {
 
 impl ChunkRunner {
     pub(super) fn new(layout: &Layout, chunk: &Chunk, session: Box<dyn Session>) -> Result<ChunkRunner> {
-        let mut part = ChunkRunner { chunk: chunk.clone(), session, caches: None, carried: None };
+        let mut part = ChunkRunner { chunk: chunk.clone(), session, caches: None, recurrent: None };
         if layout.form == KvForm::Io {
             let decode = part.decode()?;
-            let carried = Carried::of(chunk, decode)?;
-            if let Some(channels) = part.cache_channels(decode, &carried)? {
+            let recurrent = RecurrentStates::of(chunk, decode)?;
+            if let Some(channels) = part.cache_channels(decode, &recurrent)? {
                 let cache = || Cache::new(layout.batch, channels).map_err(|e| part.tensor_error(&e));
                 part.caches = Some(Caches { keys: cache()?, values: cache()? });
             }
-            part.carried = (!carried.is_empty()).then_some(carried);
+            part.recurrent = (!recurrent.is_empty()).then_some(recurrent);
         }
         Ok(part)
     }
@@ -55,9 +55,9 @@ impl ChunkRunner {
     }
 
     /// Channels of the caches, as `decode` declares them; a chunk without attention has none, but other states.
-    fn cache_channels(&self, decode: &Function, carried: &Carried) -> Result<Option<usize>> {
+    fn cache_channels(&self, decode: &Function, recurrent: &RecurrentStates) -> Result<Option<usize>> {
         let Some(port) = decode.inputs.iter().find(|port| port.name == "k_cache") else {
-            return if carried.is_empty() { Err(self.no_decode()) } else { Ok(None) };
+            return if recurrent.is_empty() { Err(self.no_decode()) } else { Ok(None) };
         };
         let channels = port.shapes.first().and_then(|shape| shape.get(1));
         let channels = channels.and_then(|&channels| usize::try_from(channels).ok());
@@ -103,7 +103,9 @@ impl ChunkRunner {
     fn copy_state(&mut self, from: &str, to: &str, length: Option<usize>, kept: usize) -> Result<()> {
         let state = self.session.state(from);
         let state = state.ok_or_else(|| self.problem(format!("has no state `{from}`")))?;
-        let length = length.or(state.shape().get(2).copied()).unwrap_or(0);
+        let Some(length) = length.or(state.shape().get(2).copied()) else {
+            return Err(self.problem(format!("has a state `{from}` of {} dimensions", state.rank())));
+        };
         let moved = cache::moved(&state, length, kept).map_err(|e| self.tensor_error(&e))?;
         self.session.set_state(to, &moved).map_err(|source| failed(&self.chunk, source))
     }
@@ -115,16 +117,16 @@ impl ChunkRunner {
         wires: &[Wire],
         before: &[ChunkRunner],
     ) -> Result<()> {
-        let kept = (self.caches.as_ref(), self.carried.as_ref());
+        let kept = (self.caches.as_ref(), self.recurrent.as_ref());
         let inputs = inputs(frame, wires, before, kept).map_err(|e| self.tensor_error(&e))?;
         self.session.predict(function, &inputs).map_err(|source| failed(&self.chunk, source))
     }
 
     /// Puts new keys and values into the caches.
     pub(super) fn keep(&mut self, function: &str, starts: &[usize], counts: &[usize]) -> Result<()> {
-        let ChunkRunner { chunk, session, caches, carried } = self;
-        if let Some(carried) = carried {
-            carried.keep(|name| session.output(name)).map_err(|(output, error)| match error {
+        let ChunkRunner { chunk, session, caches, recurrent } = self;
+        if let Some(recurrent) = recurrent {
+            recurrent.keep(|name| session.output(name)).map_err(|(output, error)| match error {
                 None => problem_of(chunk, format!("`{function}` gave no `{output}`")),
                 Some(error) => problem_of(chunk, error.to_string()),
             })?;
@@ -169,7 +171,7 @@ fn inputs<'a>(
     frame: &'a Frame,
     wires: &'a [Wire],
     before: &'a [ChunkRunner],
-    (caches, carried): (Option<&'a Caches>, Option<&'a Carried>),
+    (caches, recurrent): (Option<&'a Caches>, Option<&'a RecurrentStates>),
 ) -> Result<Inputs<'a>, TensorError> {
     let mut inputs = Inputs::new();
     for wire in wires {
@@ -179,7 +181,9 @@ fn inputs<'a>(
             Source::Earlier => before.iter().rev().find_map(|part| part.session.output(&wire.input)),
             Source::Keys => caches.map(|caches| caches.keys.view()).transpose()?,
             Source::Values => caches.map(|caches| caches.values.view()).transpose()?,
-            Source::Carried(place) => carried.map(|carried| carried.view(place)).transpose()?.flatten(),
+            Source::Recurrent(place) => {
+                recurrent.map(|recurrent| recurrent.view(place)).transpose()?.flatten()
+            }
         };
         // What is missing is named by the runtime.
         inputs.extend(view.map(|view| (wire.input.as_str(), view)));

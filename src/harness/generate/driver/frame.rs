@@ -6,11 +6,11 @@ use half::f16;
 
 use super::buffer::Buffer;
 use super::call::{Call, TokenBatch};
-use super::carried;
 use super::layout::Layout;
+use super::recurrent;
 use super::rotation::{RotationTable, Rows, count_long};
 use crate::generate::error::{GenerateError, Result};
-use anemeter_base::carried::{LATEST, PRESENT};
+use anemeter_base::recurrent::{LATEST, PRESENT};
 use anemeter_base::vocabulary::FunctionRole;
 use anemeter_convert::bundle::{Chunk, Function, MANIFEST};
 use anemeter_convert::model::QueryGrowth;
@@ -35,7 +35,7 @@ pub(super) enum Source {
     Keys,
     Values,
     /// A state that the chunk's last prediction gave.
-    Carried(usize),
+    Recurrent(usize),
 }
 
 /// An input of a function.
@@ -126,8 +126,8 @@ impl Frame {
                 "hidden" if index > 0 => Ok(Source::Previous),
                 "k_cache" => Ok(Source::Keys),
                 "v_cache" => Ok(Source::Values),
-                name => match carried::place(name) {
-                    Some(place) => Ok(Source::Carried(place)),
+                name => match recurrent::place(name) {
+                    Some(place) => Ok(Source::Recurrent(place)),
                     None if gives(&chunks[..index], &frame.function, name) => Ok(Source::Earlier),
                     None => frame.share(layout, (chunk, function), tables, name),
                 },

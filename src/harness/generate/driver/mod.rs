@@ -10,13 +10,13 @@
 mod buffer;
 mod cache;
 mod call;
-mod carried;
 mod chunk_runner;
 mod contract;
 mod embedding;
 mod export;
 mod frame;
 mod layout;
+mod recurrent;
 mod rotation;
 
 use std::ops::Range;

@@ -61,7 +61,7 @@ impl Tokenizer {
     fn decoded(&self, ids: &[u32], skip_special: bool) -> Result<String> {
         let failed =
             |problem: String| GenerateError::file(&self.path, format!("cannot decode tokens: {problem}"));
-        let text = contained(|| self.inner.decode(ids, skip_special)).map_err(failed)?;
+        let text = contained(|| self.inner.decode(ids, skip_special)).map_err(|e| failed(e.to_string()))?;
         text.map_err(|e| failed(e.to_string()))
     }
 
@@ -73,7 +73,7 @@ impl Tokenizer {
         let bytes = text.len() + pair.map_or(0, str::len);
         if bytes <= SHORT && self.growth <= LITTLE_GROWTH {
             let done = contained(|| encode(&self.inner, text, pair, frame));
-            return done.map_err(failed)?.map_err(failed);
+            return done.map_err(|e| failed(e.to_string()))?.map_err(failed);
         }
         let (inner, text, pair) = (self.inner.clone(), text.to_owned(), pair.map(ToOwned::to_owned));
         let budget = Budget { time: READING.time + Duration::from_millis(bytes as u64 / SLOWEST), ..READING };

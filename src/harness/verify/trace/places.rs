@@ -19,7 +19,7 @@ pub fn places(model: &Model, first_layer: usize, hidden: usize) -> Places {
     let mut places = Places::new();
     for function in &model.program.functions {
         let graph = Graph::new(function, model.interface(&function.name), 0);
-        let found = Finder { graph: &graph, hidden };
+        let found = Finder::new(&graph, hidden);
         if first_layer == 0 {
             let embedding = found.embedding().map(|id| found.computed(id));
             places.extend(embedding.map(|id| (graph.name(id).to_owned(), Point::Embedding)));
@@ -36,9 +36,21 @@ pub fn places(model: &Model, first_layer: usize, hidden: usize) -> Places {
 struct Finder<'g, 'm> {
     graph: &'g Graph<'m>,
     hidden: usize,
+    /// The sums of each layer, in order.
+    sums: BTreeMap<usize, Vec<Op<'m>>>,
 }
 
-impl Finder<'_, '_> {
+impl<'g, 'm> Finder<'g, 'm> {
+    fn new(graph: &'g Graph<'m>, hidden: usize) -> Finder<'g, 'm> {
+        let mut sums: BTreeMap<usize, Vec<Op<'m>>> = BTreeMap::new();
+        for op in graph.runtime_ops().filter(|op| op.kind() == "add") {
+            if let Some(layer) = graph.layer(&op) {
+                sums.entry(layer as usize).or_default().push(op);
+            }
+        }
+        Finder { graph, hidden, sums }
+    }
+
     fn is_stream(&self, id: ValueId) -> bool {
         let dims = self.graph.dims(id);
         dims.is_some_and(|dims| matches!(dims[..], [_, channels, 1, _] if channels == self.hidden))
@@ -80,10 +92,9 @@ impl Finder<'_, '_> {
 
     /// What attention left where the sum with what the MLP gives has a norm of its own.
     fn attended_and_normed(&self, layer: usize) -> Option<ValueId> {
-        let sums = self.graph.runtime_ops().filter(|op| self.layer(op) == Some(layer));
-        let terms = sums.filter_map(|op| {
-            let sum = op.output().and_then(|id| self.graph.produced_by(id, &["add"]))?;
-            let [x, y] = ["x", "y"].map(|parameter| self.graph.arg(&sum, parameter));
+        let mut last_first = self.sums.get(&layer)?.iter().rev();
+        let terms = last_first.find_map(|sum| {
+            let [x, y] = ["x", "y"].map(|parameter| self.graph.arg(sum, parameter));
             let (x, y) = (x?, y?);
             let is_of_layer = |id: ValueId| {
                 let own = self.graph.producer(id).is_some_and(|op| self.layer(&op) == Some(layer));
@@ -91,7 +102,7 @@ impl Finder<'_, '_> {
             };
             (is_of_layer(x) && is_of_layer(y)).then_some([x, y])
         });
-        terms.last()?.into_iter().find(|&id| self.graph.consumers(id).count() > 1)
+        terms?.into_iter().find(|&id| self.graph.consumers(id).count() > 1)
     }
 
     /// What attention left, of what leaves the layer.
@@ -125,5 +136,53 @@ impl Finder<'_, '_> {
             of(&op, "x").filter(|&x| is_number && self.is_stream(x))
         });
         term.unwrap_or(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use anemeter_kernels::tensor::DType;
+    use anemeter_mil::{Builder, Opset, TensorType};
+
+    use super::*;
+
+    /// Layers in which the norms are of sums.
+    fn normed(layers: usize) -> Model {
+        let mut main = Builder::new("main", Opset::Ios18);
+        let mut x = main.input("x", TensorType::fixed(DType::F16, &[1, 4, 1, 8]));
+        for layer in 0..layers {
+            let mut op = |kind: &str, name: &str, of: &[ValueId]| {
+                let name = format!("layers_{layer}_{name}");
+                let op = main.op(kind).named(&name).arg("x", of[0]);
+                let op = if let Some(&y) = of.get(1) { op.arg("y", y) } else { op };
+                op.push().unwrap()
+            };
+            let attention = op("tanh", "attention", &[x]);
+            let sum = op("add", "attention_sum", &[x, attention]);
+            let attended = op("relu", "attention_norm", &[sum]);
+            let mlp = op("sigmoid", "mlp", &[attended]);
+            let sum = op("add", "mlp_sum", &[attended, mlp]);
+            x = op("relu", "mlp_norm", &[sum]);
+        }
+        Model::single(main.finish(&[x]))
+    }
+
+    #[test]
+    fn what_attention_left_is_found_behind_its_norm() {
+        let found = places(&normed(3), 0, 4);
+        for layer in 0..3 {
+            assert_eq!(found[&format!("layers_{layer}_attention_norm")], Point::Attention(layer));
+            assert_eq!(found[&format!("layers_{layer}_mlp_norm")], Point::Layer(layer));
+        }
+    }
+
+    #[test]
+    fn thousands_of_layers_take_a_moment() {
+        let model = normed(3000);
+        let began = Instant::now();
+        assert_eq!(places(&model, 1, 4).len(), 2 * 3000);
+        assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
     }
 }

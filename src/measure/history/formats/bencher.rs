@@ -6,7 +6,7 @@ use super::full_name;
 use crate::history::History;
 
 /// A JSON document: a benchmark per place, a measure per metric.
-pub fn bencher(history: &History) -> Result<String, serde_json::Error> {
+pub fn bencher(history: &History) -> Value {
     let mut benchmarks = Map::new();
     for series in &history.series {
         let Some(newest) = series.points.last() else { continue };
@@ -14,5 +14,5 @@ pub fn bencher(history: &History) -> Result<String, serde_json::Error> {
         let measure = series.metric.label().replace(' ', "-").to_lowercase();
         benchmark[measure] = json!({"value": newest.value});
     }
-    serde_json::to_string_pretty(&Value::Object(benchmarks))
+    Value::Object(benchmarks)
 }

@@ -7,12 +7,12 @@ use crate::history::History;
 use crate::stats::Direction;
 
 /// A JSON document for the tool `customBiggerIsBetter`, or `customSmallerIsBetter`.
-pub fn benchmark_action(history: &History, bigger_is_better: bool) -> Result<String, serde_json::Error> {
+pub fn benchmark_action(history: &History, bigger_is_better: bool) -> Value {
     let wanted = if bigger_is_better { Direction::HigherIsBetter } else { Direction::LowerIsBetter };
     let entries = history.series.iter().filter(|series| series.direction == wanted).filter_map(|series| {
         let newest = series.points.last()?;
         let name = format!("{}/{}", full_name(series), series.metric.label());
         Some(json!({"name": name, "unit": series.unit, "value": newest.value}))
     });
-    serde_json::to_string_pretty(&entries.collect::<Vec<Value>>())
+    entries.collect()
 }

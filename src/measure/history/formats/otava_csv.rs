@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::at;
 use crate::history::{History, Point, Series};
+use crate::render::plain;
 
 /// A report of a series, and its values by column.
 type Row<'a> = (&'a Point, BTreeMap<String, f64>);
@@ -27,7 +28,8 @@ pub fn otava_csv(history: &History) -> Result<String, csv::Error> {
         let commit = point.circumstances.commit.clone().unwrap_or_default();
         let cells =
             columns.iter().map(|column| values.get(column).map_or_else(String::new, ToString::to_string));
-        writer.write_record([time, commit, name].into_iter().chain(cells))?;
+        let texts = [time, commit, name].map(|text| plain(&text));
+        writer.write_record(texts.into_iter().chain(cells))?;
     }
     let bytes = writer.into_inner().map_err(|error| csv::Error::from(error.into_error()))?;
     Ok(String::from_utf8(bytes).expect("only texts and numbers were written"))

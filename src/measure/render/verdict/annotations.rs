@@ -2,6 +2,7 @@
 
 use super::rows::{headline, why};
 use crate::gate::{Outcome, Status, Verdict};
+use anemeter_base::text::visible;
 
 /// A line per failed or inconclusive check, per warning, and one for the whole.
 pub fn annotations(verdict: &Verdict) -> Vec<String> {
@@ -22,9 +23,9 @@ fn command(level: &str, title: &str, message: &str) -> String {
     format!("::{level} title={}::{}", property(title), data(message))
 }
 
-/// Text that cannot end a command's line.
+/// Text that can neither end a command's line nor do anything unseen. Escapes of the command itself would be undone.
 fn data(text: &str) -> String {
-    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+    visible(text).replace('%', "%25")
 }
 
 /// Text that cannot end a command's property either.
@@ -36,6 +37,7 @@ fn property(text: &str) -> String {
 mod tests {
     use super::super::testing::verdict;
     use super::*;
+    use anemeter_base::text::is_unseen;
 
     #[test]
     fn what_is_not_good_is_annotated() {
@@ -46,9 +48,10 @@ mod tests {
     fn names_cannot_issue_commands() {
         let mut verdict = verdict();
         verdict.candidate.name = "x\n::add-mask::y\r".to_owned();
-        verdict.warnings = vec!["a\n::error::b".to_owned()];
+        verdict.warnings = vec!["a\n::error::b 1%0A\u{1b}[2J\u{202e}c".to_owned()];
         let lines = annotations(&verdict);
-        assert!(lines.iter().all(|line| !line.contains(['\n', '\r'])));
-        assert!(lines.iter().any(|line| line.ends_with("::a%0A::error::b")));
+        assert!(lines.iter().all(|line| !line.contains(is_unseen)));
+        let said = "::a\\n::error::b 1%250A\\u{1b}[2J\\u{202e}c";
+        assert!(lines.iter().any(|line| line.ends_with(said)), "{lines:?}");
     }
 }

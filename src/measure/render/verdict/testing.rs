@@ -28,6 +28,7 @@ fn speed(seq_len: usize, status: Status, regression_pct: f64, reason: &str) -> C
         status,
         reason: reason.to_owned(),
         more_launches: (status == Status::Inconclusive).then_some(4),
+        machine: false,
         effect: Some(Effect {
             regression_pct,
             interval_pct: range(regression_pct - 2.0, regression_pct + 2.0),

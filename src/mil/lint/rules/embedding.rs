@@ -37,7 +37,7 @@ pub(super) static LARGE_EMBEDDING: Rule = Rule {
     remedy: "look embeddings up on the host, or load the lookup for the CPU only",
     check: Check::Shape(|graph, _, sink| {
         let severity = if has_layers(graph) { Severity::Error } else { Severity::Warning };
-        for op in graph.runtime_ops().filter(|op| op.kind() == "gather") {
+        for op in graph.runtime_ops().filter(|op| matches!(op.class(), Some(OpClass::Lookup))) {
             let Some(table) = graph.arg(&op, "x").filter(|&id| graph.is_constant(id)) else { continue };
             let axis = graph.int(&op, "axis").unwrap_or(0);
             let Some(dims) = graph.dims(table) else { continue };

@@ -55,7 +55,7 @@ pub(super) static SEQUENCE_LENGTH: Rule = Rule {
             return;
         }
         let Some((id, length)) = sequence_length(graph) else {
-            if graph.shape == 0 {
+            if graph.shape_index == 0 {
                 sink.skip(Some(&graph.function.name), NAMES);
             }
             return;

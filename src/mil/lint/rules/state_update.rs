@@ -1,6 +1,6 @@
 //! How states are read and written.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::*;
 use crate::op::OpClass;
@@ -71,16 +71,18 @@ pub(super) static STALE_STATE_READ: Rule = Rule {
     ],
     remedy: "read the state again after writing it, and give products transposed operands instead",
     check: Check::Function(|graph, _, sink| {
+        let mut written: BTreeMap<ValueId, Vec<(usize, ValueId)>> = BTreeMap::new();
+        for (write, state, data) in writes(graph) {
+            written.entry(state).or_default().push((write.index, data));
+        }
         for read in graph.ops().iter().filter(|op| op.kind() == "read_state") {
             let (Some(state), Some(content)) = (graph.arg(read, "input"), read.output()) else { continue };
             for op in graph.consumers(content).filter(|op| op.kind() == "transpose") {
                 sink.op(graph, &op, format!("transposes the content of state `{}`", graph.name(state)));
             }
-            let next =
-                writes(graph).find(|(write, written, _)| *written == state && write.index > read.index);
-            let Some((_, _, data)) = next else { continue };
-            let needed = ancestors(graph, data);
-            for op in graph.consumers(content).filter(|op| !needed.contains(&op.index)) {
+            let mut writes = written.get(&state).into_iter().flatten();
+            let Some(&(_, data)) = writes.find(|(index, _)| *index > read.index) else { continue };
+            for op in not_behind(graph, data, graph.consumers(content).collect()) {
                 let message = format!("uses state `{}` as it was before it is written", graph.name(state));
                 sink.op(graph, &op, message);
             }
@@ -91,16 +93,19 @@ pub(super) static STALE_STATE_READ: Rule = Rule {
     ..Rule::warning("A19", "stale-state-read", WidelyReported)
 };
 
-/// The operations that a value depends on.
-fn ancestors(graph: &Graph<'_>, id: ValueId) -> BTreeSet<usize> {
-    let mut found = BTreeSet::new();
-    let mut waiting = vec![id];
-    while let Some(op) = waiting.pop().map(|id| graph.producer(id)) {
-        if let Some(op) = op.filter(|op| found.insert(op.index)) {
-            waiting.extend(op.values());
-        }
+/// Those of the operations that a value does not depend on. The nearest are looked at first, and nothing before the
+/// operations is, for a model may have a thousand layers before them.
+fn not_behind<'m>(graph: &Graph<'m>, id: ValueId, mut ops: Vec<Op<'m>>) -> Vec<Op<'m>> {
+    let first = ops.iter().map(|op| op.index).min().unwrap_or(0);
+    let (mut seen, mut waiting) = (BTreeSet::new(), VecDeque::from([id]));
+    while !ops.is_empty() {
+        let Some(id) = waiting.pop_front() else { break };
+        let producer = graph.producer(id).filter(|op| op.index >= first);
+        let Some(op) = producer.filter(|op| seen.insert(op.index)) else { continue };
+        ops.retain(|other| other.index != op.index);
+        waiting.extend(op.values());
     }
-    found
+    ops
 }
 
 pub(super) static DYNAMIC_SLICE_UPDATE: Rule = Rule {
@@ -172,5 +177,48 @@ mod examples {
             let (before, _) = update(b);
             vec![unary(b, "relu", before)]
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::lint::Diagnostics;
+
+    /// Layers that each add what a state has to what comes from the layer before.
+    fn layers(count: usize, is_stale: bool) -> Case {
+        case(|b| {
+            let mut x = input(b, "x", DType::F16, &[1, 4, 1, 32]);
+            for layer in 0..count {
+                let kept = state(b, &format!("kept_{layer}"), &[1, 4, 1, 32]);
+                let before = read(b, kept);
+                let next = binary(b, "add", before, x);
+                write(b, kept, next);
+                let content = if is_stale { before } else { read(b, kept) };
+                x = binary(b, "mul", content, x);
+            }
+            vec![x]
+        })
+    }
+
+    fn findings(case: &Case) -> usize {
+        let model = &case.subject.packages[0].model;
+        let function = &model.program.functions[0];
+        let graph = Graph::new(function, model.interface(&function.name), 0);
+        let mut found = Diagnostics::default();
+        let Check::Function(check) = STALE_STATE_READ.check else { panic!("it is about functions") };
+        check(&graph, &case.setting, &mut Sink::new(&STALE_STATE_READ, "", &mut found));
+        found.findings.len()
+    }
+
+    #[test]
+    fn thousands_of_layers_take_a_moment() {
+        assert_eq!((findings(&layers(3, true)), findings(&layers(3, false))), (3, 0));
+        let case = layers(3000, false);
+        let began = Instant::now();
+        assert_eq!(findings(&case), 0);
+        assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     }
 }

@@ -2,65 +2,71 @@
 
 use anemeter_kernels::tensor::DType;
 
+/// Elements that are looked at together: the loop over them has no way out, so that it is compiled to vector
+/// instructions, and bytes are still in the first cache when one of them is looked for.
+const BLOCK: usize = 512;
+
 /// Looks at the elements of a weight as they pass, however they are cut.
 pub(super) struct FiniteCheck {
-    /// Bytes of an element, and the bits of its last two that are all set in what is not finite; none for integers.
-    float: Option<(usize, u16)>,
-    /// Bytes that have passed.
+    dtype: DType,
+    /// Elements that have passed as a whole.
     passed: u64,
-    /// The last byte that has passed.
-    last: u8,
+    /// The bytes of an element that was cut, as far as they have passed.
+    cut: [u8; 8],
+    cut_len: usize,
     found: Option<u64>,
 }
 
 impl FiniteCheck {
     pub(super) fn new(dtype: DType) -> FiniteCheck {
-        let float = match dtype {
-            DType::F16 => Some((2, 0x7c00)),
-            DType::BF16 => Some((2, 0x7f80)),
-            DType::F32 => Some((4, 0x7f80)),
-            DType::F64 => Some((8, 0x7ff0)),
-            _ => None,
-        };
-        FiniteCheck { float, passed: 0, last: 0, found: None }
+        FiniteCheck { dtype, passed: 0, cut: [0; 8], cut_len: 0, found: None }
     }
 
     /// The next bytes.
     pub(super) fn update(&mut self, bytes: &[u8]) {
-        let (Some((size, exponent)), [first, ..]) = (self.float, bytes) else { return };
-        let is_bad = |low: u8, high: u8| u16::from_le_bytes([low, high]) & exponent == exponent;
-        let before = (self.passed % size as u64) as usize;
-        let start = self.passed;
-        self.passed += bytes.len() as u64;
-        // Only the last byte of an element is in this piece.
-        if before == size - 1 && is_bad(self.last, *first) {
-            self.note((start + 1) / size as u64 - 1);
-        }
-        let skip = (size - before) % size;
-        let whole = bytes.get(skip..).unwrap_or_default();
-        let mut elements = whole.chunks_exact(size);
-        // All at once is fast, one after the other tells which.
-        let any =
-            elements.clone().fold(false, |any, element| any | is_bad(element[size - 2], element[size - 1]));
-        if any {
-            let at = elements.position(|element| is_bad(element[size - 2], element[size - 1]));
-            self.note((start + skip as u64) / size as u64 + at.unwrap_or(0) as u64);
-        }
-        // The end of an element that began in an earlier piece.
-        if before > 0 && before < size - 1 && bytes.len() >= skip {
-            let low = if skip >= 2 { bytes[skip - 2] } else { self.last };
-            if is_bad(low, bytes[skip - 1]) {
-                self.note(start / size as u64);
+        // What is not finite has all bits of the exponent set.
+        match self.dtype {
+            DType::F16 => self.scan(bytes, |element| u16::from_le_bytes(element) & 0x7c00 == 0x7c00),
+            DType::BF16 => self.scan(bytes, |element| u16::from_le_bytes(element) & 0x7f80 == 0x7f80),
+            DType::F32 => {
+                self.scan(bytes, |element| u32::from_le_bytes(element) & 0x7f80_0000 == 0x7f80_0000);
             }
+            DType::F64 => self.scan(bytes, |element| {
+                u64::from_le_bytes(element) & 0x7ff0_0000_0000_0000 == 0x7ff0_0000_0000_0000
+            }),
+            // Integers.
+            _ => {}
         }
-        self.last = bytes[bytes.len() - 1];
     }
 
-    fn note(&mut self, element: u64) {
-        self.found.get_or_insert(element);
+    fn scan<const SIZE: usize>(&mut self, bytes: &[u8], is_bad: impl Fn([u8; SIZE]) -> bool) {
+        let mut bytes = bytes;
+        if self.cut_len > 0 {
+            let (rest, after) = bytes.split_at(bytes.len().min(SIZE - self.cut_len));
+            self.cut[self.cut_len..][..rest.len()].copy_from_slice(rest);
+            self.cut_len += rest.len();
+            let (Some(&element), true) = (self.cut.first_chunk(), self.cut_len == SIZE) else { return };
+            self.look_at(&[element], &is_bad);
+            self.cut_len = 0;
+            bytes = after;
+        }
+        let (elements, cut) = bytes.as_chunks();
+        for block in elements.chunks(BLOCK) {
+            self.look_at(block, &is_bad);
+        }
+        self.cut[..cut.len()].copy_from_slice(cut);
+        self.cut_len = cut.len();
     }
 
-    /// An element that is infinite or no number.
+    fn look_at<const SIZE: usize>(&mut self, block: &[[u8; SIZE]], is_bad: &impl Fn([u8; SIZE]) -> bool) {
+        if block.iter().fold(false, |any, &element| any | is_bad(element)) && self.found.is_none() {
+            let at = block.iter().position(|&element| is_bad(element));
+            self.found = at.map(|at| self.passed + at as u64);
+        }
+        self.passed += block.len() as u64;
+    }
+
+    /// The first element that is infinite or no number.
     pub(super) fn found(&self) -> Option<u64> {
         self.found
     }
@@ -99,5 +105,16 @@ mod tests {
         let mut integers = FiniteCheck::new(DType::I8);
         integers.update(&[0xff; 9]);
         assert_eq!(integers.found(), None);
+    }
+
+    #[test]
+    fn the_first_of_several_is_found_in_any_block() {
+        for at in [0, 1, BLOCK - 1, BLOCK, 3 * BLOCK + 7, 4 * BLOCK] {
+            let mut values = vec![0x3f80u16; 4 * BLOCK + 1];
+            values[at..].iter_mut().step_by(BLOCK / 2).for_each(|value| *value = 0xff80);
+            let mut check = FiniteCheck::new(DType::BF16);
+            check.update(&values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>());
+            assert_eq!(check.found(), Some(at as u64));
+        }
     }
 }

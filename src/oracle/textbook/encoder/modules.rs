@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::error::Result;
 use crate::settings::wrong;
+use crate::weights::read_json;
 
 /// One vector of the hidden states of a text.
 pub(super) struct Readout {
@@ -73,14 +74,14 @@ pub(super) fn read(checkpoint: &Path) -> Result<Option<Readout>> {
     if !folder.join("modules.json").is_file() {
         return Ok(None);
     }
-    let list = json(&folder.join("modules.json"))?;
+    let list = read_json(&folder.join("modules.json"))?;
     let mut pool = None;
     let mut steps = Vec::new();
     for module in list.as_array().into_iter().flatten().skip(1) {
         let class = module["type"].as_str().unwrap_or_default();
         let path = folder.join(module["path"].as_str().unwrap_or_default());
         match class.rsplit('.').next().unwrap_or_default() {
-            "Pooling" => pool = Some(pooling(&json(&path.join("config.json"))?)?),
+            "Pooling" => pool = Some(pooling(&read_json(&path.join("config.json"))?)?),
             "Dense" => steps.extend(dense(&path)?),
             "Normalize" => steps.push(Step::Normalize),
             "Dropout" => {}
@@ -91,11 +92,6 @@ pub(super) fn read(checkpoint: &Path) -> Result<Option<Readout>> {
         }
     }
     Ok(pool.map(|pool| Readout { pool, steps }))
-}
-
-fn json(path: &Path) -> CandleResult<Value> {
-    let text = std::fs::read(path).map_err(|e| Error::msg(format!("{}: {e}", path.display())))?;
-    serde_json::from_slice(&text).map_err(|e| Error::msg(format!("{}: {e}", path.display())))
 }
 
 fn pooling(config: &Value) -> Result<Pool> {
@@ -125,7 +121,7 @@ fn pooling(config: &Value) -> Result<Pool> {
 }
 
 fn dense(path: &Path) -> Result<Vec<Step>> {
-    let config = json(&path.join("config.json"))?;
+    let config = read_json(&path.join("config.json"))?;
     let file = path.join("model.safetensors");
     let tensors: HashMap<String, Tensor> = match file.is_file() {
         true => safetensors::load(&file, &Device::Cpu)?,

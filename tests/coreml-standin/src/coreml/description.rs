@@ -8,7 +8,7 @@ use objc2_core_ml::{MLFeatureDescription, MLModelDescription, MLMultiArrayConstr
 use objc2_foundation::{NSArray, NSDictionary, NSNumber, NSString};
 
 use super::array::{numbers, to_number};
-use super::features::MULTI_ARRAY;
+use super::features::{MULTI_ARRAY, kind_of_classifier};
 use crate::instance::make_public;
 
 /// `MLFeatureTypeInvalid` and `MLFeatureTypeState`.
@@ -72,10 +72,10 @@ define_class!(
 
         #[unsafe(method(type))]
         fn kind(&self) -> isize {
-            match self.ivars().ty {
+            match &self.ivars().ty {
                 FeatureType::Array(_) => MULTI_ARRAY,
                 FeatureType::State(_) => STATE,
-                _ => INVALID,
+                other => kind_of_classifier(other).unwrap_or(INVALID),
             }
         }
 

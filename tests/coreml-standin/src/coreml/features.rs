@@ -1,5 +1,6 @@
 //! `MLFeatureValue` and `MLDictionaryFeatureProvider`.
 
+use anemeter::mil::FeatureType;
 use objc2::rc::{Allocated, Retained};
 use objc2::runtime::{AnyObject, NSObject, NSZone, ProtocolObject};
 use objc2::{ClassType, DefinedClass, Message, define_class, msg_send};
@@ -8,26 +9,35 @@ use objc2_foundation::{NSDictionary, NSError, NSSet, NSString};
 
 use super::code;
 use crate::foundation::error::Failure;
-use crate::instance::make;
+use crate::instance::{make, make_public};
 
-/// `MLFeatureTypeMultiArray`.
+/// `MLFeatureTypeInt64`, `MLFeatureTypeString`, `MLFeatureTypeMultiArray` and `MLFeatureTypeDictionary`.
+const INT64: isize = 1;
+const STRING: isize = 3;
 pub(super) const MULTI_ARRAY: isize = 5;
+const DICTIONARY: isize = 6;
+
+/// What a value is, and its array if it is one. Nobody reads labels and probabilities by name.
+struct Content {
+    kind: isize,
+    array: Option<Retained<MLMultiArray>>,
+}
 
 define_class!(
     #[unsafe(super(NSObject))]
     #[name = "MLFeatureValue"]
-    #[ivars = Retained<MLMultiArray>]
+    #[ivars = Content]
     struct Value;
 
     impl Value {
         #[unsafe(method_id(featureValueWithMultiArray:))]
         fn of_array(array: &MLMultiArray) -> Retained<Self> {
-            make(array.retain())
+            make(Content { kind: MULTI_ARRAY, array: Some(array.retain()) })
         }
 
         #[unsafe(method(type))]
         fn kind(&self) -> isize {
-            MULTI_ARRAY
+            self.ivars().kind
         }
 
         #[unsafe(method(isUndefined))]
@@ -37,7 +47,7 @@ define_class!(
 
         #[unsafe(method_id(multiArrayValue))]
         fn array(&self) -> Option<Retained<MLMultiArray>> {
-            Some(self.ivars().clone())
+            self.ivars().array.clone()
         }
 
         #[unsafe(method_id(copyWithZone:))]
@@ -108,21 +118,40 @@ fn start(
 
 fn feature_value(value: Retained<AnyObject>) -> Option<Retained<MLFeatureValue>> {
     match value.downcast::<MLMultiArray>() {
-        // SAFETY: the array is one.
-        Ok(array) => Some(unsafe { MLFeatureValue::featureValueWithMultiArray(&array) }),
+        Ok(array) => Some(of_array(&array)),
         Err(value) => value.downcast().ok(),
     }
 }
 
-/// A provider of named arrays.
+/// The value that an array is.
+pub(super) fn of_array(array: &MLMultiArray) -> Retained<MLFeatureValue> {
+    // SAFETY: the array is one.
+    unsafe { MLFeatureValue::featureValueWithMultiArray(array) }
+}
+
+/// What a classifier gives beside arrays: a label, or probabilities by name.
+pub(super) fn of_classifier(ty: &FeatureType) -> Option<Retained<MLFeatureValue>> {
+    let kind = kind_of_classifier(ty)?;
+    Some(make_public::<Value, _>(Content { kind, array: None }))
+}
+
+/// `MLFeatureType` of what classifiers give beside arrays.
+pub(super) fn kind_of_classifier(ty: &FeatureType) -> Option<isize> {
+    match ty {
+        FeatureType::Int64 => Some(INT64),
+        FeatureType::Text => Some(STRING),
+        FeatureType::Int64Dictionary | FeatureType::TextDictionary => Some(DICTIONARY),
+        _ => None,
+    }
+}
+
+/// A provider of named values.
 pub(super) fn provider(
-    arrays: Vec<(String, Retained<MLMultiArray>)>,
+    values: Vec<(String, Retained<MLFeatureValue>)>,
 ) -> Retained<ProtocolObject<dyn MLFeatureProvider>> {
-    let names: Vec<_> = arrays.iter().map(|(name, _)| NSString::from_str(name)).collect();
+    let (names, values): (Vec<_>, Vec<_>) =
+        values.into_iter().map(|(name, value)| (NSString::from_str(&name), value)).unzip();
     let names: Vec<&NSString> = names.iter().map(|name| &**name).collect();
-    // SAFETY: the arrays are arrays.
-    let value = |array| unsafe { MLFeatureValue::featureValueWithMultiArray(array) };
-    let values: Vec<_> = arrays.iter().map(|(_, array)| value(array)).collect();
     ProtocolObject::from_retained(make::<Provider>(NSDictionary::from_retained_objects(&names, &values)))
 }
 

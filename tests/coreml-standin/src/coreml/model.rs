@@ -264,16 +264,20 @@ impl Model {
     fn outputs(&self, session: &dyn Session, options: Option<&MLPredictionOptions>) -> Answer {
         let outputs = &self.ivars().function.interface.outputs;
         let given = if fault::is_on(Fault::OutputMissing) { outputs.len() - 1 } else { outputs.len() };
-        let mut arrays = Vec::new();
+        let mut values = Vec::new();
         for feature in &outputs[..given] {
+            if let Some(value) = features::of_classifier(&feature.ty) {
+                values.push((feature.name.clone(), value));
+                continue;
+            }
             let tensor = session.output(&feature.name);
             let array = tensor.and_then(|tensor| output(&feature.name, &feature.ty, &tensor, options));
             let array = array.ok_or_else(|| {
                 Failure::new(code::GENERIC, format!("The output {} cannot be made an array.", feature.name))
             })?;
-            arrays.push((feature.name.clone(), array));
+            values.push((feature.name.clone(), features::of_array(&array)));
         }
-        Ok(Some(features::provider(arrays)))
+        Ok(Some(features::provider(values)))
     }
 }
 

@@ -4,7 +4,10 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-use anemeter::mil::{Builder, Model, Opset, TensorType, Type};
+use anemeter::mil::{
+    Builder, ColorSpace, FeatureType, ImageSizes, ImageType, Literal, LiteralData, Model, Opset, TensorType,
+    Type,
+};
 use anemeter::package::Package;
 use anemeter::runtime::{
     Availability, Hints, LoadOptions, ReshapeFrequency, Runtime, RuntimeError, Session, Specialization,
@@ -189,6 +192,59 @@ fn types_and_large_inputs_agree() {
             &["sum"],
         );
     }
+}
+
+/// Probabilities, and the class of the largest; classes are strings or int64.
+fn classified(classes: &[Literal]) -> Model {
+    let mut main = Builder::new("main", Opset::Ios18);
+    let x = main.input("x", TensorType::fixed(DType::F32, &[1, classes.len()]));
+    let p = main.op("softmax").arg("x", x).arg("axis", 1).named("p").push().unwrap();
+    let ty = Type::List(Box::new(classes[0].ty.clone()), classes.len().into());
+    let classes = Literal { ty, data: LiteralData::Items(classes.to_vec()) };
+    let classify = main.op("classify").arg("probabilities", p).arg("classes", classes);
+    let given = classify.outputs(&["label", "label_probs"]).push_all().unwrap();
+    Model::single(main.finish(&[p, given[0], given[1]]))
+}
+
+#[test]
+fn classifiers_give_their_tensors_and_leave_labels_out() {
+    let _balance = balanced(&[]);
+    let texts = ["cat", "dog", "cow"].map(Literal::text);
+    let numbers = [3i64, 7, 9].map(|class| Literal::immediate(&Tensor::scalar(class)));
+    for classes in [&texts[..], &numbers] {
+        let scene = Scene::new();
+        let mut both = scene.both(classified(classes));
+        for step in 0..3 {
+            let x = Tensor::from_slice(&[1, 3], &[0.5f32, step as f32, 1.0]).unwrap();
+            agree(&mut both, "main", &[("x", &x)], &["p"]);
+            assert!(["label", "label_probs"].iter().all(|name| both[0].output(name).is_none()));
+        }
+    }
+}
+
+#[test]
+fn images_are_refused_before_the_call() {
+    let balance = balanced(&[]);
+    let scene = Scene::new();
+    let mut main = Builder::new("main", Opset::Ios18);
+    let image = main.input("image", TensorType::fixed(DType::F32, &[1, 3, 2, 2]));
+    let y = main.op("relu").arg("x", image).named("y").push().unwrap();
+    let mut model = Model::single(main.finish(&[y]));
+    model.interface_mut("main").unwrap().inputs[0].ty = FeatureType::Image(ImageType {
+        width: 2,
+        height: 2,
+        color: ColorSpace::Rgb,
+        sizes: ImageSizes::Fixed,
+    });
+    let mut session = scene_of(&scene, model);
+    let before = balance.faults.predictions();
+    let pixels = Tensor::from_slice(&[2, 2, 3], &[7u8; 12]).unwrap();
+    let error = session.predict("main", &[("image", pixels.view())]).unwrap_err().to_string();
+    assert!(
+        error.contains("`image` is an image, and the coreml runtime takes and gives no images"),
+        "{error}"
+    );
+    assert_eq!(balance.faults.predictions(), before, "Core ML was not asked");
 }
 
 #[test]

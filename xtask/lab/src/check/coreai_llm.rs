@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use super::coreai_assets;
 use crate::made_up::Sizes;
+use crate::mil_packages::for_a_package;
 use crate::python;
 use anemeter::checkpoint;
 use anemeter::compress::{self, Plan, Precision, Rule};
@@ -19,11 +20,11 @@ use anemeter::lower::{AppleLlm, ROTARY_TABLES, lower_apple_llm};
 use anemeter::mil::op::Numerics;
 use anemeter::mil::verify::verify;
 use anemeter::mil::widen::widened;
-use anemeter::mil::{FeatureType, Model, Type};
 use anemeter::model::{self, Decoder};
 use anemeter::package::{self, Package, WriteOptions};
 use anemeter::runtime::{self, LoadOptions, Runtime};
-use anemeter::tensor::{DType, Tensor, TensorView};
+use anemeter::stats;
+use anemeter::tensor::{Tensor, TensorView};
 use anemeter::vocabulary::{Activations, Layout};
 use xtask::outcome::Outcome;
 use xtask::process::succeed;
@@ -124,7 +125,7 @@ pub(crate) fn run(project: &Project, arguments: Arguments) -> Result<Outcome> {
         };
         let expected = &expected[expected.len() - found.len()..];
         let rows = found.chunks(SIZES.vocabulary).zip(expected.chunks(SIZES.vocabulary));
-        let worst = rows.map(|(a, b)| cosine(a, b)).fold(1.0, f64::min);
+        let worst = stats::least(rows.map(|(a, b)| stats::cosine(a, b))).context("no logits")?;
         println!("  {name}, calls of {}: cosine {worst:.8}", run["chunks"]);
         ensure!(worst >= *least, "{name}: cosine {worst} is below {least}");
         let kind = usize::from(*least < 0.9999);
@@ -186,30 +187,6 @@ fn prepare(
     Ok((output.join(format!("{name}.aimodel")), expected))
 }
 
-/// The model with int32 in place of uint16, which no input of a package can be.
-fn for_a_package(mut model: Model) -> Model {
-    for function in &mut model.program.functions {
-        for value in &mut function.values {
-            if let Type::Tensor(ty) = &mut value.ty
-                && ty.dtype == DType::U16
-            {
-                ty.dtype = DType::I32;
-            }
-        }
-    }
-    let names: Vec<String> = model.program.functions.iter().map(|function| function.name.clone()).collect();
-    for name in names {
-        for feature in model.interface_mut(&name).into_iter().flat_map(|interface| &mut interface.inputs) {
-            if let FeatureType::Array(array) = &mut feature.ty
-                && array.dtype == DType::U16
-            {
-                array.dtype = DType::I32;
-            }
-        }
-    }
-    model
-}
-
 fn by_dynamic(session: &mut dyn runtime::Session) -> Result<Vec<f32>> {
     let mut logits = Vec::new();
     for range in [0..6, 6..11] {
@@ -269,9 +246,4 @@ fn floats(view: TensorView<'_>) -> Vec<f32> {
     let mut values = vec![0.0; view.len()];
     anemeter::kernels::convert::to_f32(&view, 0..view.len(), &mut values);
     values
-}
-
-fn cosine(a: &[f32], b: &[f32]) -> f64 {
-    let dot = |a: &[f32], b: &[f32]| a.iter().zip(b).map(|(&a, &b)| f64::from(a) * f64::from(b)).sum::<f64>();
-    dot(a, b) / (dot(a, a) * dot(b, b)).sqrt()
 }

@@ -1,5 +1,5 @@
-//! `cargo xtask check coreai-runtime`: the runtime `coreai` with Apple's own module: every asset that Apple's tools made and
-//! that lies beside the repository, by `anemeter run`. Each gives its outputs, or fails as it is known to.
+//! `cargo xtask check coreai-runtime`: the runtime `coreai` with Apple's own module: every asset of the tests that Apple's tools
+//! made, by `anemeter run`. Each gives its outputs, or fails as it is known to.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -14,8 +14,8 @@ use xtask::process::succeed;
 use xtask::project::{Project, make_empty};
 
 const WHAT: &str = "the runtime coreai";
-/// The folder of assets beside the repository.
-const SAMPLES: &str = "samples-coreai";
+/// The assets of Apple's tools.
+const SAMPLES: &str = "src/coreai/testdata";
 
 /// Functions that are run besides the default one, or instead of it where that is not one to be called.
 const FUNCTIONS: &[(&str, &[&str])] =
@@ -30,17 +30,14 @@ const KNOWN_FAILURES: &[(&str, &str, &str)] = &[
 
 /// What a prediction came to.
 #[derive(Debug, PartialEq)]
-enum Found {
+enum PredictionOutcome {
     Ran,
     KnownFailure,
 }
 
 pub(crate) fn run(project: &Project, arguments: Arguments) -> Result<Outcome> {
     xtask::finish(arguments)?;
-    let samples = project.shared.join(SAMPLES);
-    if !samples.is_dir() {
-        return Ok(Outcome::not_checked(WHAT, &format!("there is no {SAMPLES} beside the repository")));
-    }
+    let samples = project.root.join(SAMPLES);
     let Some(pythons) = python::interpreters_with_coreai(project)? else {
         return Ok(Outcome::not_checked(WHAT, "Apple's wheels coreai-core cannot be installed here"));
     };
@@ -61,8 +58,8 @@ pub(crate) fn run(project: &Project, arguments: Arguments) -> Result<Outcome> {
             match predict(project, python, &samples.join(name), function, &folder)
                 .with_context(|| format!("{name}, function {}", function.unwrap_or("by default")))?
             {
-                Found::Ran => ran += 1,
-                Found::KnownFailure => known += 1,
+                PredictionOutcome::Ran => ran += 1,
+                PredictionOutcome::KnownFailure => known += 1,
             }
         }
     }
@@ -86,7 +83,7 @@ fn predict(
     asset: &Path,
     function: Option<&str>,
     folder: &Path,
-) -> Result<Found> {
+) -> Result<PredictionOutcome> {
     let name = asset.file_name().context("an asset has no name")?.to_string_lossy().into_owned();
     let outputs = folder.join(format!("{name}-{}.safetensors", function.unwrap_or("default")));
     let mut command = project.command(project.target.join("debug/anemeter"));
@@ -102,12 +99,12 @@ fn predict(
             ensure!(said.contains("Apple's CPU interpreter"), "does not say what executed it:\n{said}");
             ensure!(outputs.is_file(), "gave no outputs");
             println!("  ran    {name} {}", function.unwrap_or(""));
-            Ok(Found::Ran)
+            Ok(PredictionOutcome::Ran)
         }
         (true, Some(_)) => bail!("runs, and is known to fail: the table of this check is out of date"),
         (false, Some((.., words))) if said.contains(words) => {
             println!("  known  {name} {}: {words}", function.unwrap_or(""));
-            Ok(Found::KnownFailure)
+            Ok(PredictionOutcome::KnownFailure)
         }
         (false, _) => bail!("failed ({status}):\n{said}"),
     }

@@ -1,10 +1,13 @@
 //! `cargo xtask check encoders`: small random encoders of every class by transformers, exported and embedded.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anemeter::checkpoint;
+use anemeter::model::ENCODERS;
+use anyhow::{Context, Result, ensure};
 use pico_args::Arguments;
 
+use super::classes::too_few;
 use super::conformance::validator::Validator;
 use crate::python;
 use xtask::outcome::Outcome;
@@ -31,7 +34,13 @@ pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome
     };
     let folder = project.target.join("encoders");
     succeed(project.command(&python).arg(SCRIPT).arg(&program).arg(&folder))?;
-    let bundles = super::conformance::folders(&folder, |path| path.join("export.json").is_file())?;
+    let written = super::conformance::folders(&folder, |path| path.join("config.json").is_file())?;
+    let classes = written.iter().map(|path| class(path)).collect::<Result<Vec<String>>>()?;
+    let known = ENCODERS.iter().flat_map(|encoder| encoder.classes).copied();
+    let few = too_few(known, classes.iter().map(String::as_str));
+    ensure!(few.is_empty(), "too few checkpoints are of the class {}", few.join(", "));
+    let bundles = folder.join("bundles");
+    let bundles = super::conformance::folders(&bundles, |path| path.join("export.json").is_file())?;
     let packages = bundles.iter().map(|bundle| super::conformance::folders(bundle, is_package));
     let packages: Vec<PathBuf> = packages.collect::<Result<Vec<_>>>()?.concat();
     let text = format!("{} bundles as transformers computes them", bundles.len());
@@ -42,7 +51,15 @@ pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome
     Ok(Outcome::Checked(format!("{text}, {} packages valid", packages.len())))
 }
 
+/// The class that a checkpoint names.
+fn class(path: &Path) -> Result<String> {
+    let config = checkpoint::open(path)?.config;
+    let class =
+        config.opt_texts("architectures")?.and_then(|classes| classes.first().copied().map(str::to_owned));
+    class.with_context(|| format!("{} names no class", path.display()))
+}
+
 /// Whether a folder is a package.
-pub(super) fn is_package(path: &std::path::Path) -> bool {
+pub(super) fn is_package(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "mlpackage")
 }

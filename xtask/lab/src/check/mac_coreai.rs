@@ -18,7 +18,7 @@ const FORMS: [&str; 2] = ["io", "state"];
 /// Where operations should run: the CPU is a restriction, the others are wishes.
 const UNITS: [&str; 4] = ["cpu", "cpu+ane", "cpu+gpu", "all"];
 /// Ways to store weights, one of which others found to give wrong numbers on the Neural Engine without a word.
-const PRECISIONS: [&str; 4] = ["fp16", "int8", "int4", "lut4"];
+const PRECISIONS: [&str; 4] = ["fp16", "int8", "int4", "lut4:group=16"];
 /// The version of macOS whose framework it is about.
 const SYSTEM: u32 = 27;
 
@@ -52,7 +52,7 @@ fn is_macos_27(project: &Project) -> bool {
 }
 
 fn steps(smoke: &mut Smoke, checkpoint: &str) -> Result<()> {
-    let bundle = |smoke: &Smoke, name: &str| text(&smoke.folder.join(name));
+    let bundle = |smoke: &Smoke, name: &str| text(&smoke.folder.join(name.replace(':', "-")));
     smoke.step("machine", &["doctor"])?;
     for (activations, precision) in
         PRECISIONS.map(|precision| ("fp16", precision)).into_iter().chain([("fp32", "fp16")])

@@ -1,6 +1,7 @@
 //! `cargo xtask check WHAT`: what the tests cannot show, against other programs, real models and other machines.
 
 mod architectures;
+mod classes;
 pub(crate) mod conformance;
 mod coreai;
 mod coreai_assets;

@@ -14,11 +14,18 @@ use crate::python;
 use xtask::outcome::Outcome;
 use xtask::process::succeed;
 use xtask::project::{Project, make_empty};
+use xtask::record;
 
 const WHAT: &str = "packages of others";
 const SCRIPT: &str = "xtask/python/model_packages.py";
-/// What a verdict on an unchanged package may be: a busy machine may make it slower or doubtful.
-const VERDICTS: &[i32] = &[0, 1, 3];
+/// What a verdict on an unchanged package may be: a busy machine may make it doubtful, never a regression.
+const UNCHANGED: &[i32] = &[0, 3];
+/// What it may be on a package that every prediction of was made slower.
+const SLOWED: &[i32] = &[1, 3];
+/// By how much, in percent.
+const SLOWER_BY: &str = "100";
+/// Where `--record` keeps the table.
+const DOCUMENT: &str = "docs/conformance.md";
 
 /// How many times as far as torch in fp16 an output may be off: both round, but not in the same places.
 const ROUNDINGS: f64 = 2.0;
@@ -46,7 +53,7 @@ struct Case {
     tokens: Vec<u32>,
 }
 
-#[derive(Deserialize, PartialEq, Eq)]
+#[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum Kind {
     Predict,
@@ -74,13 +81,23 @@ struct Row {
     tokens: Option<usize>,
     /// The smallest cosine of logits with those of the checkpoint; none if the packages give no logits.
     cosine: Option<f64>,
+    verdicts: Verdicts,
+}
+
+/// Exit codes of `gate` and `compare`.
+struct Verdicts {
     gate: i32,
+    /// Of the gate on a report that was slowed down; one model of each kind has it.
+    slowed: Option<i32>,
     compare: i32,
 }
 
 pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
     let given: Option<PathBuf> = arguments.opt_value_from_str("--program")?;
     let only: Option<String> = arguments.opt_value_from_str("--only")?;
+    let recorded = arguments.contains("--record");
+    xtask::finish(arguments)?;
+    ensure!(!(recorded && only.is_some()), "--record keeps the rows of all models, which --only leaves out");
     let Some(python) = python::interpreter_for_packages(project)? else {
         return Ok(Outcome::not_checked(
             WHAT,
@@ -95,24 +112,35 @@ pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome
         Some(program) => fs::canonicalize(&program).with_context(|| program.display().to_string())?,
         None => project.release("anemeter")?,
     };
-    let mut rows = Vec::new();
+    let (mut rows, mut slowed) = (Vec::new(), Vec::new());
     for source in cases(&made, &only)? {
         let case: Case = serde_json::from_slice(&fs::read(source.join("case.json"))?)?;
         let folder = project.target.join("packages/checked").join(&case.name);
         make_empty(&folder)?;
         let bench = Bench { program: &program, folder };
-        let row = bench.check(&source, &case).with_context(|| case.name.clone())?;
+        let first = !slowed.contains(&case.kind);
+        slowed.extend(first.then_some(case.kind));
+        let row = bench.check(&source, &case, first).with_context(|| case.name.clone())?;
         println!("{}", row.line());
         rows.push(row);
     }
     println!("\n{}", table(&rows));
+    let done = summary(&rows);
+    if recorded {
+        let table = format!("{done}.\n\n{}", table(&rows));
+        record::write_to(project, DOCUMENT, "check packages", "cargo xtask check packages", &table)?;
+    }
+    Ok(Outcome::Checked(done))
+}
+
+fn summary(rows: &[Row]) -> String {
     let tokens: usize = rows.iter().filter_map(|row| row.tokens).sum();
     let worst = rows.iter().filter_map(|row| row.error).fold(0.0, f64::max);
-    Ok(Outcome::Checked(format!(
+    format!(
         "{} models: the largest error is {:.2} % of the largest value, {tokens} greedy tokens are those of transformers",
         rows.len(),
         100.0 * worst
-    )))
+    )
 }
 
 /// Folders of the cases, in order.
@@ -131,7 +159,8 @@ fn cases(made: &Path, only: &[&str]) -> Result<Vec<PathBuf>> {
 }
 
 impl Bench<'_> {
-    fn check(&self, source: &Path, case: &Case) -> Result<Row> {
+    /// Every command on a case; `slows` says whether it is measured slowed down, too.
+    fn check(&self, source: &Path, case: &Case, slows: bool) -> Result<Row> {
         let packages = packages(source)?;
         let mut adopt = self.command(&["adopt"]);
         adopt.args(&packages).args(["-o", "bundle"]);
@@ -147,9 +176,9 @@ impl Bench<'_> {
             }
             Kind::Predict => (None, None),
         };
-        let (gate, compare) = self.measure(case)?;
+        let verdicts = self.measure(case, slows)?;
         let (name, half_error) = (case.name.clone(), case.half_error);
-        Ok(Row { name, packages: packages.len(), error, half_error, exact, tokens, cosine, gate, compare })
+        Ok(Row { name, packages: packages.len(), error, half_error, exact, tokens, cosine, verdicts })
     }
 
     /// The outputs of torch.
@@ -192,30 +221,37 @@ impl Bench<'_> {
         Ok(Some(record["cosine_min"].as_f64().context("`verify.json` has no cosine")?))
     }
 
-    /// Measures, blesses, gates, compares and renders; the verdicts of the gate and of the comparison.
-    fn measure(&self, case: &Case) -> Result<(i32, i32)> {
+    /// Measures, blesses, gates, compares and renders.
+    fn measure(&self, case: &Case, slows: bool) -> Result<Verdicts> {
         let common = ["--runtime", "cpu", "--threads", "1"];
         // As much as a gate needs to judge. A length must have room for the tokens that are generated.
         let requests: &[&str] = match case.kind {
             Kind::Language => &["--shapes", "64", "--requests", "4"],
             Kind::Predict => &["--requests", "20"],
         };
-        for report in ["first", "second"] {
+        let bench = |report: &str, further: &[&str]| {
             let mut bench = self.command(&["bench", "bundle", "--launches", "6", "-o", report]);
-            expect(bench.args(common).args(requests), &[0])?;
-        }
+            expect(bench.args(common).args(requests).args(further), &[0])
+        };
+        let gate = |report: &str, codes: &[i32]| code(&mut self.command(&["gate", report]), codes);
+        bench("first", &[])?;
+        bench("second", &[])?;
         let blessed = ["bless", "first", "--scratch", "--accept-noise", "only a check"];
         expect(&mut self.command(&blessed), &[0])?;
-        let gate = code(&mut self.command(&["gate", "second"]), VERDICTS)?;
+        let unchanged = gate("second", UNCHANGED)?;
+        let slowed = slows.then(|| {
+            bench("slowed", &["--slow-down", SLOWER_BY])?;
+            gate("slowed", SLOWED)
+        });
         let mut compare = self.command(&["compare", "bundle", "bundle", "--budget", "10s", "-o", "compared"]);
-        let compare = code(compare.args(common).args(requests), VERDICTS)?;
+        let compare = code(compare.args(common).args(requests), UNCHANGED)?;
         expect(
             &mut self.command(&["report", "first", "second", "--format", "html", "-o", "page.html"]),
             &[0],
         )?;
         let page = fs::read_to_string(self.folder.join("page.html"))?;
         ensure!(page.contains("<svg"), "the page has no chart");
-        Ok((gate, compare))
+        Ok(Verdicts { gate: unchanged, slowed: slowed.transpose()?, compare })
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -264,12 +300,12 @@ fn shown(command: &Command) -> String {
 }
 
 impl Row {
-    fn cells(&self) -> [String; 9] {
+    fn cells(&self) -> [String; 10] {
         let share =
             |error: Option<f64>| error.map_or_else(String::new, |error| format!("{:.3} %", 100.0 * error));
         let verdict = |code: i32| match code {
             0 => "pass".to_owned(),
-            1 => "slower".to_owned(),
+            1 => "regression".to_owned(),
             _ => "inconclusive".to_owned(),
         };
         [
@@ -280,8 +316,9 @@ impl Row {
             self.exact.map_or_else(String::new, |error| format!("{:.5} %", 100.0 * error)),
             self.tokens.map_or_else(String::new, |tokens| tokens.to_string()),
             self.cosine.map_or_else(String::new, |cosine| format!("{cosine:.6}")),
-            verdict(self.gate),
-            verdict(self.compare),
+            verdict(self.verdicts.gate),
+            self.verdicts.slowed.map_or_else(String::new, verdict),
+            verdict(self.verdicts.compare),
         ]
     }
 
@@ -291,8 +328,8 @@ impl Row {
 }
 
 fn table(rows: &[Row]) -> String {
-    let head = "| model | packages | largest error | torch in fp16 | fp32 twin | greedy tokens | smallest cosine of logits | gate | compare |\n\
-         |---|--:|--:|--:|--:|--:|--:|---|---|\n";
+    let head = "| model | packages | largest error | torch in fp16 | fp32 twin | greedy tokens | smallest cosine of logits | gate | gate, slowed | compare |\n\
+         |---|--:|--:|--:|--:|--:|--:|---|---|---|\n";
     head.to_owned() + &rows.iter().map(|row| row.line() + "\n").collect::<String>()
 }
 
@@ -310,11 +347,10 @@ mod tests {
             exact: Some(0.000_001),
             tokens: Some(24),
             cosine: Some(0.999_998),
-            gate: 3,
-            compare: 0,
+            verdicts: Verdicts { gate: 3, slowed: Some(1), compare: 0 },
         };
         assert!(table(&[row]).ends_with(
-            "| gpt2 | 4 | 0.061 % | 0.080 % | 0.00010 % | 24 | 0.999998 | inconclusive | pass |\n"
+            "| gpt2 | 4 | 0.061 % | 0.080 % | 0.00010 % | 24 | 0.999998 | inconclusive | regression | pass |\n"
         ));
     }
 }

@@ -1,5 +1,7 @@
 //! What a head gives: logits of each position, in one piece or in slices of the vocabulary, or the largest of each slice.
 
+use std::iter;
+
 use super::input::Piece;
 use crate::generate::error::Result;
 use anemeter_convert::bundle::contract::ArgMax;
@@ -19,9 +21,10 @@ pub(super) fn logits(
     let mut offset = 0;
     for name in names {
         let given = output(name)?;
-        let slice = given.shape().last().copied().unwrap_or(0);
-        let rows = given.len().checked_div(slice).unwrap_or(0);
-        let row = match rows {
+        let Some(slice) = given.shape().last().copied().filter(|&slice| slice > 0) else {
+            return Ok(Err(format!("`{name}` of the shape {:?}, expected logits", given.shape())));
+        };
+        let row = match given.len() / slice {
             1 if piece.ids.len() == piece.width => 0,
             rows if rows == piece.width => piece.ids.len() - 1,
             rows => {
@@ -65,8 +68,13 @@ pub(super) fn largest(
             }
             to_f32(&given, 0..given.len(), &mut values);
         }
-        for (slice, (&index, &value)) in indices.iter().zip(&values).enumerate() {
-            let offset = offsets.get(slice).copied().unwrap_or(0);
+        // Without offsets the indices are tokens.
+        if !offsets.is_empty() && offsets.len() != indices.len() {
+            let (found, slices) = (indices.len(), offsets.len());
+            return Ok(Err(format!("`{index}` of {found} indices, and the contract has {slices} offsets")));
+        }
+        let offsets = offsets.iter().copied().chain(iter::repeat(0));
+        for ((&index, &value), offset) in indices.iter().zip(&values).zip(offsets) {
             let token = usize::try_from(index).ok().and_then(|index| index.checked_add(offset));
             let Some(token) = token.filter(|&token| token < logits.len()) else {
                 return Ok(Err(format!("the index {index}, and the vocabulary has {} tokens", logits.len())));
@@ -104,6 +112,9 @@ mod tests {
         let piece = Piece { ids: &[1], begin: 0, width: 2, context: 3 };
         let wrong = logits(&names, &output, &piece, &mut found).unwrap().unwrap_err();
         assert_eq!(wrong, "`logits1` of 3 positions for 1 tokens among 2");
+        let scalar = Tensor::from_slice(&[], &[1.0f32]).unwrap();
+        let wrong = logits(&names, &|_| Ok(scalar.view()), &piece, &mut found).unwrap().unwrap_err();
+        assert_eq!(wrong, "`logits1` of the shape [], expected logits");
     }
 
     #[test]
@@ -119,7 +130,13 @@ mod tests {
         let mut found = [0.0; 6];
         largest(std::slice::from_ref(&argmax), &output, &mut found).unwrap().unwrap();
         assert_eq!((found[5], found[1]), (0.75, f32::NEG_INFINITY));
-        let wrong = largest(&[argmax], &output, &mut found[..5]).unwrap().unwrap_err();
+        let wrong = largest(std::slice::from_ref(&argmax), &output, &mut found[..5]).unwrap().unwrap_err();
         assert_eq!(wrong, "the index 2, and the vocabulary has 5 tokens");
+        let missing = ArgMax { offsets: vec![0], ..argmax.clone() };
+        let wrong = largest(&[missing], &output, &mut found).unwrap().unwrap_err();
+        assert_eq!(wrong, "`argmax_idx` of 2 indices, and the contract has 1 offsets");
+        let tokens = ArgMax { offsets: Vec::new(), ..argmax };
+        largest(&[tokens], &output, &mut found).unwrap().unwrap();
+        assert_eq!((found[2], found[1]), (0.75, f32::NEG_INFINITY));
     }
 }

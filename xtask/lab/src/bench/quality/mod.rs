@@ -34,7 +34,7 @@ const LEAST_TOKENS: usize = 4000;
 const SEQ_LEN: usize = 512;
 
 /// The text that is calibrated by.
-const CALIBRATION: &str = "xtask/lab/src/bench/quality/calibration.txt";
+pub(super) const CALIBRATION: &str = "xtask/lab/src/bench/quality/calibration.txt";
 
 pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
     let recorded = arguments.contains("--record");

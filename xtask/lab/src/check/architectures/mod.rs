@@ -8,7 +8,6 @@ mod drive;
 mod reference;
 mod table;
 
-use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anemeter::model::ARCHITECTURES;
@@ -16,6 +15,7 @@ use anemeter::vocabulary::Activations;
 use anyhow::{Context, Result, ensure};
 use pico_args::Arguments;
 
+use super::classes::too_few;
 use super::conformance::validator::Validator;
 use crate::{python, tiny_checkpoints};
 use drive::Division;
@@ -56,8 +56,9 @@ pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome
     }
     print!("{}", table::table(&checked));
     if only.is_none() {
-        let missing = missing_classes(checked.iter().map(|one| one.class.as_str()));
-        ensure!(missing.is_empty(), "no checkpoint is of the class {}", missing.join(", "));
+        let known = ARCHITECTURES.iter().flat_map(|architecture| architecture.classes).copied();
+        let few = too_few(known, checked.iter().map(|one| one.class.as_str()));
+        ensure!(few.is_empty(), "too few checkpoints are of the class {}", few.join(", "));
     }
     judge(project, &checked)
 }
@@ -108,25 +109,4 @@ fn checkpoints(folder: &Path, only: Option<&str>) -> Result<Vec<PathBuf>> {
     let found: Vec<PathBuf> = folders.into_iter().filter(|path| path.ends_with(only)).collect();
     ensure!(!found.is_empty(), "there is no checkpoint `{only}` in {}", folder.display());
     Ok(found)
-}
-
-/// Classes that can be exported and are not among these.
-fn missing_classes<'a>(classes: impl Iterator<Item = &'a str>) -> Vec<&'static str> {
-    let there: BTreeSet<&str> = classes.collect();
-    let known = ARCHITECTURES.iter().flat_map(|architecture| architecture.classes).copied();
-    let known: BTreeSet<&str> = known.collect();
-    known.into_iter().filter(|class| !there.contains(class)).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_class_without_a_checkpoint_is_named() {
-        let all: Vec<&str> = ARCHITECTURES.iter().flat_map(|one| one.classes).copied().collect();
-        assert_eq!(missing_classes(all.iter().copied()), Vec::<&str>::new());
-        let others = all.iter().copied().filter(|class| *class != "Phi3ForCausalLM");
-        assert_eq!(missing_classes(others), ["Phi3ForCausalLM"]);
-    }
 }

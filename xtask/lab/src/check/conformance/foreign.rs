@@ -19,9 +19,9 @@ use super::corpus::folders;
 
 /// How far an output may be from what is expected: the root mean square of the difference, relative to that of the values.
 ///
-/// Expected values are rounded to fp16 after each operation. `fast` rounds where tensors are stored, at most as often, so that
-/// some units of fp16 (2^-11) are left. `fp16-exact` rounds sums too: the error of a sum of 1024 terms is about 32 units, 2^-6,
-/// and the networks are several layers deep.
+/// Expected values are rounded to fp16 after each operation. `fast` rounds where tensors are stored, at most as often;
+/// `fp16-exact` rounds after every addition of a sum as well. The limits are round numbers above what was found, 8 and 64
+/// units of fp16 (2^-11), and not derived from the networks: docs/conformance.md has the figures.
 const LIMITS: [(Numerics, f64); 2] = [(Numerics::Fast, 1.0 / 256.0), (Numerics::Fp16Exact, 1.0 / 32.0)];
 
 /// What is refused, by the end of its name, and what the message must say.

@@ -22,6 +22,9 @@ mod architectures;
 #[path = "../../../../../tests/it/support/decoders.rs"]
 #[allow(dead_code, clippy::unwrap_used, reason = "a part of the integration tests")]
 mod decoders;
+#[path = "../../../../../tests/it/support/gemma4.rs"]
+#[allow(dead_code, clippy::unwrap_used, reason = "a part of the integration tests")]
+mod gemma4;
 #[path = "../../../../../tests/it/support/numbers.rs"]
 mod numbers;
 

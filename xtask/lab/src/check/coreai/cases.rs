@@ -4,7 +4,7 @@ use anyhow::Result;
 use fastrand::Rng;
 
 use super::made::{CLOSE, Case, Making};
-use super::{compressed, products};
+use super::{compressed, products, schemes};
 use anemeter::mil::{Arg, Literal};
 use anemeter::tensor::Tensor;
 
@@ -81,6 +81,7 @@ const MAKERS: &[(&[&str], Maker)] = &[
     ),
     (&["dequantize"], compressed::given),
     (&[PRODUCTS], products::make),
+    (schemes::NAMES, schemes::make),
 ];
 
 /// What products with compressed weights are called, which are no operation of their own.

@@ -116,7 +116,7 @@ pub(super) fn sparse(mut m: Making<'_>, op: &str) -> Result<Case> {
     }
     let made = match op {
         "constexpr_lut_to_sparse" => {
-            let dtype = [DType::U2, DType::U4, DType::U6, DType::U8][m.rng.usize(0..4)];
+            let dtype = [DType::U1, DType::U2, DType::U3, DType::U4, DType::U6, DType::U8][m.rng.usize(0..6)];
             m.note(&dtype.to_string());
             let indices = codes(&mut m, dtype, &[stored]);
             let tables = floats(&mut m, &[groups, 1, 1 << dtype.bits(), 1])?;

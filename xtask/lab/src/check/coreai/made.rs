@@ -28,11 +28,18 @@ pub(super) struct Making<'r> {
 
 /// The tolerance of what is rounded a few times in fp32.
 pub(super) const CLOSE: f32 = 2e-5;
+/// The tolerance of sums of a few hundred fp32 products.
+pub(super) const SUMS: f32 = 1e-4;
 
 impl<'r> Making<'r> {
     pub(super) fn new(rng: &'r mut Rng) -> Making<'r> {
         let builder = Builder::new("main", Opset::Ios18);
         Making { rng, builder, inputs: Vec::new(), states: Vec::new(), name: String::new() }
+    }
+
+    /// Makes it a function of another opset.
+    pub(super) fn of(&mut self, opset: Opset) {
+        self.builder = Builder::new("main", opset);
     }
 
     /// A random shape of so many axes, with sizes up to `most`.

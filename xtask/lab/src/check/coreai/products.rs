@@ -3,15 +3,12 @@
 use anyhow::Result;
 
 use super::compressed::{codes, literal};
-use super::made::{Case, Making};
+use super::made::{Case, Making, SUMS};
 use anemeter::mil::Literal;
 use anemeter::tensor::DType;
 
 /// Elements that have a scale in common.
 const BLOCK: usize = 32;
-
-/// What sums of a few hundred fp32 products may be off by.
-const SUMS: f32 = 1e-4;
 
 pub(super) fn make(mut m: Making<'_>, op: &str) -> Result<Case> {
     let kind = ["int8", "int4", "lut4"][m.rng.usize(0..3)];

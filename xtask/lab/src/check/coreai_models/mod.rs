@@ -7,12 +7,13 @@ mod program;
 mod verification;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
 use pico_args::Arguments;
 
+use super::coreai_assets;
 use crate::fetch_smollm2::{Fetched, fetch};
 use crate::python;
 use bounds::Sizes;
@@ -27,7 +28,7 @@ const SMALL: &str = "src/quickstart/model";
 /// The largest distance from a cosine of one that fp32 may have.
 const FP32_LEAST: f64 = 0.99999;
 /// Ways to store weights, none first.
-const PRECISIONS: [&str; 4] = ["fp16", "int8", "int4", "lut4"];
+const PRECISIONS: [&str; 4] = ["fp16", "int8", "int4", "lut4:group=16"];
 /// The length of the small model. Products of fp16 take the interpreter a second from here on.
 const SMALL_LENGTH: usize = 128;
 /// Tokens after each prompt.
@@ -43,22 +44,23 @@ pub(crate) fn small(project: &Project, mut arguments: Arguments) -> Result<Outco
     let only: Option<String> = arguments.opt_value_from_str("--only")?;
     let quick = arguments.contains("--quick");
     xtask::finish(arguments)?;
-    let Some(anemeter) = anemeter(project)? else { return Ok(not_installed()) };
+    let Some((anemeter, pythons)) = anemeter(project)? else { return Ok(not_installed()) };
     let checkpoint = project.root.join(SMALL);
     let folder = project.target.join("coreai/models");
     make_empty(&folder)?;
     let sizes = Sizes::read(&checkpoint)?;
     let effort = if quick { quick_effort(&folder)? } else { Effort { tokens: TOKENS, prompts: None } };
     let wanted = |what: &str| only.as_deref().is_none_or(|only| only == what);
-    let mut done = Vec::new();
+    let (mut done, mut assets) = (Vec::new(), Vec::new());
     for activations in ["fp32", "fp16"] {
         let least = match activations {
             "fp32" => FP32_LEAST,
             _ => sizes.least_cosine(SMALL_LENGTH),
         };
         for precision in PRECISIONS.into_iter().filter(|precision| wanted(precision)) {
-            let bundle = folder.join(format!("{activations}-{precision}"));
+            let bundle = folder.join(format!("{activations}-{precision}").replace(':', "-"));
             export(&anemeter, &checkpoint, &bundle, (activations, precision), SMALL_LENGTH)?;
+            assets.extend(assets_in(&bundle)?);
             let asked = Asked {
                 bundle: &bundle,
                 checkpoint: &checkpoint,
@@ -81,12 +83,15 @@ pub(crate) fn small(project: &Project, mut arguments: Arguments) -> Result<Outco
     }
     if wanted("commands") {
         commands::all(&anemeter, &checkpoint, &folder, SMALL_LENGTH)?;
+        assets.extend(assets_in(&folder.join("assets"))?);
     }
+    let versions = coreai_assets::read_by_all(project, &pythons, &assets)?;
     let positions: usize = done.iter().map(|found| found.positions).sum();
     Ok(Outcome::Checked(format!(
-        "{} bundles of a small model, {positions} positions against the checkpoint{}",
+        "{} bundles of a small model, {positions} positions against the checkpoint{}; {} assets are accepted by {versions}",
         done.len(),
-        if wanted("commands") { "; every command takes a bundle of assets" } else { "" }
+        if wanted("commands") { "; every command takes a bundle of assets" } else { "" },
+        assets.len()
     )))
 }
 
@@ -97,7 +102,7 @@ pub(crate) fn smollm2(project: &Project, arguments: Arguments) -> Result<Outcome
         Fetched::There(path) => path,
         Fetched::NotAvailable(why) => return Ok(Outcome::not_checked("SmolLM2 as a Core AI asset", &why)),
     };
-    let Some(anemeter) = anemeter(project)? else { return Ok(not_installed()) };
+    let Some((anemeter, pythons)) = anemeter(project)? else { return Ok(not_installed()) };
     let folder = project.target.join("coreai/smollm2");
     make_empty(&folder)?;
     let bundle = folder.join("fp32");
@@ -122,7 +127,8 @@ pub(crate) fn smollm2(project: &Project, arguments: Arguments) -> Result<Outcome
     }
     let Some([cpu, coreai]) = found.first_chunk::<2>() else { return Ok(Outcome::Checked(String::new())) };
     ensure!(cpu.positions == coreai.positions, "the two runtimes were asked for different positions");
-    Ok(Outcome::Checked(format!("SmolLM2 in fp32 by Apple's runtime: {coreai}")))
+    let versions = coreai_assets::read_by_all(project, &pythons, &assets_in(&bundle)?)?;
+    Ok(Outcome::Checked(format!("SmolLM2 in fp32 by Apple's runtime: {coreai}; accepted by {versions}")))
 }
 
 /// What the continuous integration has the time for.
@@ -137,10 +143,23 @@ fn not_installed() -> Outcome {
     Outcome::not_checked(WHAT, "Apple's wheel coreai-core cannot be installed here")
 }
 
-/// This program, and the Python with Apple's module; nothing where that cannot be installed.
-fn anemeter(project: &Project) -> Result<Option<Anemeter>> {
-    let Some(python) = python::interpreter_with_coreai(project)? else { return Ok(None) };
-    Ok(Some(Anemeter { program: program::build(project)?, python }))
+/// This program with the newest of Apple's modules, and the Pythons with the oldest and the newest; nothing where those cannot be
+/// installed.
+fn anemeter(project: &Project) -> Result<Option<(Anemeter, [PathBuf; 2])>> {
+    let Some(pythons) = python::interpreters_with_coreai(project)? else { return Ok(None) };
+    let python = pythons[1].clone();
+    Ok(Some((Anemeter { program: program::build(project)?, python }, pythons)))
+}
+
+/// The assets of a bundle.
+fn assets_in(bundle: &Path) -> Result<Vec<PathBuf>> {
+    let mut assets = Vec::new();
+    for entry in fs::read_dir(bundle).with_context(|| format!("read {}", bundle.display()))? {
+        assets.push(entry?.path());
+    }
+    assets.retain(|path| path.extension().is_some_and(|extension| extension == "aimodel"));
+    ensure!(!assets.is_empty(), "{} has no asset", bundle.display());
+    Ok(assets)
 }
 
 fn export(

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::program::Anemeter;
 use super::text;
+use anemeter::stats;
 
 /// What is verified.
 pub(super) struct Asked<'a> {
@@ -82,7 +83,7 @@ pub(super) fn verify(anemeter: &Anemeter, asked: &Asked<'_>) -> Result<Verified>
     let mut forms: Vec<String> = found.cells.iter().map(|cell| cell.kv.clone()).collect();
     forms.dedup();
     Ok(Verified {
-        cosine_min: cosines.fold(1.0, |least, cosine| if cosine >= least { least } else { cosine }),
+        cosine_min: stats::least(cosines).context("`verify --json` has no cells")?,
         positions: found.cells.iter().map(|cell| cell.positions).sum(),
         other_tokens: found.differences.len(),
         gap: found.differences.iter().map(|difference| difference.gap).fold(0.0, f64::max),

@@ -8,7 +8,7 @@ use anyhow::Result;
 use fastrand::Rng;
 use serde_json::{Value, json};
 
-use super::scene::{Scene, link, put, read_json};
+use super::scene::{Scene, copy, link, put, read_json};
 use super::{mutate, programs, templates};
 
 /// Makes a case: its command, or nothing where no such case can be made.
@@ -26,6 +26,7 @@ pub(super) const CLASSES: &[(&str, usize, Make)] = &[
     ("export.json", 2, manifest),
     ("packages", 4, package),
     ("programs", 3, program),
+    ("assets", 3, asset),
     ("reports", 3, report),
     ("configuration files", 3, configuration),
     ("special files", 1, special),
@@ -246,6 +247,41 @@ fn package(scene: &Scene, folder: &Path, random: &mut Rng) -> Result<Option<Comm
     let file = package.join(files[[0, 1, 1, 1, 2][random.usize(..5)]]);
     put(&file, &mutate::bytes(&fs::read(&file)?, random))?;
     Ok(Some(anemeter(scene, folder, &pick(random, OF_PACKAGES))))
+}
+
+/// An asset of Apple's tools whose program, metadata or hash is damaged; half of the damaged programs have no hash, which is
+/// allowed.
+fn asset(scene: &Scene, folder: &Path, random: &mut Rng) -> Result<Option<Command>> {
+    const ASSETS: &[&str] =
+        &["qwen_macos_4bit_float16", "t_state_fp16_slice_update", "t_lut4_group4", "t_multifunc_f1"];
+    const LINES: &[&str] = &[
+        "inspect a.aimodel --ops --weights",
+        "inspect a.aimodel --mil",
+        "inspect a.aimodel --json",
+        "lint a.aimodel",
+        "compare a.aimodel a.aimodel",
+        "compare a.aimodel good.aimodel",
+        "adopt a.aimodel -o adopted",
+    ];
+    let good = scene.assets.join(ASSETS[random.usize(..ASSETS.len())]).with_extension("aimodel");
+    let asset = folder.join("a.aimodel");
+    copy(&good, &asset)?;
+    copy(&good, &folder.join("good.aimodel"))?;
+    let (program, hash, metadata) =
+        (asset.join("main.mlirb"), asset.join("main.hash"), asset.join("metadata.json"));
+    match random.u8(..8) {
+        0 => put(&hash, &mutate::bytes(&fs::read(&hash)?, random))?,
+        1 => put(&metadata, &mutate::bytes(&fs::read(&metadata)?, random))?,
+        2 => put(&metadata, mutate::json(&read_json(&metadata)?, random).to_string().as_bytes())?,
+        _ => {
+            let damaged = mutate::bytes(&fs::read(&program)?, random);
+            put(&program, &damaged)?;
+            if random.bool() {
+                fs::remove_file(&hash)?;
+            }
+        }
+    }
+    Ok(Some(anemeter(scene, folder, &pick(random, LINES))))
 }
 
 fn program(scene: &Scene, folder: &Path, random: &mut Rng) -> Result<Option<Command>> {

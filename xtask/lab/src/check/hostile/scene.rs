@@ -29,6 +29,8 @@ pub(super) struct Scene {
     pub(super) report: PathBuf,
     pub(super) workload: PathBuf,
     pub(super) configs: PathBuf,
+    /// Core AI assets of Apple's tools.
+    pub(super) assets: PathBuf,
 }
 
 impl Scene {
@@ -52,6 +54,7 @@ impl Scene {
             report: at("report/report.json"),
             workload: at("bench.yaml"),
             configs: project.root.join("src/base/configs"),
+            assets: project.root.join("src/coreai/testdata"),
         })
     }
 }

@@ -2,12 +2,12 @@
 
 use super::buffer::Buffer;
 use crate::generate::error::{GenerateError, Result};
-use anemeter_base::carried::{STATES, output_of};
+use anemeter_base::recurrent::{STATES, output_of};
 use anemeter_convert::bundle::{Chunk, Function, MANIFEST};
 use anemeter_kernels::tensor::{DType, TensorError, TensorView};
 
 /// The states that a chunk takes for a token.
-pub(super) struct Carried(Vec<State>);
+pub(super) struct RecurrentStates(Vec<State>);
 
 struct State {
     /// Which of [`STATES`] it is.
@@ -16,9 +16,9 @@ struct State {
     output: String,
 }
 
-impl Carried {
+impl RecurrentStates {
     /// Those of a function, as zeros.
-    pub(super) fn of(chunk: &Chunk, function: &Function) -> Result<Carried> {
+    pub(super) fn of(chunk: &Chunk, function: &Function) -> Result<RecurrentStates> {
         let mut states = Vec::new();
         for port in &function.inputs {
             let Some(place) = place(&port.name) else { continue };
@@ -34,7 +34,7 @@ impl Carried {
             let buffer = buffer.map_err(|e| problem(&e.to_string()))?;
             states.push(State { place, buffer, output: output_of(&port.name) });
         }
-        Ok(Carried(states))
+        Ok(RecurrentStates(states))
     }
 
     /// Whether there is none.

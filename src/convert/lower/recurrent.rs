@@ -6,12 +6,12 @@ use super::error::{LowerError, Result};
 use super::function::Task;
 use super::graph::{CHANNELS, Graph};
 use crate::model::{CausalConv, Layer};
-use anemeter_base::carried::{CONV_STATE, DELTA_STATE, LATEST, PRESENT, output_of};
+use anemeter_base::recurrent::{CONV_STATE, DELTA_STATE, LATEST, PRESENT, output_of};
 use anemeter_kernels::tensor::DType;
 use anemeter_mil::ValueId;
 
 /// The states of a chunk.
-pub(super) struct Carried {
+pub(super) struct RecurrentStates {
     pub(super) conv: Track,
     pub(super) delta: Track,
     /// Selects the columns that the next token's convolutions need, where a sequence has padding.
@@ -43,7 +43,7 @@ pub(super) struct Sizes {
     pub(super) matrix: (usize, usize),
 }
 
-impl Carried {
+impl RecurrentStates {
     /// Sizes of the states of a chunk's layers, of which the first is `first`.
     pub(super) fn sizes(layers: &[Layer], first: usize) -> Result<Sizes> {
         let mut sizes = Sizes::default();
@@ -75,13 +75,13 @@ impl Carried {
     }
 
     /// No states.
-    pub(super) fn none() -> Carried {
+    pub(super) fn none() -> RecurrentStates {
         let track = |name| Track { name, past: None, offset: 0, new: None };
-        Carried { conv: track(CONV_STATE), delta: track(DELTA_STATE), latest: None, present: None }
+        RecurrentStates { conv: track(CONV_STATE), delta: track(DELTA_STATE), latest: None, present: None }
     }
 
     /// Declares the states that a task takes.
-    pub(super) fn open(graph: &mut Graph<'_>, task: Task, sizes: Sizes, batch: usize) -> Carried {
+    pub(super) fn open(graph: &mut Graph<'_>, task: Task, sizes: Sizes, batch: usize) -> RecurrentStates {
         let keeps = matches!(task, Task::Prefill | Task::Decode);
         let (has_past, is_whole) = (task == Task::Decode, task == Task::Prefill);
         let Sizes { channels, kernel, heads, matrix } = sizes;
@@ -97,7 +97,7 @@ impl Carried {
             .then(|| graph.input(LATEST, DType::F16, |length| [batch, 1, length, kernel - 1]));
         let present =
             (is_whole && heads > 0).then(|| graph.input(PRESENT, DType::F16, |length| [batch, 1, 1, length]));
-        Carried { conv, delta, latest, present }
+        RecurrentStates { conv, delta, latest, present }
     }
 
     /// The outputs that the states of the next prediction come from.
