@@ -78,8 +78,9 @@ fn numbers_that_are_none_end_a_calibration_at_once() {
         let error = refused("model.layers.0.input_layernorm.weight", value, "int4");
         assert!(error.contains("the inputs of weight `layers_0_attention_query_weight`"), "{error}");
         assert!(error.contains("help: look for weights of the layers before it"), "{error}");
-        let error = refused("model.layers.0.mlp.down_proj.weight", value, "lut4");
-        assert!(error.contains("`layers_0_mlp_down_weight` has an element that is"), "{error}");
+        let error = refused("model.layers.0.mlp.down_proj.weight", value, "lut4:group=16");
+        let said = format!("weight `layers_0_mlp_down_weight` has an element that is {value}");
+        assert!(error.contains(&said), "{error}");
     }
 }
 
@@ -106,7 +107,7 @@ fn a_text_in_another_language_loses_little_more_than_none() {
     let german = "Der Leuchtturm stand am Ende der Mole, und der Wärter zählte jede Nacht die Schiffe. Größe und Maß \
                   prüfte er zweimal; was nicht stimmte, schrieb er auf. ";
     let japanese = "灯台は岬の先に立っていた。夜ごとに光は十二秒で海を照らし、船長たちはその数を数えた。";
-    for precision in ["int4", "lut4"] {
+    for precision in ["int4", "lut4:group=16"] {
         let blind = anemeter(&[
             "export",
             arg(&trained()),

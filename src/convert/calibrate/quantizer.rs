@@ -9,7 +9,9 @@ use super::hidden::{Hidden, read_range};
 use super::in_pool;
 use super::layer::{head_input, run_layer};
 use super::linear::{Inputs, LoadedLinear, Observer, product};
-use crate::compress::{Correction, Gram, Plan, PlannedWeight, Precision, SolutionWriter, Solutions, Solver};
+use crate::compress::{
+    Correction, Gram, Plan, PlannedWeight, Precision, SolutionWriter, Solutions, Solver, check_weight,
+};
 use crate::lower;
 use crate::model::{Decoder, Weight};
 use anemeter_kernels::gemm::{Extents, Matrix, multiply};
@@ -189,7 +191,12 @@ impl<'a> Quantizer<'a> {
 
 impl Quantizer<'_> {
     /// The weight that codes are chosen for: it makes up for what the layers before have lost.
-    fn target(&self, map: &LoadedLinear, seen: &LinearInputs<'_>, correction: Option<&Correction>) -> Vec<f32> {
+    fn target(
+        &self,
+        map: &LoadedLinear,
+        seen: &LinearInputs<'_>,
+        correction: Option<&Correction>,
+    ) -> Vec<f32> {
         let mut wanted = map.weight.clone();
         if let Some(correction) = correction {
             let more = correction.of(&seen.lacking(map));
@@ -211,6 +218,10 @@ impl Observer for Quantizer<'_> {
         let precisions: Vec<Option<Precision>> = maps.iter().map(precision).collect();
         if precisions.iter().all(Option::is_none) {
             return Ok(());
+        }
+        // Before what layers have lost is made up for, which spreads an infinite element as NaN.
+        for (map, _) in maps.iter().zip(&precisions).filter(|(_, precision)| precision.is_some()) {
+            check_weight(&map.name, &map.weight)?;
         }
         let seen = LinearInputs::new(inputs, &maps[0], self.calibrated);
         let mut gram = Gram::new(maps[0].inputs);

@@ -53,6 +53,14 @@ impl Correction {
     }
 }
 
+/// Elements that are not finite have no codes: an error that names their weight.
+pub fn check_weight(weight: &str, elements: &[f32]) -> Result<()> {
+    let Some(bad) = elements.iter().find(|value| !value.is_finite()) else { return Ok(()) };
+    Err(CompressError::new(format!(
+        "weight `{weight}` has an element that is {bad} and cannot be compressed"
+    )))
+}
+
 /// Some rows of a weight with their codes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SolvedRows {
@@ -114,10 +122,7 @@ impl<'a> Solver<'a> {
     pub fn solve(&mut self, weight: &str, rows: &[f32], precision: Precision) -> Result<SolvedRows> {
         let columns = self.columns;
         assert!(rows.len().is_multiple_of(columns.max(1)), "rows are whole");
-        if let Some(bad) = rows.iter().find(|value| !value.is_finite()) {
-            let message = format!("weight `{weight}` has an element that is {bad} and cannot be compressed");
-            return Err(CompressError::new(message));
-        }
+        check_weight(weight, rows)?;
         self.check(weight)?;
         match precision {
             Precision::Linear(linear) => self.integers(rows, linear),
