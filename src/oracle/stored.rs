@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use candle_core::{Device, Result, Tensor};
+use candle_core::{DType, Device, Result, Tensor};
 
 use crate::folds::Folds;
 use crate::turned::{Others, Sides, Turned, norm_before};
@@ -165,7 +165,9 @@ impl Overlay<'_> {
         let stream = self.turned.as_ref().map(|turned| turned.stream(width)).transpose()?.flatten();
         let Some(stream) = stream else { return self.replace(&names, matrix) };
         let vector = |part: &str| others(&format!("{}.{part}", head.norm)).map(|v| v.to_vec1::<f32>());
-        let scales = vector("weight").transpose()?.unwrap_or_else(|| vec![1.0; width]);
+        let mut scales = vector("weight").transpose()?.unwrap_or_else(|| vec![1.0; width]);
+        // The network multiplies logits by it, so that it is divided out again with the norm's scale.
+        scales.iter_mut().for_each(|scale| *scale *= self.folds.logits as f32);
         let bias = vector("bias").transpose()?;
         let table = Sides { scales: None, inputs: Some(stream.clone()), outputs: None };
         if !head.is_tied && bias.is_none() {
@@ -173,8 +175,8 @@ impl Overlay<'_> {
             return self.turned(&sides, matrix, |matrix| self.replace(&names, matrix));
         }
         let table = self.turned(&table, matrix, |matrix| self.replace(&names, matrix))?;
-        let device = &candle_core::Device::Cpu;
-        let eye = Tensor::eye(width, candle_core::DType::F32, device)?;
+        let device = &Device::Cpu;
+        let eye = Tensor::eye(width, DType::F32, device)?;
         let sides =
             Sides { scales: Some(scales), inputs: Some(stream.clone()), outputs: Some((stream, width)) };
         let names = [Stored { name: "head_map_weight", rank: 4 }];
@@ -202,7 +204,7 @@ impl Overlay<'_> {
     /// Keeps what the program adds to the outputs of a matrix: what it lacks, times the bias of the norm before it.
     fn add(&self, name: &str, lacking: &Tensor, bias: Vec<f32>) -> Result<()> {
         let width = bias.len();
-        let bias = Tensor::from_vec(bias, (width, 1), &candle_core::Device::Cpu)?;
+        let bias = Tensor::from_vec(bias, (width, 1), &Device::Cpu)?;
         let added = lacking.matmul(&bias)?.flatten_all()?;
         self.added.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), added);
         Ok(())
@@ -215,7 +217,7 @@ impl Overlay<'_> {
 
     /// Replaces the parts of a matrix that the program stores with its factor and in its order of rows.
     fn folded(&self, layer: usize, role: &Role, matrix: &Tensor) -> Result<Tensor> {
-        let Folds { added, pairs } = self.folds;
+        let Folds { added, pairs, .. } = self.folds;
         match (role.parts, pairs) {
             (["attention_output"] | ["mlp_down"], _) if added != 1.0 => {
                 self.parts(layer, role, &(matrix * added)?)? / added
