@@ -271,6 +271,8 @@ fn export_as(
         resolved.warnings.extend(remarks(checkpoint));
         resolved.warnings.extend(range_repair.iter().flat_map(range::remarks));
         resolved.warnings.extend(calibration.as_ref().and_then(calibration::remark));
+        let chosen = sensitivity.as_ref().map(|sensitivity| automatic::remarks(decoder, sensitivity));
+        resolved.warnings.extend(chosen.into_iter().flatten());
         let host_embeddings = embeddings::write(decoder, &resolved.options, folder, &stats)?;
         let tokenizer = write_tokenizer(checkpoint, folder)?;
         Ok(Manifest {

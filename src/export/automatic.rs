@@ -73,6 +73,32 @@ pub(super) fn choose(
     Ok((plan, table(bits, &choices, &chosen)))
 }
 
+/// What a choice leaves to be desired.
+pub(super) fn remarks(decoder: &Decoder, sensitivity: &Sensitivity) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if let Some(inputs) = &decoder.per_layer {
+        let elements = inputs.table.element_count() + inputs.projection.weight.element_count();
+        remarks.push(format!(
+            "`--precision auto` chooses for layers, embedding and head: per_layer_embedding_weight and \
+             per_layer_projection_weight stay fp16, {:.1} MB",
+            2.0 * elements as f64 / 1e6
+        ));
+    }
+    let layers = &sensitivity.layers;
+    let widest = CANDIDATES.last().copied().unwrap_or_default();
+    let elements: f64 = layers.iter().map(|layer| layer.elements as f64).sum();
+    let spent =
+        layers.iter().map(|layer| layer.bits * layer.elements as f64).sum::<f64>() / elements.max(1.0);
+    if sensitivity.target_bits > spent + 0.5 && layers.iter().all(|layer| layer.chosen.starts_with(widest)) {
+        remarks.push(format!(
+            "{widest} is the widest form that `--precision auto` chooses: weights have {spent:.2} bits on average, where \
+             {:.2} were allowed; --precision fp16 has more",
+            sensitivity.target_bits
+        ));
+    }
+    remarks
+}
+
 /// What kept the measurement from being made.
 fn failed(message: &str) -> ExportError {
     ExportError::option("precision", format!("auto: {message}"))

@@ -8,7 +8,7 @@ use super::error::ExportError;
 use super::{Progress, Request, Source, rotation};
 use crate::atomic::Staging;
 use crate::bundle::{self, digest_text};
-use crate::calibrate::{self, Method, Quantized, Text};
+use crate::calibrate::{self, CalibrateError, Method, Quantized, Text};
 use crate::compress::{self, Calibration, Plan, Solutions};
 use crate::generate::Tokenizer;
 use crate::lower;
@@ -69,8 +69,12 @@ pub(super) fn solve(
         // Never committed: it goes when it is dropped, or with the next export if this one is killed. Codes stay mapped.
         let scratch = Staging::new(&request.output).map_err(|e| ExportError::io(&request.output, &e))?;
         let began = |step: &str| progress.began(&format!("{step}{form}"), None);
-        calibrate::quantize(decoder, plan, &text, Method::default(), scratch.path(), &began)
-            .map_err(|e| failed(&e.to_string()))
+        calibrate::quantize(decoder, plan, &text, Method::default(), scratch.path(), &began).map_err(
+            |error| match error {
+                CalibrateError::Compress(error) => error.into(),
+                error => failed(&error.to_string()),
+            },
+        )
     };
     let Some(turned) = turned else {
         let solutions = run(&source.decoder, "")?.solutions;
@@ -85,6 +89,14 @@ pub(super) fn solve(
     let plain = run(&source.decoder, " without rotations")?;
     let lost = |found: &Quantized| found.held_out.map_or(f64::INFINITY, |held_out| held_out.divergence);
     let divergence = [lost(&plain), lost(&rotated)];
+    if !divergence.iter().all(|nats| nats.is_finite()) {
+        let [plain, rotated] = divergence;
+        let message = format!(
+            "the end of the text, which rotations are judged by, has a divergence of {plain} without them and {rotated} \
+             with them: give another text, or `--rotate on` or `off`"
+        );
+        return Err(failed(&message));
+    }
     let is_better = divergence[1] < divergence[0];
     let described = rotation::describe(&turned, is_better, Some(divergence));
     let (decoder, solutions) = match is_better {

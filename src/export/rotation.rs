@@ -1,7 +1,7 @@
 //! `--rotate`: the model in coordinates in which no channel stands out.
 
 use super::error::ExportError;
-use super::{Request, Source};
+use super::{PrecisionPlan, Request, Source};
 use crate::bundle;
 use crate::model::{Decoder, Rotated, rotate};
 use crate::vocabulary::Rotate;
@@ -18,10 +18,21 @@ pub(super) fn apply(
             let described = describe(&turned, true, None);
             Ok(Some((turned.decoder, described)))
         }
-        Rotate::Auto => Err(ExportError::option(
-            "rotate",
-            "is `auto`, which compares what codes cost on a calibration text, and there is none: give one, or `on` or `off`",
-        )),
+        Rotate::Auto => Err(ExportError::option("rotate", nothing_to_compare(request))),
+    }
+}
+
+/// Why `auto` cannot decide.
+fn nothing_to_compare(request: &Request) -> String {
+    let compares = "is `auto`, which compares what codes cost on a calibration text, and";
+    match &request.precision {
+        // The text was for the range alone.
+        PrecisionPlan::Calibrated { .. } => {
+            let plan = request.options.precision.as_ref();
+            let precision = plan.map_or_else(|| "fp16".to_owned(), ToString::to_string);
+            format!("{compares} {precision} has no codes that a text chooses: give `on` or `off`")
+        }
+        _ => format!("{compares} there is none: give one, or `on` or `off`"),
     }
 }
 

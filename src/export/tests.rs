@@ -436,6 +436,11 @@ fn rotations_are_judged_by_text_that_no_code_was_chosen_by() {
     wanted.precision = PrecisionPlan::Calibrated { text: "a word".to_owned() };
     let error = export(&wanted, &()).unwrap_err().to_string();
     assert!(error.contains("judges by a part of the calibration text"), "{error}");
+    let mut repaired = request(&quickstart(), folder.path().join("out"), "fp16");
+    (repaired.options.rotate, repaired.options.range_repair) = (Some(Rotate::Auto), Some(true));
+    repaired.precision = PrecisionPlan::Calibrated { text: TEXT.to_owned() };
+    let error = export(&repaired, &()).unwrap_err().to_string();
+    assert!(error.ends_with("and fp16 has no codes that a text chooses: give `on` or `off`"), "{error}");
     wanted.precision = PrecisionPlan::Calibrated { text: TEXT.repeat(8) };
     let manifest = export(&wanted, &()).unwrap().manifest().clone();
     let rotated = manifest.rotated.unwrap();
@@ -445,4 +450,21 @@ fn rotations_are_judged_by_text_that_no_code_was_chosen_by() {
     let log = manifest.compression.unwrap();
     let has_map = log.tensors.iter().any(|tensor| tensor.name == "head_map_weight");
     assert_eq!(has_map, rotated.is_used, "a tied head keeps its table");
+}
+
+#[test]
+fn codes_that_were_chosen_for_another_precision_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let decoder = model::build(&checkpoint::open(quickstart()).unwrap()).unwrap();
+    let sequences = [(1..60).collect::<Vec<u32>>()];
+    let text = crate::calibrate::Text { calibration: &sequences, held_out: &[] };
+    let int4 = Plan::from("int4".parse::<Precision>().unwrap());
+    let method = crate::calibrate::Method::default();
+    let found = crate::calibrate::quantize(&decoder, &int4, &text, method, folder.path(), &|_| ()).unwrap();
+    let wanted = request(&quickstart(), folder.path().join("out"), "lut4:group=16").options;
+    let options = wanted.resolve(&decoder).unwrap().options;
+    let chunk = crate::lower::lower(&decoder, &options).unwrap().into_iter().next().unwrap();
+    let plan = wanted.precision.unwrap();
+    let error = crate::compress::apply_solved(chunk.model, &plan, &found.solutions).err().unwrap();
+    assert!(error.to_string().contains("they are int4:block=32 and it is to be lut4:group=16"), "{error}");
 }

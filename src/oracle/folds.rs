@@ -11,6 +11,8 @@ use anemeter_convert::checkpoint::{Config, ConfigError};
 pub(super) struct Folds {
     /// Factor in the output projections of attention and MLP.
     pub(super) added: f64,
+    /// Factor in the norm before the head, which a rotation multiplies into the head or the map before it.
+    pub(super) logits: f64,
     /// Heads whose neighbouring dimensions form pairs, stored with the first of all pairs before the second.
     pub(super) pairs: Option<Pairs>,
 }
@@ -22,7 +24,7 @@ pub(super) struct Pairs {
     pub(super) dims: usize,
 }
 
-const NONE: Folds = Folds { added: 1.0, pairs: None };
+const NONE: Folds = Folds { added: 1.0, logits: 1.0, pairs: None };
 
 /// Those of an architecture.
 pub(super) fn of(architecture: &str, config: &Config) -> std::result::Result<Folds, ConfigError> {
@@ -42,18 +44,24 @@ pub(super) fn of(architecture: &str, config: &Config) -> std::result::Result<Fol
         Ok(Folds { pairs: Some(Pairs { head_dim, dims }), ..NONE })
     };
     Ok(match architecture {
-        "cohere2" => pairs(&[])?,
+        "cohere2" => {
+            let logits = Keys::new(config, &[("logit_scale", 0.0625)]).number("logit_scale")?;
+            Folds { logits, ..pairs(&[])? }
+        }
         "ernie4_5" => pairs(&[("head_dim", 128.0)])?,
         "glm" | "glm4" => pairs(&[("head_dim", 128.0), ("partial_rotary_factor", 0.5)])?,
         "granite" | "granite4" => {
-            let keys = Keys::new(config, &[("residual_multiplier", 1.0)]);
-            Folds { added: keys.number("residual_multiplier")?, ..NONE }
+            let keys = Keys::new(config, &[("residual_multiplier", 1.0), ("logits_scaling", 1.0)]);
+            let logits = 1.0 / keys.number("logits_scaling")?;
+            Folds { added: keys.number("residual_multiplier")?, logits, ..NONE }
         }
         "minicpm" => {
             let keys = Keys::new(config, &[]);
             let depth = keys.number("num_hidden_layers")?.sqrt();
             let added = keys.number_unless_null("scale_depth", 1.4)?.unwrap_or(depth) / depth;
-            Folds { added, ..NONE }
+            let width = keys.number("hidden_size")?;
+            let logits = keys.number_unless_null("dim_model_base", 256.0)?.unwrap_or(width) / width;
+            Folds { added, logits, ..NONE }
         }
         _ => NONE,
     })
@@ -108,12 +116,20 @@ mod tests {
             of(architecture, &Config::new(config.as_object().unwrap().clone())).unwrap()
         };
         assert_eq!(folds("llama", json!({})), NONE);
-        assert_eq!(folds("granite", json!({"residual_multiplier": 0.22})).added, 0.22);
-        assert_eq!(folds("minicpm", json!({"num_hidden_layers": 4, "scale_depth": 1.4})).added, 0.7);
-        assert_eq!(folds("minicpm", json!({"num_hidden_layers": 4, "scale_depth": null})).added, 1.0);
+        let granite = folds("granite", json!({"residual_multiplier": 0.22, "logits_scaling": 8.0}));
+        assert_eq!((granite.added, granite.logits), (0.22, 0.125));
+        let minicpm = |scale_depth, dim_model_base| {
+            let sizes = json!({"num_hidden_layers": 4, "hidden_size": 512, "scale_depth": scale_depth,
+                "dim_model_base": dim_model_base});
+            let found = folds("minicpm", sizes);
+            (found.added, found.logits)
+        };
+        assert_eq!(minicpm(json!(1.4), json!(128)), (0.7, 0.25));
+        assert_eq!(minicpm(json!(null), json!(null)), (1.0, 1.0));
         let half = Some(Pairs { head_dim: 128, dims: 64 });
         assert_eq!(folds("glm4", json!({"hidden_size": 64, "num_attention_heads": 2})).pairs, half);
         let whole = Some(Pairs { head_dim: 32, dims: 32 });
-        assert_eq!(folds("cohere2", json!({"hidden_size": 64, "num_attention_heads": 2})).pairs, whole);
+        let cohere2 = folds("cohere2", json!({"hidden_size": 64, "num_attention_heads": 2}));
+        assert_eq!((cohere2.pairs, cohere2.logits), (whole, 0.0625));
     }
 }

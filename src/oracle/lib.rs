@@ -9,10 +9,12 @@ mod error;
 mod folds;
 mod network;
 mod reader;
+mod rotation;
 mod settings;
 mod stored;
 mod textbook;
 mod trace;
+mod turned;
 mod weights;
 
 use std::sync::{Mutex, PoisonError};
@@ -27,6 +29,7 @@ use error::Result;
 use network::Network;
 use reader::{GPT2, LLAMA, Names};
 use stored::{Overlay, OverlayRecord};
+use turned::Turned;
 
 pub use textbook::encoder::open_encoder;
 pub use trace::trace;
@@ -118,7 +121,13 @@ impl Reference {
         let open = || {
             let (weights, config) = weights::open(checkpoint)?;
             let folds = folds::of(architecture, &config)?;
-            let overlay = stored.map(|weights| Overlay { weights, record: &record, folds });
+            let overlay = match stored {
+                Some(weights) => {
+                    let turned = Turned::of(weights.rotated(), architecture, &config);
+                    Some(Overlay { weights, record: &record, folds, turned, added: Mutex::default() })
+                }
+                None => None,
+            };
             (entry.open)(&config, positions, &reader::builder(checkpoint, weights, entry.names, overlay))
         };
         let network = open().map_err(|problem| problem.of(architecture))?;

@@ -2,9 +2,9 @@
 
 use candle_core::{DType, Device, Error, Result, Shape, Tensor};
 use candle_nn::var_builder::SimpleBackend;
-use candle_nn::{Init, VarBuilder};
+use candle_nn::{Init, Linear, VarBuilder};
 
-use crate::stored::Overlay;
+use crate::stored::{Head, Overlay};
 use crate::weights::Weights;
 use anemeter_convert::checkpoint::Checkpoint;
 
@@ -13,6 +13,9 @@ const HEAD: &str = "lm_head.weight";
 
 /// The output projection of a model whose head is its embedding. Packages may store the two apart.
 const TIED_HEAD: &str = "tied_head.weight";
+
+/// After the name of a matrix: what a program adds to its outputs besides.
+const ADDED: &str = ".added";
 
 /// The values' projection of a layer that makes them by its keys' projection. Packages may store the two apart.
 pub(super) const TIED_VALUES: &str = "tied_v_proj";
@@ -25,6 +28,13 @@ pub(super) struct Names {
     pub(super) body: &'static str,
     /// The embedding, after that.
     pub(super) embedding: &'static str,
+}
+
+impl Names {
+    /// The norm before the head.
+    fn last_norm(self) -> &'static str {
+        if self.body == GPT2.body { "transformer.ln_f" } else { "model.norm" }
+    }
 }
 
 /// Llama's names.
@@ -65,12 +75,33 @@ pub(super) fn builder<'a>(
 }
 
 /// The output projection `[vocabulary, hidden]` of a model, which may be its embedding.
-pub(super) fn head(tensors: &VarBuilder<'_>, embedding: &Tensor, is_tied: bool) -> Result<Tensor> {
-    match is_tied {
-        true if tensors.contains_tensor(TIED_HEAD) => tensors.get(embedding.shape(), TIED_HEAD),
-        true => Ok(embedding.clone()),
-        false => tensors.get(embedding.shape(), HEAD),
+pub(super) fn head(tensors: &VarBuilder<'_>, embedding: &Tensor, is_tied: bool) -> Result<Linear> {
+    let (name, weight) = match is_tied {
+        true if tensors.contains_tensor(TIED_HEAD) => (TIED_HEAD, tensors.get(embedding.shape(), TIED_HEAD)?),
+        true => (TIED_HEAD, embedding.clone()),
+        false => (HEAD, tensors.get(embedding.shape(), HEAD)?),
+    };
+    Ok(Linear::new(weight, with_added(tensors, name, None)?))
+}
+
+/// A linear map, whose bias may be of the program alone.
+pub(super) fn linear(inputs: usize, outputs: usize, has_bias: bool, at: &VarBuilder<'_>) -> Result<Linear> {
+    let weight = at.get((outputs, inputs), "weight")?;
+    let bias = has_bias.then(|| at.get(outputs, "bias")).transpose()?;
+    Ok(Linear::new(weight, with_added(at, "weight", bias)?))
+}
+
+/// The bias of a matrix that was read, with what the program adds besides.
+pub(super) fn with_added(at: &VarBuilder<'_>, matrix: &str, bias: Option<Tensor>) -> Result<Option<Tensor>> {
+    let name = format!("{matrix}{ADDED}");
+    if !at.contains_tensor(&name) {
+        return Ok(bias);
     }
+    let added = at.get_unchecked(&name)?;
+    Ok(Some(match bias {
+        Some(bias) => (bias + added)?,
+        None => added,
+    }))
 }
 
 impl Reader<'_> {
@@ -101,9 +132,16 @@ impl SimpleBackend for Reader<'_> {
 
     fn get_unchecked(&self, name: &str, dtype: DType, device: &Device) -> Result<Tensor> {
         let missing = || Error::Msg(format!("tensor `{name}` is missing"));
+        if let Some(matrix) = name.strip_suffix(ADDED) {
+            return self.overlay.as_ref().and_then(|overlay| overlay.added(matrix)).ok_or_else(missing);
+        }
         let tensor = self.weights.tensor(&self.stored_name(name).ok_or_else(missing)?)?;
+        let is_head = [HEAD, TIED_HEAD].contains(&name);
+        let is_tied = name == TIED_HEAD || self.head.is_none();
+        let head = is_head.then_some(Head { is_tied, norm: self.names.last_norm() });
+        let others = |name: &str| self.weights.tensor(&self.stored_name(name)?).ok();
         let tensor = match &self.overlay {
-            Some(overlay) => overlay.tensor(name, tensor, [HEAD, TIED_HEAD].contains(&name))?,
+            Some(overlay) => overlay.tensor(name, tensor, head, &others)?,
             None => tensor,
         };
         tensor.to_device(device)?.to_dtype(dtype)
@@ -111,6 +149,10 @@ impl SimpleBackend for Reader<'_> {
 
     fn contains_tensor(&self, name: &str) -> bool {
         match name {
+            _ if name.ends_with(ADDED) => {
+                let matrix = name.trim_end_matches(ADDED);
+                self.overlay.as_ref().is_some_and(|overlay| overlay.added(matrix).is_some())
+            }
             HEAD => self.head.is_some(),
             TIED_HEAD => self.overlay.is_some(),
             _ if name.contains(TIED_VALUES) && self.overlay.is_none() => false,

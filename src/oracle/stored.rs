@@ -5,11 +5,13 @@
 //! `docs/graph.md`. A matrix that an export put into the wrong place is further from the checkpoint's than its
 //! compression explains, which is found when it is taken.
 
+use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use candle_core::{Device, Result, Tensor};
+use candle_core::{DType, Device, Result, Tensor};
 
 use crate::folds::Folds;
+use crate::turned::{Others, Sides, Turned, norm_before};
 use anemeter_harness::verify::{Misstored, Stored, StoredWeights};
 
 /// What was done with the stored weights.
@@ -25,6 +27,19 @@ pub(super) struct Overlay<'a> {
     pub(super) record: &'a Mutex<OverlayRecord>,
     /// How the program's matrices differ from the checkpoint's.
     pub(super) folds: Folds,
+    /// How the program's coordinates do.
+    pub(super) turned: Option<Turned>,
+    /// What the program adds to the outputs of matrices besides, by their names: where a norm's bias was multiplied by the
+    /// matrix before that was rounded.
+    pub(super) added: Mutex<BTreeMap<String, Tensor>>,
+}
+
+/// The output projection.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Head {
+    pub(super) is_tied: bool,
+    /// The norm before it.
+    pub(super) norm: &'static str,
 }
 
 /// A matrix of one layer: its name after the layer's, and the parts of it in the program, one below the other.
@@ -91,30 +106,118 @@ const TABLES: &[(&str, &str)] = &[
 
 impl Overlay<'_> {
     /// A tensor of the checkpoint with the rows that the packages store compressed in their place.
-    pub(super) fn tensor(&self, name: &str, tensor: Tensor, is_head: bool) -> Result<Tensor> {
-        if is_head {
-            let names = ["head_weight", "embedding_weight"].map(|name| Stored { name, rank: 4 });
-            return self.replace(&names, &tensor);
+    pub(super) fn tensor(
+        &self,
+        name: &str,
+        tensor: Tensor,
+        head: Option<Head>,
+        others: Others<'_>,
+    ) -> Result<Tensor> {
+        if let Some(head) = head {
+            return self.head(name, &tensor, head, others);
         }
         if let Some((_, table)) = TABLES.iter().find(|(end, _)| name.ends_with(end)) {
-            return self.replace(&[Stored { name: table, rank: 2 }], &tensor);
+            let names = [Stored { name: table, rank: 2 }];
+            let inputs = match &self.turned {
+                Some(turned) if *table != "per_layer_embedding_weight" => turned.stream(tensor.dim(1)?)?,
+                _ => None,
+            };
+            let sides = Sides { scales: None, inputs, outputs: None };
+            return self.turned(&sides, &tensor, |matrix| self.replace(&names, matrix));
         }
         if name.ends_with("per_layer_model_projection.weight") {
             return self.replace(&[Stored { name: "per_layer_projection_weight", rank: 4 }], &tensor);
         }
         match layer_role(name) {
             Some((layer, role)) if role.by_inputs => {
-                let turned = self.parts(layer, role, &tensor.t()?.contiguous()?)?;
-                turned.t()?.contiguous()
+                let matrix = tensor.t()?.contiguous()?;
+                self.layer(name, (layer, role), &matrix, others)?.t()?.contiguous()
             }
-            Some((layer, role)) => self.folded(layer, role, &tensor),
+            Some((layer, role)) => self.layer(name, (layer, role), &tensor, others),
             None => Ok(tensor),
         }
     }
 
+    /// A matrix of a layer, in rows of inputs.
+    fn layer(
+        &self,
+        name: &str,
+        (layer, role): (usize, &Role),
+        matrix: &Tensor,
+        others: Others<'_>,
+    ) -> Result<Tensor> {
+        let Some(turned) = &self.turned else { return self.folded(layer, role, matrix) };
+        let (rows, columns) = matrix.dims2()?;
+        let sides = turned.sides((name, role.parts), [rows, columns], others)?;
+        let found = self.turned(&sides, matrix, |matrix| self.folded(layer, role, matrix))?;
+        if sides.scales.is_some()
+            && let Some(bias) = norm_before(name, "bias", others)?
+        {
+            self.add(name, &(matrix - &found)?, bias)?;
+        }
+        Ok(found)
+    }
+
+    /// The output projection. That of a rotated model may have a map before it, which its norm became.
+    fn head(&self, name: &str, matrix: &Tensor, head: Head, others: Others<'_>) -> Result<Tensor> {
+        let names = ["head_weight", "embedding_weight"].map(|name| Stored { name, rank: 4 });
+        let width = matrix.dim(1)?;
+        let stream = self.turned.as_ref().map(|turned| turned.stream(width)).transpose()?.flatten();
+        let Some(stream) = stream else { return self.replace(&names, matrix) };
+        let vector = |part: &str| others(&format!("{}.{part}", head.norm)).map(|v| v.to_vec1::<f32>());
+        let mut scales = vector("weight").transpose()?.unwrap_or_else(|| vec![1.0; width]);
+        // The network multiplies logits by it, so that it is divided out again with the norm's scale.
+        scales.iter_mut().for_each(|scale| *scale *= self.folds.logits as f32);
+        let bias = vector("bias").transpose()?;
+        let table = Sides { scales: None, inputs: Some(stream.clone()), outputs: None };
+        if !head.is_tied && bias.is_none() {
+            let sides = Sides { scales: Some(scales), ..table };
+            return self.turned(&sides, matrix, |matrix| self.replace(&names, matrix));
+        }
+        let table = self.turned(&table, matrix, |matrix| self.replace(&names, matrix))?;
+        let device = &Device::Cpu;
+        let eye = Tensor::eye(width, DType::F32, device)?;
+        let sides =
+            Sides { scales: Some(scales), inputs: Some(stream.clone()), outputs: Some((stream, width)) };
+        let names = [Stored { name: "head_map_weight", rank: 4 }];
+        let map = self.turned(&sides, &eye, |matrix| self.replace(&names, matrix))?;
+        let found = table.matmul(&map)?;
+        if let Some(bias) = bias {
+            self.add(name, &(table - &found)?, bias)?;
+        }
+        Ok(found)
+    }
+
+    /// Replaces what is stored of a matrix in the coordinates of the program.
+    fn turned(
+        &self,
+        sides: &Sides,
+        matrix: &Tensor,
+        replace: impl Fn(&Tensor) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        if sides.inputs.is_none() && sides.outputs.is_none() {
+            return replace(matrix);
+        }
+        sides.turn_back(&replace(&sides.turn(matrix)?)?, matrix)
+    }
+
+    /// Keeps what the program adds to the outputs of a matrix: what it lacks, times the bias of the norm before it.
+    fn add(&self, name: &str, lacking: &Tensor, bias: Vec<f32>) -> Result<()> {
+        let width = bias.len();
+        let bias = Tensor::from_vec(bias, (width, 1), &Device::Cpu)?;
+        let added = lacking.matmul(&bias)?.flatten_all()?;
+        self.added.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), added);
+        Ok(())
+    }
+
+    /// What the program adds to the outputs of a matrix that was read.
+    pub(super) fn added(&self, name: &str) -> Option<Tensor> {
+        self.added.lock().unwrap_or_else(PoisonError::into_inner).get(name).cloned()
+    }
+
     /// Replaces the parts of a matrix that the program stores with its factor and in its order of rows.
     fn folded(&self, layer: usize, role: &Role, matrix: &Tensor) -> Result<Tensor> {
-        let Folds { added, pairs } = self.folds;
+        let Folds { added, pairs, .. } = self.folds;
         match (role.parts, pairs) {
             (["attention_output"] | ["mlp_down"], _) if added != 1.0 => {
                 self.parts(layer, role, &(matrix * added)?)? / added

@@ -473,3 +473,30 @@ fn bits_are_chosen_layer_by_layer_under_a_budget() {
     assert!((4.0..=4.5).contains(&(bits / elements)), "{}", bits / elements);
     assert_eq!(names(folder.path()), ["bundle"], "nothing else is left");
 }
+
+#[test]
+fn a_budget_in_megabytes_is_for_all_weights_and_one_that_is_not_spent_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (checkpoint, bundle) = (trained(), folder.path().join("bundle"));
+    let export = |budget: [&str; 2]| {
+        let auto = ["--shapes", "128", "--precision", "auto", "--overwrite", "--json"];
+        anemeter(&[&["export", arg(&checkpoint), "-o", arg(&bundle)], &auto[..], &budget[..]].concat())
+    };
+    let error = export(["--target-mb", "0.0001"]).complaint();
+    assert!(error.contains("option `target_mb`: is 0.0001, and what is not compressed takes"), "{error}");
+    let error = export(["--target-mb", "0"]).complaint();
+    assert!(error.contains("option `target_mb`: is 0, not a size"), "{error}");
+    let mut sizes = Vec::new();
+    for megabytes in ["0.25", "0.35"] {
+        let manifest: Value = serde_json::from_str(export(["--target-mb", megabytes]).good()).unwrap();
+        let bytes = manifest["compression"]["totals"]["bytes_after"].as_f64().unwrap() / 1e6;
+        let wanted: f64 = megabytes.parse().unwrap();
+        assert!(bytes <= wanted && bytes > 0.85 * wanted, "{bytes} MB of {wanted}");
+        sizes.push(bytes);
+    }
+    assert!(sizes[0] < sizes[1]);
+    let manifest: Value = serde_json::from_str(export(["--target-bits", "12"]).good()).unwrap();
+    let warnings = manifest["warnings"].to_string();
+    assert!(warnings.contains("int8 is the widest form that `--precision auto` chooses"), "{warnings}");
+    assert!(warnings.contains("where 12.00 were allowed"), "{warnings}");
+}

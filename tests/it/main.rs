@@ -7,6 +7,7 @@ mod apple_llm;
 mod atomic;
 mod baselines;
 mod bench;
+mod calibrated;
 mod compare;
 mod compiled;
 mod compress;

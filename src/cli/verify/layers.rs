@@ -34,7 +34,8 @@ pub(super) fn trace(
     let mut traced = Vec::new();
     for &(form, seq_len) in forms {
         let ids = &prompt[..prompt.len().min(seq_len).min(LONGEST)];
-        let mut reference = oracle::trace(checkpoint, stored, ids).map_err(Failure::bad_input)?;
+        let rotated = bundle.manifest().rotated.as_ref();
+        let mut reference = oracle::trace(checkpoint, (stored, rotated), ids).map_err(Failure::bad_input)?;
         // Range repair gives the residual stream of the packages a factor.
         reference.scale(bundle.manifest().range_repair.as_ref().map_or(1.0, |repair| repair.stream));
         let mut driver = driver(args, bundle, Some(form), Numerics::Fp16Exact)?;

@@ -23,6 +23,7 @@ pub(super) fn require(is_built: bool) -> Result<()> {
 /// [`require`] comes before every use of these.
 #[cfg(not(feature = "oracle"))]
 mod absent {
+    use crate::bundle::Rotated;
     use crate::checkpoint::Checkpoint;
     use crate::verify::{EncoderOracle, Misstored, Oracle, OracleError, StoredWeights, Trace};
 
@@ -53,7 +54,7 @@ mod absent {
 
     pub(in super::super) fn trace(
         _: &Checkpoint,
-        _: Option<&StoredWeights>,
+        _: (Option<&StoredWeights>, Option<&Rotated>),
         _: &[u32],
     ) -> Result<Trace, OracleError> {
         unreachable!("a build without the oracle refuses --checkpoint")

@@ -55,8 +55,10 @@ impl Comparison<'_> {
             reference.unplaced.len(),
             reference.unplaced[0]
         );
+        // A weight that is not the checkpoint's is wrong, whatever the others are.
+        let misstored = std::mem::take(&mut reference.misstored);
         drop(reference);
-        self.with_other_weights(not_judged, positions, candidates)
+        Ok(self.with_other_weights(not_judged, positions, candidates)?.with_misstored(&misstored))
     }
 
     /// Against the checkpoint as it is, which shows what is lost and not what is right.

@@ -18,6 +18,14 @@ pub enum CalibrateError {
         /// How many there are.
         vocabulary: usize,
     },
+    /// A token whose embedding is no vector of numbers.
+    #[error("the embedding of token {token} has an element that is {value} in the checkpoint")]
+    Embedding {
+        /// The token.
+        token: u32,
+        /// What the element is.
+        value: f32,
+    },
     /// A sequence beyond the learned positions.
     #[error("a sequence of {found} tokens is longer than the {most} positions of the model")]
     Length {

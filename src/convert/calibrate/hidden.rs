@@ -61,6 +61,11 @@ impl Hidden {
             change(id, row);
             row.iter_mut().for_each(|x| *x *= decoder.embedding_scale);
         });
+        let mut each = rows.chunks(width.max(1)).zip(&ids);
+        let bad = each.find_map(|(row, &id)| Some((id, *row.iter().find(|x| !x.is_finite())?)));
+        if let Some((token, value)) = bad {
+            return Err(CalibrateError::Embedding { token, value });
+        }
         let aside = Aside::of(decoder, &ids, &rows);
         let mut hidden = Hidden { width, lengths, rows, aside, exact: 0 };
         if let Position::Learned(positions) = &decoder.position {

@@ -9,7 +9,9 @@ use super::hidden::{Hidden, read_range};
 use super::in_pool;
 use super::layer::{head_input, run_layer};
 use super::linear::{Inputs, LoadedLinear, Observer, product};
-use crate::compress::{Gram, Plan, PlannedWeight, Precision, SolutionWriter, Solutions, Solver};
+use crate::compress::{
+    Correction, Gram, Plan, PlannedWeight, Precision, SolutionWriter, Solutions, Solver, check_weight,
+};
 use crate::lower;
 use crate::model::{Decoder, Weight};
 use anemeter_kernels::gemm::{Extents, Matrix, multiply};
@@ -187,6 +189,25 @@ impl<'a> Quantizer<'a> {
     }
 }
 
+impl Quantizer<'_> {
+    /// The weight that codes are chosen for: it makes up for what the layers before have lost.
+    fn target(
+        &self,
+        map: &LoadedLinear,
+        seen: &LinearInputs<'_>,
+        correction: Option<&Correction>,
+    ) -> Vec<f32> {
+        let mut wanted = map.weight.clone();
+        if let Some(correction) = correction {
+            let more = correction.of(&seen.lacking(map));
+            let (tokens, inputs) = (self.calibrated as f32, map.inputs as f32);
+            let share = self.method.correction * tokens / (tokens + HALF * inputs);
+            wanted.iter_mut().zip(more).for_each(|(weight, more)| *weight += share * more);
+        }
+        wanted
+    }
+}
+
 impl Observer for Quantizer<'_> {
     fn before(&mut self, inputs: &Inputs<'_>, maps: &mut [LoadedLinear]) -> Result<(), CalibrateError> {
         let plan = self.plan;
@@ -194,22 +215,29 @@ impl Observer for Quantizer<'_> {
             let planned = planned(&map.name, map.weight.len(), map.outputs);
             Some(plan.precision(&planned)).filter(Precision::is_solvable)
         };
-        if maps.iter().all(|map| precision(map).is_none()) {
+        let precisions: Vec<Option<Precision>> = maps.iter().map(precision).collect();
+        if precisions.iter().all(Option::is_none) {
             return Ok(());
+        }
+        // Before what layers have lost is made up for, which spreads an infinite element as NaN.
+        for (map, _) in maps.iter().zip(&precisions).filter(|(_, precision)| precision.is_some()) {
+            check_weight(&map.name, &map.weight)?;
         }
         let seen = LinearInputs::new(inputs, &maps[0], self.calibrated);
         let mut gram = Gram::new(maps[0].inputs);
         gram.add(seen.given);
         let mut solver = Solver::new(&gram, 0.0);
-        for map in maps {
-            let Some(precision) = precision(map) else { continue };
-            let mut wanted = map.weight.clone();
-            if self.method.correction > 0.0 && inputs.exact > 0 {
-                let more = solver.correction(&seen.lacking(map), self.method.ridge);
-                let (tokens, inputs) = (self.calibrated as f32, map.inputs as f32);
-                let share = self.method.correction * tokens / (tokens + HALF * inputs);
-                wanted.iter_mut().zip(more).for_each(|(weight, more)| *weight += share * more);
-            }
+        solver.check(&maps[0].name)?;
+        // One for all maps; it goes before codes have a factor of their own.
+        let correction =
+            (self.method.correction > 0.0 && inputs.exact > 0).then(|| solver.correction(self.method.ridge));
+        let target = |(map, precision): (&LoadedLinear, &Option<Precision>)| {
+            precision.map(|precision| (precision, self.target(map, &seen, correction.as_ref())))
+        };
+        let targets: Vec<_> = maps.iter().zip(&precisions).map(target).collect();
+        drop((correction, seen));
+        for (map, target) in maps.iter_mut().zip(targets) {
+            let Some((precision, mut wanted)) = target else { continue };
             self.writer.begin(&map.name, precision)?;
             let strip = solver.strip(precision, map.outputs) * map.inputs;
             for (rows, before) in wanted.chunks_mut(strip).zip(map.weight.chunks(strip)) {

@@ -30,7 +30,7 @@ mod weight;
 pub use choose::{Candidate, Choice, choose};
 pub use error::CompressError;
 use error::Result;
-pub use gptq::{Gram, SolvedRows, Solver};
+pub use gptq::{Correction, Gram, SolvedRows, Solver, check_weight};
 pub use log::{Calibration, ExpectedLoss, Log, TensorLog, Totals};
 pub(crate) use plan::Candidate as PlannedWeight;
 pub use plan::{Plan, Rule};

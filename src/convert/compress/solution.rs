@@ -170,14 +170,16 @@ impl Solutions {
         precision: Precision,
         chosen: Box<dyn Scheme>,
     ) -> Result<Box<dyn Scheme>> {
-        let found = self.find(&weight.name).filter(|(solution, _)| solution.precision == precision);
-        let Some((solution, rows)) = found else { return Ok(chosen) };
+        let Some((solution, rows)) = self.find(&weight.name) else { return Ok(chosen) };
         let unfit = |why: &str| {
             CompressError::new(format!(
                 "weight `{}` has codes of another form than its program: {why}",
                 weight.name
             ))
         };
+        if solution.precision != precision {
+            return Err(unfit(&format!("they are {} and it is to be {precision}", solution.precision)));
+        }
         if !weight.layout.is_by_rows() || weight.layout.channels() != rows.len() || weight.dtype != DType::F16
         {
             return Err(unfit("its rows are others"));

@@ -20,7 +20,7 @@ use super::compressed::Compressed;
 use super::destination::{check_apart, write_file};
 use super::error::{ExportError, Occupant};
 use super::phases::Phases;
-use super::{Measured, Progress, Request, Source, describe, remarks};
+use super::{Measured, Progress, Request, Source, automatic, describe, remarks};
 use crate::atomic::Staging;
 use crate::bundle::Phase;
 use crate::compress::{self, Log, Precision, Rule};
@@ -145,6 +145,8 @@ pub(super) fn export(
     phases.read(&checkpoint.shards, &stats);
     let mut warnings = wanted.warnings.clone();
     warnings.extend(remarks(checkpoint));
+    let chosen = measured.sensitivity.iter().map(|sensitivity| automatic::remarks(decoder, sensitivity));
+    warnings.extend(chosen.flatten());
     let has_tokenizer = write_tokenizer(request, checkpoint, staging.path())?;
     let mut compressed = Compressed::default();
     compressed.add(&compression).map_err(|e| ExportError::io(&request.output, &e))?;

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use anemeter_convert::bundle::Bundle;
+use anemeter_convert::bundle::{Bundle, Rotated};
 use anemeter_convert::compress::TensorLog;
 use anemeter_measure::stats::cosine;
 use anemeter_mil::op::{Decode, KnownValue, Numerics};
@@ -22,6 +22,8 @@ pub struct StoredWeights {
     logged: BTreeMap<String, f64>,
     /// Factors of range repair, which the checkpoint's weights have not.
     factors: BTreeMap<String, f32>,
+    /// Rotations, which the checkpoint's weights have not.
+    rotated: Option<Rotated>,
     /// Whether there are compressed weights in assets alone, whose names are not kept there.
     unknown: bool,
 }
@@ -53,7 +55,8 @@ impl StoredWeights {
         let log = manifest.compression.iter().flat_map(|log| &log.tensors);
         let logged = log.map(|TensorLog { name, cosine, .. }| (name.clone(), *cosine)).collect();
         let factors = manifest.range_repair.as_ref().map(|repair| repair.weights.clone()).unwrap_or_default();
-        let mut found = StoredWeights { weights: BTreeMap::new(), logged, factors, unknown: false };
+        let rotated = manifest.rotated.clone();
+        let mut found = StoredWeights { weights: BTreeMap::new(), logged, factors, rotated, unknown: false };
         for chunk in &manifest.chunks {
             match chunk.package() {
                 Some(file) => found.add(&Package::open(bundle.path(&file.name))?),
@@ -79,6 +82,11 @@ impl StoredWeights {
     /// Whether there are compressed weights that cannot be told: those of Core AI assets without packages.
     pub fn are_unknown(&self) -> bool {
         self.unknown
+    }
+
+    /// The rotations that are multiplied into the weights, if there are any.
+    pub fn rotated(&self) -> Option<&Rotated> {
+        self.rotated.as_ref()
     }
 
     /// Whether no weight is compressed.
@@ -199,6 +207,7 @@ mod tests {
             weights: weights.iter().map(entry).collect(),
             logged,
             factors: BTreeMap::new(),
+            rotated: None,
             unknown: false,
         }
     }

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use candle_core::{Module, Result, Tensor};
-use candle_nn::{LayerNorm, Linear, VarBuilder, linear_b};
+use candle_nn::{LayerNorm, Linear, VarBuilder};
 
 use super::decoder::{Attention, Decoder, GatedMlp, Heads, Layer, Mixer, rms};
 use super::rotary::Rotary;
@@ -24,13 +24,13 @@ pub(super) fn projections(
     let at = layer.pp("self_attn");
     let Settings { hidden, heads, kv_heads, head_dim, .. } = *settings;
     let inner = |name: &str, count: usize| {
-        linear_b(hidden, count * head_dim, inner_bias, at.pp(format!("{name}_proj")))
+        reader::linear(hidden, count * head_dim, inner_bias, &at.pp(format!("{name}_proj")))
     };
     Ok([
         inner("q", heads)?,
         inner("k", kv_heads)?,
         inner("v", kv_heads)?,
-        linear_b(heads * head_dim, hidden, output_bias, at.pp("o_proj"))?,
+        reader::linear(heads * head_dim, hidden, output_bias, &at.pp("o_proj"))?,
     ])
 }
 
@@ -68,9 +68,9 @@ pub(super) fn gated_mlp(settings: &Settings, layer: &VarBuilder<'_>, bias: bool)
     let at = layer.pp("mlp");
     let (narrow, wide) = (settings.hidden, settings.intermediate);
     Ok(Box::new(GatedMlp {
-        gate: linear_b(narrow, wide, bias, at.pp("gate_proj"))?,
-        up: linear_b(narrow, wide, bias, at.pp("up_proj"))?,
-        down: linear_b(wide, narrow, bias, at.pp("down_proj"))?,
+        gate: reader::linear(narrow, wide, bias, &at.pp("gate_proj"))?,
+        up: reader::linear(narrow, wide, bias, &at.pp("up_proj"))?,
+        down: reader::linear(wide, narrow, bias, &at.pp("down_proj"))?,
         activation: settings.activation,
     }))
 }
@@ -140,7 +140,7 @@ pub(super) fn decoder_with(
         positions: None,
         layers: (0..settings.layers).map(|i| layer(i, &at.pp(i))).collect::<Result<_>>()?,
         norm,
-        head: Linear::new(head, None),
+        head,
         logit_scale: 1.0,
         softcap: None,
     })

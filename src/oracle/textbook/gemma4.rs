@@ -101,7 +101,7 @@ pub(crate) fn open(config: &Config, _: usize, tensors: &VarBuilder<'_>) -> Resul
         per_layer,
         layers: layers.collect::<Result<_>>()?,
         norm: rms(sizes.hidden, sizes.epsilon, &body.pp("norm"))?,
-        head: Linear::new(head, None),
+        head,
         softcap: sizes.keys.opt_number("final_logit_softcapping")?,
         cache: BTreeMap::new(),
     }))

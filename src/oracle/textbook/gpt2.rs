@@ -82,7 +82,7 @@ impl Trunk {
             positions: Some(body.get((self.keys.size("n_positions")?, self.hidden), "wpe.weight")?),
             layers: (0..self.layers).map(layer).collect::<CandleResult<_>>()?,
             norm: centred_and_shifted(self.hidden, self.epsilon, &body.pp("ln_f"))?,
-            head: Linear::new(head, None),
+            head,
             logit_scale: 1.0,
             softcap: None,
         })
@@ -92,13 +92,11 @@ impl Trunk {
         let hidden = self.hidden;
         let head_dim = hidden / self.heads.max(1);
         let weight = at.get((hidden, 3 * hidden), "c_attn.weight")?;
-        let bias = at.get(3 * hidden, "c_attn.bias")?;
+        let bias = reader::with_added(at, "c_attn.weight", Some(at.get(3 * hidden, "c_attn.bias")?))?;
         let part = |i: usize| {
             let columns = weight.narrow(1, i * hidden, hidden)?;
-            CandleResult::Ok(Linear::new(
-                columns.t()?.contiguous()?,
-                Some(bias.narrow(0, i * hidden, hidden)?),
-            ))
+            let bias = bias.as_ref().map(|bias| bias.narrow(0, i * hidden, hidden)).transpose()?;
+            CandleResult::Ok(Linear::new(columns.t()?.contiguous()?, bias))
         };
         let by_width = if self.scores_scaled { (head_dim as f64).sqrt() } else { 1.0 };
         let by_layer = if self.scores_scaled_by_layer { (layer + 1) as f64 } else { 1.0 };
@@ -123,5 +121,6 @@ impl Trunk {
 /// A linear map whose matrix is stored as `[in, out]`.
 fn conv1d(from: usize, to: usize, at: &VarBuilder<'_>) -> CandleResult<Linear> {
     let weight: Tensor = at.get((from, to), "weight")?;
-    Ok(Linear::new(weight.t()?.contiguous()?, Some(at.get(to, "bias")?)))
+    let bias = reader::with_added(at, "weight", Some(at.get(to, "bias")?))?;
+    Ok(Linear::new(weight.t()?.contiguous()?, bias))
 }

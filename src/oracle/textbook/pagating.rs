@@ -7,6 +7,7 @@ use super::decoder::centred_and_shifted;
 use super::gpt2::Trunk;
 use crate::error::Result;
 use crate::network::Network;
+use crate::reader;
 use crate::settings::wrong;
 use anemeter_convert::checkpoint::Config;
 
@@ -26,7 +27,7 @@ pub(crate) fn open(config: &Config, _positions: usize, tensors: &VarBuilder<'_>)
         let act = at.pp("act");
         let normed = act.contains_tensor("gate_norm.weight");
         Ok(Box::new(PaGating {
-            into: linear(hidden, inner, at.pp("fc_in"))?,
+            into: reader::linear(hidden, inner, true, &at.pp("fc_in"))?,
             value: linear(inner, inner, act.pp("value_proj"))?,
             gate: linear(inner, inner, act.pp("gate_proj"))?,
             gate_norm: normed

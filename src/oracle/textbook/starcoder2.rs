@@ -2,13 +2,14 @@
 
 use std::rc::Rc;
 
-use candle_nn::{Activation, VarBuilder, linear_b};
+use candle_nn::{Activation, VarBuilder};
 
 use super::decoder::{Layer, PlainMlp, centred_and_shifted};
 use super::family;
 use super::rotary::Rotary;
 use crate::error::Result;
 use crate::network::Network;
+use crate::reader;
 use crate::settings::{Defaults, Settings};
 use anemeter_convert::checkpoint::Config;
 
@@ -37,8 +38,8 @@ pub(crate) fn open(config: &Config, positions: usize, tensors: &VarBuilder<'_>) 
             post_attention_norm: None,
             mlp_norm: norm("post_attention_layernorm")?,
             mlp: Box::new(PlainMlp {
-                up: linear_b(narrow, wide, bias, mlp.pp("c_fc"))?,
-                down: linear_b(wide, narrow, bias, mlp.pp("c_proj"))?,
+                up: reader::linear(narrow, wide, bias, &mlp.pp("c_fc"))?,
+                down: reader::linear(wide, narrow, bias, &mlp.pp("c_proj"))?,
                 activation,
             }),
             post_mlp_norm: None,

@@ -1,7 +1,8 @@
-"""llama.cpp for `cargo xtask bench peers`, through its C interface.
+"""llama.cpp for `cargo xtask bench peers` and `bench quality`, through its C interface.
 
-    llama_cpp.py convert LIBRARIES SOURCE.gguf TARGET.gguf TYPE
-    llama_cpp.py round   LIBRARIES MODEL.gguf WORKLOAD.json
+    llama_cpp.py convert    LIBRARIES SOURCE.gguf TARGET.gguf TYPE
+    llama_cpp.py round      LIBRARIES MODEL.gguf WORKLOAD.json
+    llama_cpp.py perplexity LIBRARIES MODEL.gguf TOKENS.json
 
 Structures are passed as blocks that are larger than they are in any version. The few fields that are set stand at the
 front, and what was set is read back through functions.
@@ -9,6 +10,7 @@ front, and what was set is read back through functions.
 import collections
 import ctypes
 import glob
+import json
 import os
 import sys
 
@@ -16,8 +18,10 @@ import numpy as np
 
 import rounds
 
-# Numbers of `enum llama_ftype`.
+# Numbers of `enum llama_ftype`, for every matrix alike.
 TYPES = {"F16": 1, "Q8_0": 7, "Q4_0": 2}
+# As llama.cpp mixes them itself: the head is wider, and what no super-block of 256 divides has another type.
+MIXED = {"Q4_0_mixed": 2, "Q4_K_S": 14, "Q4_K_M": 15}
 BLOCK_BYTES = 1024
 
 
@@ -71,6 +75,8 @@ class Engine:
             getattr(self.llama, name).restype = ctypes.c_void_p
         self.llama.llama_get_logits_ith.restype = ctypes.POINTER(ctypes.c_float)
         self.llama.llama_batch_get_one.restype = Batch
+        self.llama.llama_batch_init.restype = Batch
+        self.llama.llama_batch_free.argtypes = [Batch]
         self.llama.llama_decode.argtypes = [ctypes.c_void_p, Batch]
 
     def defaults(self, of):
@@ -121,17 +127,43 @@ class Model:
         logits = self.llama.llama_get_logits_ith(self.context, -1)
         return int(np.ctypeslib.as_array(logits, (self.vocabulary,)).argmax())
 
+    def score(self, ids, first):
+        """Nats of the tokens from `first` on, each by the logits before it."""
+        given = ids[:-1]
+        batch = self.llama.llama_batch_init(len(given), 0, 1)
+        fields = [("token", ctypes.c_int32), ("pos", ctypes.c_int32), ("n_seq_id", ctypes.c_int32),
+                  ("seq_id", ctypes.POINTER(ctypes.c_int32)), ("logits", ctypes.c_int8)]
+        token, pos, count, sequence, wanted = (
+            ctypes.cast(getattr(batch, name), ctypes.POINTER(kind)) for name, kind in fields
+        )
+        for at, given_id in enumerate(given):
+            token[at], pos[at], count[at], wanted[at] = given_id, at, 1, int(at + 1 >= first)
+            sequence[at][0] = 0
+        batch.n_tokens = len(given)
+        status = self.llama.llama_decode(self.context, batch)
+        if status != 0:
+            sys.exit(f"llama_decode gives {status}")
+        nats = 0.0
+        for at in range(first - 1, len(given)):
+            pointer = self.llama.llama_get_logits_ith(self.context, at)
+            logits = np.ctypeslib.as_array(pointer, (self.vocabulary,)).astype(np.float64)
+            most = logits.max()
+            nats += most + np.log(np.exp(logits - most).sum()) - logits[ids[at + 1]]
+        self.llama.llama_batch_free(batch)
+        return nats
+
     def forget(self):
         self.llama.llama_memory_clear(ctypes.c_void_p(self.llama.llama_get_memory(self.context)), True)
 
 
 def convert(engine, source, target, name):
-    """Every matrix in the one type, norms in F32."""
+    """Every matrix in the one type, norms in F32; or as llama.cpp mixes types."""
     parameters = engine.defaults("llama_model_quantize")
     allow_again, pure = 16, 19
-    parameters.words[0], parameters.words[1] = rounds.THREADS, TYPES[name]
+    is_pure = name in TYPES
+    parameters.words[0], parameters.words[1] = rounds.THREADS, TYPES[name] if is_pure else MIXED[name]
     parameters.byte(allow_again, 1)
-    parameters.byte(pure, 1)
+    parameters.byte(pure, int(is_pure))
     unfinished = f"{target}.part"
     status = engine.llama.llama_model_quantize(os.fsencode(source), os.fsencode(unfinished), ctypes.byref(parameters))
     if status != 0:
@@ -139,9 +171,28 @@ def convert(engine, source, target, name):
     from gguf import GGUFReader
 
     types = collections.Counter(tensor.tensor_type.name for tensor in GGUFReader(unfinished).tensors)
-    if set(types) != {name, "F32"} or types["F32"] > types[name]:
+    if is_pure and (set(types) != {name, "F32"} or types["F32"] > types[name]):
         sys.exit(f"{target} was to be {name} and holds {dict(types)}")
     os.replace(unfinished, target)
+
+
+def perplexity(engine, path, file):
+    """As `anemeter eval` scores a text: windows overlap by half, and each token but the first is scored once."""
+    with open(file) as text:
+        workload = json.load(text)
+    ids, length = workload["ids"], workload["window"]
+    half = length // 2
+    model = Model(engine, path, length)
+    windows, start = [(0, min(len(ids), length), 1)], length - half
+    while start + half < len(ids):
+        windows.append((start, min(len(ids), start + length), half))
+        start += length - half
+    nats, tokens = 0.0, 0
+    for start, end, first in windows:
+        model.forget()
+        nats += model.score(ids[start:end], first)
+        tokens += end - start - first
+    print(json.dumps({"tokens": tokens, "nats": float(nats)}))
 
 
 def main():
@@ -149,6 +200,8 @@ def main():
     engine = Engine(folder)
     if task == "convert":
         convert(engine, *rest)
+    elif task == "perplexity":
+        perplexity(engine, *rest)
     else:
         rounds.run(lambda longest: Model(engine, rest[0], longest))
 

@@ -74,6 +74,11 @@ impl Factor {
         Factor { order, statistics, feedback, pivots, scale }
     }
 
+    /// For [`Self::solve`] alone.
+    pub(super) fn without_statistics(self) -> Factor {
+        Factor { statistics: Vec::new(), ..self }
+    }
+
     /// Of inputs of which nothing is known: every error counts the same, and none is carried on.
     pub(super) fn blind(columns: usize) -> Factor {
         let order = (0..columns).collect();

@@ -42,6 +42,25 @@ pub struct Solver<'a> {
     factors: BTreeMap<usize, Factor>,
 }
 
+/// Corrections of weights that take the same inputs.
+pub struct Correction(Option<Factor>);
+
+impl Correction {
+    /// What has to be added to a weight so that its outputs, with the inputs of the statistics, come close to others: `sums` are
+    /// those of what the outputs lack times each input, a row for each output.
+    pub fn of(&self, sums: &[f32]) -> Vec<f32> {
+        self.0.as_ref().map_or_else(|| vec![0.0; sums.len()], |factor| factor.solve(sums))
+    }
+}
+
+/// Elements that are not finite have no codes: an error that names their weight.
+pub fn check_weight(weight: &str, elements: &[f32]) -> Result<()> {
+    let Some(bad) = elements.iter().find(|value| !value.is_finite()) else { return Ok(()) };
+    Err(CompressError::new(format!(
+        "weight `{weight}` has an element that is {bad} and cannot be compressed"
+    )))
+}
+
 /// Some rows of a weight with their codes.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SolvedRows {
@@ -86,6 +105,16 @@ impl<'a> Solver<'a> {
         (STRIP / self.columns.max(1) / group).max(1) * group
     }
 
+    /// Statistics that are not finite have no factor: an error that names a weight with these inputs.
+    pub fn check(&self, weight: &str) -> Result<()> {
+        if self.gram.is_none_or(Gram::is_finite) {
+            return Ok(());
+        }
+        let message = format!("the inputs of weight `{weight}` on the calibration text are not finite");
+        Err(CompressError::new(message)
+            .with_help("look for weights of the layers before it that are NaN, infinite or far too large"))
+    }
+
     /// Chooses codes for some rows of a weight.
     ///
     /// # Panics
@@ -93,14 +122,8 @@ impl<'a> Solver<'a> {
     pub fn solve(&mut self, weight: &str, rows: &[f32], precision: Precision) -> Result<SolvedRows> {
         let columns = self.columns;
         assert!(rows.len().is_multiple_of(columns.max(1)), "rows are whole");
-        if let Some(bad) = rows.iter().find(|value| !value.is_finite()) {
-            let message = format!("weight `{weight}` has an element that is {bad} and cannot be compressed");
-            return Err(CompressError::new(message));
-        }
-        if self.gram.is_some_and(|gram| !gram.is_finite()) {
-            let message = format!("the inputs of weight `{weight}` on the calibration text are not finite");
-            return Err(CompressError::new(message).with_help("calibrate with another text"));
-        }
+        check_weight(weight, rows)?;
+        self.check(weight)?;
         match precision {
             Precision::Linear(linear) => self.integers(rows, linear),
             Precision::Palette(palette) if palette.vector == 1 => self.palettes(rows, palette),
@@ -111,13 +134,9 @@ impl<'a> Solver<'a> {
         }
     }
 
-    /// What has to be added to a weight so that its outputs, with the inputs of the statistics, come close to others: `sums` are
-    /// those of what the outputs lack times each input, a row for each output.
-    pub fn correction(&self, sums: &[f32], ridge: f32) -> Vec<f32> {
-        match self.gram {
-            Some(gram) => Factor::new(gram, 1, ridge).solve(sums),
-            None => vec![0.0; sums.len()],
-        }
+    /// What weights can be corrected by. The statistics are those of [`Self::check`].
+    pub fn correction(&self, ridge: f32) -> Correction {
+        Correction(self.gram.map(|gram| Factor::new(gram, 1, ridge).without_statistics()))
     }
 
     fn factor(&mut self, block: usize) -> &Factor {

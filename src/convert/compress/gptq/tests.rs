@@ -46,7 +46,7 @@ fn extreme_weights_and_statistics_are_defined() {
                 assert!(found.loss.noise.is_finite(), "{kind}");
             }
         }
-        let more = Solver::new(&gram, 0.0).correction(&weights[3], 0.1);
+        let more = Solver::new(&gram, 0.0).correction(0.1).of(&weights[3]);
         assert!(more.len() == weights[3].len() && more.iter().all(|x| x.is_finite()));
         assert_eq!(solve(&gram, &weights[0], "int4").read, weights[0], "zeros stay zeros");
         assert_eq!(solve(&gram, &weights[0], "lut4").read, weights[0]);
@@ -66,6 +66,9 @@ fn numbers_that_are_none_are_refused_by_name() {
     gram.add(&[f32::INFINITY, 0.0]);
     let error = Solver::new(&gram, 0.0).solve("w", &[0.0; 4], "lut4".parse().unwrap()).unwrap_err();
     assert_eq!(error.to_string(), "the inputs of weight `w` on the calibration text are not finite");
+    assert!(
+        Solver::new(&gram, 0.0).check("w").is_err() && Solver::new(&correlated(2, 9), 0.0).check("w").is_ok()
+    );
     let error = Solver::new(&gram, 0.0).solve("w", &[0.0; 4], "sparse:0.5".parse().unwrap());
     assert!(error.is_err());
 }

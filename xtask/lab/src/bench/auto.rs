@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 use pico_args::Arguments;
 
 use super::export::measured::{Measured, run as measured};
-use super::quality::{CALIBRATION, calibration};
+use super::quality::CALIBRATION;
 use crate::fetch_smollm2::{Fetched, fetch};
 use xtask::median;
 use xtask::outcome::Outcome;
@@ -67,7 +67,7 @@ pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome
     }
 }
 
-/// A bundle to pass a text through, that text, and one to calibrate with.
+/// A bundle to pass a text through, and that text.
 struct Files {
     folder: PathBuf,
 }
@@ -86,7 +86,6 @@ impl Files {
             project.command(program).arg("export").arg(model).arg("-o").arg(&plain).args(["--shapes", "512"]),
         )?;
         fs::write(files.at("text.txt"), beginning(&Bundle::open(&plain)?)?)?;
-        fs::write(files.at("calibration.txt"), calibration(&project.root.join(CALIBRATION))?)?;
         Ok(files)
     }
 
@@ -98,7 +97,7 @@ impl Files {
     fn one_round(&self, project: &Project, program: &Path, model: &Path) -> Result<Round> {
         let path = |word: &'static str| -> &Path { word.as_ref() };
         let (output, plain, text) = (self.at("auto"), self.at("fp16"), self.at("text.txt"));
-        let calibration = self.at("calibration.txt");
+        let calibration = project.root.join(CALIBRATION);
         let export = [program, path("export"), model, path("-o"), &output];
         let flags =
             ["--overwrite", "--shapes", "512", "--precision", "auto", "--target-bits", "4.5"].map(path);

@@ -3,7 +3,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+use serde_json::json;
 
 use super::engine::{Place, Ready};
 use xtask::process::{read, works};
@@ -18,6 +20,42 @@ pub(super) fn set_up(place: &Place<'_>, weights: &'static str) -> Result<Ready> 
     let weight_bytes = fs::metadata(&model)?.len();
     command.extend(["round".into(), libraries.into(), model.into()]);
     Ok(Ready { command, weight_bytes })
+}
+
+/// How a model of llama.cpp's own making predicts a text.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Score {
+    /// The whole file of the model.
+    pub(crate) bytes: u64,
+    pub(crate) tokens: usize,
+    /// Sum over the tokens that were scored.
+    pub(crate) nats: f64,
+}
+
+/// Scores tokens in windows that overlap by half.
+pub(super) fn score(
+    place: &Place<'_>,
+    weights: &'static str,
+    (ids, window): (&[u32], usize),
+) -> Result<Score> {
+    #[derive(Deserialize)]
+    struct Found {
+        tokens: usize,
+        nats: f64,
+    }
+    let libraries = install(place)?;
+    let model = model(place, &libraries, weights)?;
+    let bytes = fs::metadata(&model)?.len();
+    let workload = place.folder.join("perplexity.json");
+    fs::write(&workload, json!({"ids": ids, "window": window}).to_string())?;
+    let mut words = place.script(SCRIPT)?;
+    words.extend(["perplexity".into(), libraries.into(), model.into(), workload.into()]);
+    let said = read(&mut place.command(&words)?)?;
+    let line = said.lines().last().unwrap_or_default();
+    let Found { tokens, nats } =
+        serde_json::from_str(line).with_context(|| format!("read what llama.cpp scored from `{line}`"))?;
+    ensure!(tokens > 0 && nats.is_finite(), "llama.cpp scored {tokens} tokens with {nats} nats");
+    Ok(Score { bytes, tokens, nats })
 }
 
 /// The libraries, with a build for each kind of processor from which it chooses itself.

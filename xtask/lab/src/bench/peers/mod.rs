@@ -18,13 +18,14 @@ mod targets;
 mod torch;
 mod workload;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail, ensure};
 use pico_args::Arguments;
 
 use crate::fetch_smollm2::{Fetched, fetch};
 use engine::Place;
+pub(super) use llama_cpp::Score;
 use rounds::Run;
 use targets::Verdict;
 use xtask::outcome::Outcome;
@@ -42,6 +43,17 @@ const ROUNDS: usize = 8;
 const FEW_ROUNDS: usize = 3;
 /// Threads of every engine.
 const THREADS: usize = 2;
+
+/// Scores the tokens of a text by llama.cpp with weights of several kinds, made of one GGUF file.
+pub(super) fn llama_cpp_scores(
+    project: &Project,
+    gguf: &Path,
+    text: (&[u32], usize),
+    kinds: &[&'static str],
+) -> Result<Vec<Score>> {
+    let place = Place::new(project, gguf.to_owned(), workload::SEQ_LENS)?;
+    kinds.iter().map(|weights| llama_cpp::score(&place, weights, text)).collect()
+}
 
 pub(crate) fn run(project: &Project, mut arguments: Arguments) -> Result<Outcome> {
     if arguments.contains(LIMITS) {
