@@ -12,7 +12,7 @@ pub(super) const AUTO: &str = "auto, 4.5 bits";
 
 /// How a precision is asked for.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Wish {
+pub(super) enum Asked {
     /// Flags of `export`.
     Flags(&'static [&'static str]),
     /// One precision for every weight, embedding and head too.
@@ -24,24 +24,27 @@ pub(super) enum Wish {
 pub(super) struct Form {
     /// The precision, which several forms have.
     pub(super) precision: &'static str,
-    pub(super) wish: Wish,
+    pub(super) asked: Asked,
     pub(super) is_rotated: bool,
     /// Whether a text is given to calibrate by.
     pub(super) is_calibrated: bool,
 }
 
-/// Every precision with whether it is rotated and calibrated.
-const PRECISIONS: &[(&str, Wish, &[(bool, bool)])] = &[
-    (FP16, Wish::Flags(&["--precision", "fp16"]), &[(false, false), (true, false)]),
-    (INT8, Wish::Flags(&["--precision", "int8"]), &[(false, false), (false, true)]),
-    (INT4, Wish::Flags(&["--precision", "int4"]), ALL),
-    (LUT6, Wish::Flags(&["--precision", "lut6:group=16"]), ALL),
-    (LUT4, Wish::Flags(&["--precision", "lut4:group=16"]), ALL),
-    (UNIFORM, Wish::Every("lut4:group=16"), ALL),
-    (AUTO, Wish::Flags(&["--precision", "auto", "--target-bits", "4.5"]), ALL),
+/// Whether weights are rotated, and whether codes are chosen by a text.
+type Method = (bool, bool);
+
+/// Every precision, how it is asked for, and with which methods.
+const PRECISIONS: &[(&str, Asked, &[Method])] = &[
+    (FP16, Asked::Flags(&["--precision", "fp16"]), &[(false, false), (true, false)]),
+    (INT8, Asked::Flags(&["--precision", "int8"]), &[(false, false), (false, true)]),
+    (INT4, Asked::Flags(&["--precision", "int4"]), ALL),
+    (LUT6, Asked::Flags(&["--precision", "lut6:group=16"]), ALL),
+    (LUT4, Asked::Flags(&["--precision", "lut4:group=16"]), ALL),
+    (UNIFORM, Asked::Every("lut4:group=16"), ALL),
+    (AUTO, Asked::Flags(&["--precision", "auto", "--target-bits", "4.5"]), ALL),
 ];
 
-const ALL: &[(bool, bool)] = &[(false, false), (false, true), (true, true)];
+const ALL: &[Method] = &[(false, false), (false, true), (true, true)];
 
 impl Form {
     pub(super) fn name(&self) -> String {
@@ -56,10 +59,10 @@ impl Form {
 }
 
 fn all() -> Vec<Form> {
-    let each = PRECISIONS.iter().flat_map(|&(precision, wish, hows)| {
+    let each = PRECISIONS.iter().flat_map(|&(precision, asked, hows)| {
         hows.iter().map(move |&(is_rotated, is_calibrated)| Form {
             precision,
-            wish,
+            asked,
             is_rotated,
             is_calibrated,
         })

@@ -21,7 +21,7 @@ use pico_args::Arguments;
 use super::export::measured::{Measured, run as measured};
 use crate::fetch_smollm2::{Fetched, fetch};
 pub(crate) use forms::every_weight;
-use forms::{Form, Wish, forms};
+use forms::{Asked, Form, forms};
 use targets::{Row, table, targets};
 use xtask::outcome::Outcome;
 use xtask::process::succeed;
@@ -117,9 +117,9 @@ impl Bench<'_> {
         let seq_len = SEQ_LEN.to_string();
         export.extend(["--overwrite", "--shapes"].map(path));
         export.push(seq_len.as_ref());
-        match form.wish {
-            Wish::Flags(flags) => export.extend(flags.iter().copied().map(path)),
-            Wish::Every(precision) => {
+        match form.asked {
+            Asked::Flags(flags) => export.extend(flags.iter().copied().map(path)),
+            Asked::Every(precision) => {
                 fs::write(&config, every_weight(precision))?;
                 export.extend([path("--config"), &config]);
             }
