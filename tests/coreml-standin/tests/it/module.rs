@@ -73,10 +73,8 @@ fn ladder() -> Model {
         let kept = builder.input(state, Type::State(TensorType::fixed(DType::F16, &[2, width])));
         let x = builder.input("x", TensorType::fixed(DType::F16, &[2, width]));
         let before = builder.op("read_state").arg("input", kept).named("before").push().unwrap();
-        let scale = builder.constant(
-            "scale",
-            anemeter::mil::Literal::blob(&Tensor::from_slice(&[1], &[f16::from_f32(scale)]).unwrap()),
-        );
+        let scale = builder
+            .constant("scale", Literal::blob(&Tensor::from_slice(&[1], &[f16::from_f32(scale)]).unwrap()));
         let scaled = builder.op("mul").arg("x", x).arg("y", scale).named("scaled").push().unwrap();
         let after = builder.op("add").arg("x", before).arg("y", scaled).named("after").push().unwrap();
         builder.op("write_state").arg("input", kept).arg("data", after).named("write").push_all().unwrap();
