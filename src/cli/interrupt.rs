@@ -21,7 +21,8 @@ const BY_SIGNAL: i32 = 128;
 /// What the first signal does instead of ending the program.
 static TAKEN: OnceLock<Box<dyn Fn() + Send + Sync>> = OnceLock::new();
 
-/// Lets a command end by itself when it is asked to for the first time.
+/// Lets a command end by itself when it is asked to for the first time. Only `serve` has answers to finish.
+#[cfg(feature = "serve")]
 pub(super) fn take(on_signal: impl Fn() + Send + Sync + 'static) {
     // A command takes it once.
     let _ = TAKEN.set(Box::new(on_signal));
