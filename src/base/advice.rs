@@ -36,6 +36,11 @@ pub enum Remedy {
     Bless,
     /// Bless in the repository, or without one.
     BlessInRepository,
+    /// Choose the codes of weights by a text.
+    Calibrate {
+        /// What can be done without one.
+        instead: String,
+    },
     /// Remove compiled models.
     ClearCompileCache,
     /// Choose the functions to predict.
@@ -132,6 +137,9 @@ impl fmt::Display for Remedy {
             Remedy::Bless => "bless a report of this machine, model and workload",
             Remedy::BlessInRepository => {
                 "bless in the repository that the bundle was exported from, or without git to try it out"
+            }
+            Remedy::Calibrate { instead } => {
+                return write!(f, "{instead}, or have codes chosen by a text (language models only)");
             }
             Remedy::ClearCompileCache => "remove compiled models",
             Remedy::ChooseFunctions => "choose the functions to predict",

@@ -130,6 +130,7 @@ fn carried_out_by(remedy: &Remedy) -> Option<Cow<'static, str>> {
         Remedy::AllowCrossHardware => "`anemeter bless REPORT`, or --allow-cross-hw",
         Remedy::Bless => "`anemeter bless REPORT`",
         Remedy::BlessInRepository => "--scratch",
+        Remedy::Calibrate { .. } => "--calibration TEXT",
         Remedy::ClearCompileCache => "`anemeter cache clear`",
         Remedy::ChooseFunctions => "--functions NAME,…",
         Remedy::CommitFirst => "`git commit`, or --scratch",

@@ -171,10 +171,11 @@ impl Advice for ExportError {
             ExportError::Config(error) => error.remedy(),
             ExportError::Compress(error) => error.remedy(),
             ExportError::Unmatched(_) => Some(Remedy::ListWeights),
-            ExportError::NeedsData(precision) => Some(Remedy::from(format!(
-                "have codes chosen by a calibration text (language models only), or use int4, lut6 or int8; \
-                 `{precision}:group=16` is exported without data all the same"
-            ))),
+            ExportError::NeedsData(precision) => Some(Remedy::Calibrate {
+                instead: format!(
+                    "use int4, lut6 or int8, write `{precision}:group=16` to have it without data all the same"
+                ),
+            }),
             ExportError::Untrained { .. } => Some(Remedy::TrainedSeqLens),
             ExportError::Exists { what, .. } => Some(match what {
                 Occupant::Bundle => Remedy::Overwrite,

@@ -213,8 +213,8 @@ fn a_precision_says_what_it_lets_one_expect_and_the_word_alone_is_a_form_of_use(
         let args = ["export", arg(&checkpoint), "-o", arg(&bundle), "--overwrite", "--precision", precision];
         let error = anemeter(&args).refused().to_owned();
         let said = format!("option `precision`: `{precision}` without data makes models of little use");
-        assert!(error.contains(&said) && error.contains("`--calibration TEXT`"), "{error}");
-        assert!(error.contains(&format!("`{precision}:group=16` is exported without data")), "{error}");
+        assert!(error.contains(&said) && error.contains(": --calibration TEXT"), "{error}");
+        assert!(error.contains(&format!("write `{precision}:group=16` to have it without data")), "{error}");
     }
     let calibrated = export("lut4", &["--calibration", arg(&text)]);
     assert!(!calibrated.contains("signal to noise on average"), "{calibrated}");

@@ -264,7 +264,7 @@ mod tests {
     fn verification(is_right: bool, kl: f64) -> Verification {
         let limits = json!({"kl": 0.1, "top1": 0.8, "top5": 0.8, "perplexity_pct": 5.0});
         let text =
-            json!({"text_digest": "", "window": 128, "tokens": 9, "checkpoint": 20.0, "packages": 21.0});
+            json!({"text_digest": "", "window": 128, "tokens": 9, "checkpoint": 20.0, "packages": 20.8});
         serde_json::from_value(json!({
             "schema": Verification::SCHEMA, "tool_version": "", "package_digests": [], "checkpoint_digest": "",
             "checkpoint_is_the_exported_one": true, "passed": is_right, "cosine_min": 0.9999,
@@ -299,7 +299,7 @@ mod tests {
         }))
         .unwrap();
         let row = CANDIDATES[2].row(&verification(true, 0.5), &evaluated).unwrap();
-        assert_eq!(row, "| int4 | yes | no | 0.5000 | 90.0 % | 21.000 (+5.00 %) | 20.500 |\n");
+        assert_eq!(row, "| int4 | yes | no | 0.5000 | 90.0 % | 20.800 (+4.00 %) | 20.500 |\n");
     }
 
     #[test]
