@@ -59,7 +59,7 @@ impl Sources {
             checkpoint_is_the_exported_one: is_exported,
             passed: report.is_right(),
             cosine_min: cosines.flatten().reduce(f64::min).filter(|_| report.not_judged.is_none()),
-            cosine_limit: Some(report.thresholds.cosine).filter(|_| report.not_judged.is_none()),
+            cosine_limit: report.not_judged.is_none().then_some(report.thresholds.cosine),
             drift_cosine_min: drifts.reduce(f64::min),
             nan: report.cells.iter().map(|cell| cell.summary.nan).sum(),
             inf: report.cells.iter().map(|cell| cell.summary.inf).sum(),
